@@ -22,7 +22,6 @@ from compare.analysis.finished_experiment import FinishedExperiment, load_finish
 from compare.analysis.intervals import score_tests
 from compare.config.parse import load_experiment
 from compare.report.html.results import choose_reference, run_comparisons
-from compare.report.score_tables import ensembles_below
 from compare.report.table import TableShape, load_table, render_table
 from compare.results.columns import PRIMARY
 from compare.results.store import load_results, read_results
@@ -100,11 +99,11 @@ def table(
 ) -> str:
     """Return a row per model, with several seeds their means.
 
-    Conditions and ensembles stand below, unless columns are given.
+    Conditions stand below, unless columns are given.
     """
     runs = load_results(folder) if has_means(folder) else ()
     text = render_table(rows(folder, corpus, added), columns=columns, runs=runs).strip()
-    return text.split("\n\n")[0] if columns else f"{text}\n{ensembles_below([folder])}".strip()
+    return text.split("\n\n")[0] if columns else text
 
 
 @cache

@@ -12,12 +12,18 @@ from typing import Any
 
 from compare.config.sections import SECTIONS
 from compare.optim import OptimConfig
-from compare.results.columns import describe_columns
+from compare.results.columns import COLUMNS, score_column
+from compare.results.result import Result
+from compare.results.store import DTYPES
 from compare.results.text import markdown_table
+from compare.scoring.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = [DOCS / "data-frame.md", DOCS / "settings.md"]
 BLOCK = re.compile(r"(<!-- (columns|settings) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+FURTHER = ("tests", "scores", "files")
+"""Fields that are several columns of the frame, or none."""
 
 
 def regenerate(text: str) -> str:
@@ -29,6 +35,41 @@ def regenerate(text: str) -> str:
 def _columns() -> str:
     rows = [row | {"column": f"`{row['column']}`"} for row in describe_columns()]
     return markdown_table(rows)
+
+
+def describe_columns() -> list[dict[str, str]]:
+    """Describe each column of ``load_results``, in its order.
+
+    Returns:
+        Per column its name, its type in the frame, its heading in tables (empty: tables do not have it) and
+        a description.
+    """
+    rows = [
+        {
+            "column": "experiment",
+            "type": "object",
+            "heading": COLUMNS["experiment"].heading,
+            "description": "Name of the experiment's folder, with its parent's where two are alike.",
+        }
+    ]
+    for each in fields(Result):
+        if each.name not in FURTHER:
+            rows.append(
+                {
+                    "column": each.name,
+                    "type": DTYPES.get(each.type, "object"),
+                    "heading": _heading(each.name),
+                    "description": each.metadata["about"],
+                }
+            )
+    return rows
+
+
+def _heading(name: str) -> str:
+    """Return the heading of a column in tables; empty where they do not have it."""
+    if name in METRICS:
+        return score_column(name).heading
+    return COLUMNS[name].heading if name in COLUMNS else ""
 
 
 def _settings() -> str:

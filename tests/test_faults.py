@@ -320,7 +320,7 @@ def test_weights_of_another_size_allocate_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
 ):
     replace(place.run / "config.toml", "hidden_size = 16", "hidden_size = 6000")
-    monkeypatch.setattr("compare.results.trained_model.build", None)
+    monkeypatch.setattr("compare.results.run_folder.build", None)
     assert "the weights belong to another size" in refusal("translate", place.run)
 
 
@@ -445,7 +445,7 @@ class Echo:
 
 def test_translations_are_utf8_on_any_terminal(monkeypatch: pytest.MonkeyPatch, refusal: Refusal):
     sentences, out = "Das Öl heißt 油.\n😀\n\nx\u2028y\n", io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr("compare.results.trained_model.load_model", lambda *_: Echo())
+    monkeypatch.setattr("compare.results.run_folder.load_model", lambda *_: Echo())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sentences.encode()), encoding="ascii"))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", out)

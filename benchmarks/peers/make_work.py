@@ -10,11 +10,11 @@ from race_ours import ROWS, resolved
 from work import Pairs, Sources, Work
 
 from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
 from compare.experiment.prepare import prepare_data
 from compare.integrations.ctranslate2_model import Numbers
 from compare.models.registry import train_flops_per_token
-from compare.results.run_folder import RunFolder
-from compare.results.trained_model import load_model
+from compare.results.run_folder import RunFolder, load_model
 from data.batches import Batch, make_source_batch
 from data.corpus import read_corpus
 from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, load_pair
@@ -40,7 +40,7 @@ def training_work(root: Path, phase: str, updates: int) -> Made:
     """Batches of ``configs/speed.toml`` to train on, or ``updates`` batches of test sentences."""
     experiment = load_experiment(CONFIG, [f"data.root={root}"])
     with TemporaryDirectory() as folder:
-        prepared = prepare_data(experiment, Path(folder))
+        prepared = prepare_data(resolve_models(experiment)[0], Path(folder))
         size = len(prepared.vocabularies.tgt)
         trains = phase == "train"
         batches = islice(prepared.stream.epoch(1), (WARM_UP_UPDATES + updates) * trains)

@@ -13,7 +13,7 @@ from compare.config.sections import EXTRA_TOKENS, ModelConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
 from compare.models.registry import ResolvedModel, build
 from compare.optim import build_optimizer
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from compare.system.cpu import for_decoding, tune_cpu
 from compare.training.loss import TranslationLoss
 from compare.training.step import train_step

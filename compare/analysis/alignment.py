@@ -42,7 +42,7 @@ from compare.analysis.word_attention import (
     sum_entropy,
 )
 from compare.decoding.translator import Translator
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from data.files import write_atomically
 
 # Link counts and attention entropy of every head of a model over a text with gold links.

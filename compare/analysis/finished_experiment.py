@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from compare.config.run import Run
 from compare.experiment.prepare import load_corpus
-from compare.experiment.task import task_of
 from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
@@ -93,7 +92,7 @@ def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool 
     folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in done]
     corpus, no_texts = _empty_corpus(folders[0], done[0]), ""
     outputs: list[dict[str, tuple[str, ...]]] = [{} for _ in folders]
-    if all(task_of(run.run).translates for run in folders):
+    if all(run.run.translates for run in folders):
         try:
             read = _corpus_of(folders, done)
             corpus, outputs = read, [_outputs(run, read) for run in folders]

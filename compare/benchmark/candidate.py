@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from compare.benchmark.measurement import Measurement, Unit
 from compare.config.run import Run
 from compare.decoding.search import SPECIAL, Hypothesis, search
-from compare.experiment.prepare import prepare_data
-from compare.experiment.task import task_of
+from compare.experiment.prepare import prepare_data, sides
 from compare.models.registry import build, train_flops_per_token
 from compare.optim import build_optimizer
 from compare.system.cpu import for_decoding
@@ -141,7 +140,7 @@ def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
     src, tgt = (
         _random_sentences(rng, lengths * rng.normal(1, LENGTH_NOISE, pairs), longest, size) for _ in range(2)
     )
-    split = task_of(run).select_sides(EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0))
+    split = sides(EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0), run)
     stream = BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
     return Inputs(
         batches=_first_batches(stream, plan.updates),

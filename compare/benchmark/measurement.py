@@ -10,9 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from compare.results.records import read_record
-from compare.results.text import format_number, markdown_table
-from compare.system.measure import DISTURBED, Speed, TimedRepeat, describe_share, peak_flops
+from compare.results.store import read_record
+from compare.results.text import DISTURBED, describe_share, format_number, markdown_table
+from compare.system.measure import Speed, TimedRepeat, peak_flops
 
 # One measurement of a benchmark: its raw repeats, and the work that was timed.
 

@@ -7,16 +7,16 @@ import torch
 from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, join_differences
 from compare.decoding.length_penalty import length_penalties
 from compare.decoding.translator import Translator
-from compare.experiment.likelihood import score_translations
+from compare.experiment.evaluation import score_translations
 from compare.experiment.prepare import PreparedData
-from compare.experiment.task import task_of
 from compare.results.records import read_likelihoods, read_selection, read_speed
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import device_name, pick_device
 from compare.system.messages import first_line
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
+from compare.training.validation import Validator
 from data.text import read_lines
 
 LOSS_TOLERANCE, BLEU_TOLERANCE = 1e-3, 0.1
@@ -40,7 +40,7 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
         return
     try:
         translator = load_model(run.folder.folder, device=_device_or_cpu(run.folder.run.train.device))
-        if task_of(run.folder.run).translates:
+        if run.folder.run.translates:
             yield from list(_check_lines(run, run.prepared, translator, number))
         yield from list(_check_validation(run, run.prepared, translator))
         yield from list(_check_selection(run, run.prepared, translator))
@@ -82,7 +82,7 @@ def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Trans
         return
     train, valid = run.folder.run.train, prepared.corpus.splits["valid"]
     criterion = TranslationLoss(translator.model, train.label_smoothing).eval()
-    found = task_of(run.folder.run).validator(criterion, translator, valid, prepared.valid, train)()
+    found = Validator(criterion, translator, valid, prepared.valid, train.batch_tokens)()
     name = "metrics.jsonl: {} of the final line, by the weights"
     yield ComparedValue(run.name, name.format("loss"), run.final["loss"], found.loss, LOSS_TOLERANCE)
     yield _compare_bleu(run, name.format("bleu"), run.final["bleu"], found.bleu)

@@ -13,30 +13,26 @@ from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, joi
 from compare.config.run import settings_hash
 from compare.config.sections import run_name
 from compare.decoding.length_penalty import length_penalties
-from compare.experiment.likelihood import count_characters
+from compare.experiment.evaluation import count_characters
 from compare.experiment.prepare import PreparedData
-from compare.experiment.task import task_of
 from compare.results.records import (
-    ENSEMBLE,
-    FOLDER,
     SELECTION,
-    hash_members,
-    read_ensemble,
+    read_external,
     read_likelihoods,
     read_selection,
 )
 from compare.results.result import Result
-from compare.results.run_folder import REQUIRED, read_external
-from compare.scoring.score import all_metrics, score_texts
+from compare.results.run_folder import REQUIRED
+from compare.results.store import REGISTRY, Registry
 from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, Validation
 from compare.training.metrics_log import ensure_complete
 from compare.training.serialization import WEIGHTS
 from data.files import hash_file, read_bytes
-from data.text import hash_decompressed, plain_or_gzip, read_lines
+from data.text import hash_decompressed, plain_or_gzip
 from data.vocabulary import UNK, load_pair
 
-REGISTRY, SOURCES = "experiment.json", "test.src"
+SOURCES = "test.src"
 MAX_BYTES = 1_000_000_000
 """Size that no test.src reaches."""
 Line = Mapping[str, Any]
@@ -56,7 +52,7 @@ def _check_status(run: CheckedRun) -> Findings:
     A run that failed diverged in training, so its log has no final line.
     """
     status = run.result.status
-    if task_of(run.folder.run).translates:
+    if run.folder.run.translates:
         tested = any(name.endswith(".hyp") for name in run.folder.files())
     else:
         tested = run.folder.likelihoods.exists()
@@ -169,8 +165,8 @@ def _check_hashes(run: CheckedRun) -> Findings:
     Weights that are not there are no difference: published folders leave them out.
     """
     recorded, found = run.result.files, run.folder.hashes()
-    corpus = None if run.prepared is None else run.prepared.corpus
-    required = {*REQUIRED, *run.folder.masks(), *task_of(run.folder.run).required_files(run.folder, corpus)}
+    tests = run.prepared.corpus.tests if run.prepared is not None else ()
+    required = run.folder.required(tests)
     yield from _compare_hashes(run.name, recorded, found, required)
     for test in run.folder.tests:
         plain = run.folder.plain_output(test)
@@ -290,7 +286,7 @@ INVARIANTS_OF_DONE: tuple[Check, ...] = (
 
 
 def check_experiment_files(
-    folder: Path, registry: Mapping[str, Any], runs: Sequence[CheckedRun], present: Sequence[str]
+    folder: Path, registry: Registry, runs: Sequence[CheckedRun], present: Sequence[str]
 ) -> Findings:
     """Compare experiment.json and test.src with the folders of runs, the seeds asked for, and the data.
 
@@ -300,12 +296,8 @@ def check_experiment_files(
         runs: the runs that are there and can be read.
         present: names of all runs that are there.
     """
-    listed = registry.get("runs", [])
-    asked = (
-        [run_name(label, seed) for label, seeds in registry["asked_seeds"].items() for seed in seeds]
-        if ("asked_seeds" in registry)
-        else []
-    )
+    listed = registry.runs
+    asked = [run_name(label, seed) for label, seeds in registry.asked_seeds.items() for seed in seeds]
     for name in dict.fromkeys([*asked, *listed, *present]):
         if name not in listed:
             expected = "asked for" if name in asked else "a folder"
@@ -321,7 +313,7 @@ def check_experiment_files(
             hashes["data_hash"] = run.prepared.corpus.content_hash
             hashes["vocabulary_hash"] = run.prepared.vocabularies.content_hash
         for key, value in hashes.items():
-            yield ComparedValue(REGISTRY, f"{key} of {run.name}", registry.get(key), value)
+            yield ComparedValue(REGISTRY, f"{key} of {run.name}", getattr(registry, key), value)
     corpora = [run.prepared.corpus for run in runs if run.prepared is not None]
     if (folder / SOURCES).is_file() and corpora:
         sources = corpora[0].splits[corpora[0].tests[0]].src
@@ -330,68 +322,3 @@ def check_experiment_files(
         )
         found = "as in the corpus" if same else "something else"
         yield ComparedValue(SOURCES, "content", "as in the corpus", found)
-
-
-def check_ensembles(folder: Path, runs: Sequence[CheckedRun], results: Sequence[Result]) -> Findings:
-    """Compare every ensemble.json with the weights of the runs, the translations and the references.
-
-    Args:
-        folder: the folder of the experiment.
-        runs: the runs whose settings can be read.
-        results: of all runs that are there.
-    """
-    for path in sorted((folder / FOLDER).glob(f"*/{ENSEMBLE}")):
-        context = path.parent.relative_to(folder).as_posix()
-        try:
-            yield from list(_check_ensemble(path, context, runs, results))
-        except (ValueError, OSError) as error:
-            yield ComparedValue(context, "files", "readable", str(error))
-
-
-def _check_ensemble(
-    path: Path, context: str, runs: Sequence[CheckedRun], results: Sequence[Result]
-) -> Findings:
-    result = read_ensemble(path)
-    weights = {each.run: each.files.get(WEIGHTS, "no hash") for each in results}
-    for name, recorded in result.members.items():
-        yield ComparedValue(context, f"weights of {name}", recorded, weights.get(name, "no such run"))
-    members = [each for each in results if each.run in result.members]
-    sizes = [each.params or 0 for each in members]
-    computed: dict[str, Any] = {
-        "members_hash": hash_members(result.members.values()),
-        "label": path.parent.name,
-        "params": sum(sizes) if all(sizes) else result.params,
-        "settings_hash": next((each.settings_hash for each in members), None),
-    }
-    checked = next((run for run in runs if run.name in result.members), None)
-    if checked is not None:
-        decode = checked.folder.run.decode
-        penalties, selected = length_penalties(decode), path.with_name(SELECTION)
-        computed["beam"] = decode.beam_size
-        if len(penalties) == 1 or selected.is_file():
-            penalty = penalties[0]
-            if len(penalties) > 1:
-                selection = read_selection(selected, penalties)  # checks the grid and the rule
-                yield ComparedValue(context, f"{SELECTION}: weights", selection.weights, result.members_hash)
-                penalty = selection.penalty
-            computed |= {"length_penalty": penalty.alpha, "length_normalization": penalty.normalization}
-        else:
-            yield Gap("length penalty of the ensemble", context)
-    for name, value in computed.items():
-        yield ComparedValue(context, name, getattr(result, name), value)
-    corpus = checked.prepared.corpus if checked is not None and checked.prepared is not None else None
-    if corpus is not None:
-        yield ComparedValue(context, "test sets", sorted(result.tests), sorted(corpus.tests))
-    for test, scores in result.tests.items():
-        output = plain_or_gzip(path.parent / f"{test}.hyp")
-        recorded = result.files.get(f"{test}.hyp", "no hash")
-        yield ComparedValue(context, f"{test}.hyp", recorded, hash_decompressed(output))
-        if corpus is None or test not in corpus.splits:
-            yield Gap(f"scores of the ensemble on {test}", context)
-            continue
-        lines = read_lines(output, allow_blank=True)
-        for name, score in (
-            score_texts(lines, corpus.splits[test].tgt, scoring=all_metrics()).columns().items()
-        ):
-            yield ComparedValue(context, f"{name} of {test}", scores.get(name), score)
-    yield Gap("perplexity, validation scores and translations of the ensemble by the weights", context)

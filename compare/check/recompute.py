@@ -11,21 +11,23 @@ from compare.check.decoding import check_weights
 from compare.check.invariants import (
     INVARIANTS,
     INVARIANTS_OF_DONE,
-    REGISTRY,
     SOURCES,
-    check_ensembles,
     check_experiment_files,
     check_hashes_alone,
 )
 from compare.check.run_data import CheckedRun, CheckResult, ComparedValue, DataCache, Findings, Gap, read_run
-from compare.experiment.compute_result import compute_figures, size_figures
-from compare.experiment.run import unfinished_result
-from compare.experiment.timing import Figures, speed_figures
+from compare.experiment.compute_result import (
+    Figures,
+    compute_figures,
+    size_figures,
+    speed_figures,
+    unfinished_result,
+)
 from compare.experiment.tune import TRIALS
 from compare.report.views import render_views
-from compare.results.records import ENSEMBLE, FOLDER, SELECTION, read_speed
+from compare.results.records import read_speed
 from compare.results.result import SETTINGS, Result
-from compare.results.store import read_registry, read_results
+from compare.results.store import REGISTRY, read_registry, read_results
 from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
 from compare.system.device import Machine
@@ -70,7 +72,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         raise ValueError(f"{folder} holds no finished run: nothing to check")
     if decode:
         tune_cpu()  # as the runs did, so that products are rounded alike
-    registry = read_registry(folder / REGISTRY) if (folder / REGISTRY).is_file() else {}
+    registry = read_registry(folder)
     findings: list[ComparedValue | Gap] = []
     runs: list[CheckedRun] = []
     begun: list[Result] = []
@@ -100,7 +102,6 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
                 same = (folder / name).read_bytes() == text.encode()
                 found = "as the runs say" if same else "something else"
                 findings.append(ComparedValue(name, "content", "as the runs say", found))
-        findings += check_ensembles(folder, runs, begun)
     versions = {(run.result.code_version, code_version(run.folder.run.plugins)) for run in runs}
     return CheckResult(
         findings=[finding for finding in findings if isinstance(finding, ComparedValue)],
@@ -221,8 +222,6 @@ def _files_not_read(folder: Path, runs: Sequence[CheckedRun], stored: Sequence[s
         stored: names of those of which only hashes are.
     """
     read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
-    of_ensembles = (ENSEMBLE, SELECTION, ".hyp", ".hyp.gz")
-    read |= {path for path in (folder / FOLDER).glob("*/*") if path.name.endswith(of_ensembles)}
     for run in runs:
         read |= {run.folder.folder / "result.json", *run.folder.files().values()}
     for name in stored:

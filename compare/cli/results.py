@@ -46,12 +46,10 @@ def table(
     r"""Print the results of experiments as one table.
 
     Markdown and LaTeX have the means of models with several seeds, if all runs are done, else one row per
-    run; CSV and JSON have one row per run. LaTeX is a table to \input. In Markdown, ensembles stand below
-    in a table of their own.
+    run; CSV and JSON have one row per run. LaTeX is a table to \input.
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
-    from compare.report.score_tables import ensembles_below
     from compare.report.table import TableShape, default_shape, load_table, render_table, table_form
     from compare.report.views import refresh_views
     from compare.results.store import load_results
@@ -72,9 +70,7 @@ def table(
     if chosen is None and shape == TableShape.WIDE:
         chosen = list(frame.columns)
     runs = () if shape == TableShape.ROWS else load_results(*folders)
-    text = render_table(frame, form, chosen, caption=caption, runs=runs)
-    below = ensembles_below(folders) if form == "markdown" else ""
-    print_visible(text + below, end="")
+    print_visible(render_table(frame, form, chosen, caption=caption, runs=runs), end="")
     return 0
 
 

@@ -57,7 +57,7 @@ def translate(
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
     from compare.results.result import without_nan
-    from compare.results.trained_model import load_ensemble, load_model
+    from compare.results.run_folder import load_ensemble, load_model
     from compare.system.cpu import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -233,7 +233,7 @@ def _score_runs(
     as_json: bool,
 ) -> int:
     """Let runs translate a text, or score given translations of it."""
-    from compare.experiment.likelihood import score_model, score_runs
+    from compare.experiment.evaluation import score_model, score_runs
     from compare.report.score_tables import render_forced_scores, render_scores
     from compare.system.cpu import tune_cpu
 
@@ -349,7 +349,7 @@ def align(
 def _attention_rows(run: Path, gold: "Gold", method: str, folder: Path | None) -> list[dict[str, Any]]:
     """Return one row per head of a run, and write the links of each into a folder, if there is one."""
     from compare.analysis.alignment import measure_alignment, write_link_files
-    from compare.results.trained_model import load_model
+    from compare.results.run_folder import load_model
     from compare.system.cpu import tune_cpu
 
     tune_cpu()

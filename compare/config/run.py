@@ -123,6 +123,11 @@ class Run:
         """What the model is trained and judged for, the same for all models of an experiment."""
         return self.model.task
 
+    @property
+    def translates(self) -> bool:
+        """Whether the model searches for translations, which are scored, timed and checked."""
+        return self.task == "translation"
+
     def model_table(self) -> dict[str, Any]:
         """The ``[[models]]`` table that gives this model, every setting written out."""
         settings = {name: value for name, value in self.model.settings().items() if value is not None}

@@ -7,17 +7,18 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
-from itertools import chain, islice, product
+from itertools import chain, product
 from math import ceil, log
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from compare.config.run import Run
 from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData
-from compare.experiment.timing import fresh_update_work
+from compare.experiment.timing import first_updates, fresh_update_work
 from compare.models.registry import Architecture, ResolvedModel, build_meta_model
+from compare.results.store import Registry
 from compare.system.measure import is_out_of_memory, time_in_turn
 from compare.system.messages import first_line
 from compare.training.step import count_tokens
@@ -258,8 +259,6 @@ def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
 
 ROUNDS, UPDATES = 3, 50
 """Rounds per model, and updates per round after as many of warm-up."""
-SecondsPerUpdate = Mapping[str, float]
-"""Seconds per update by label."""
 
 
 def describe_work(runs: Sequence[Run]) -> dict[str, str]:
@@ -268,37 +267,32 @@ def describe_work(runs: Sequence[Run]) -> dict[str, str]:
     return {label: sha256(repr(each).encode()).hexdigest() for label, each in work.items()}
 
 
-def recall(registry: Mapping[str, Any], runs: Sequence[Run]) -> SecondsPerUpdate:
-    """Return the seconds of an experiment.json, without those of models that have been changed since."""
-    work = describe_work(runs)
-    before = registry.get("calibrated_as", {})  # earlier versions did not record it
-    return {
-        label: seconds
-        for label, seconds in registry.get("seconds_per_update", {}).items()
-        if label not in before or before[label] == work.get(label, before[label])
-    }
-
-
-def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpdate) -> SecondsPerUpdate:
-    """Measure the seconds per update of each model that is not yet ``known``.
+def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry, *, alone: bool = True) -> None:
+    """Measure the seconds per update of each model, unless ``registry`` knows them, and note them there.
 
     The rounds are apart in time, so that a disturbance of the machine is spread over all models.
 
+    Args:
+        runs: one run per model.
+        prepared: their data.
+        registry: what an earlier call has measured; models that have been changed since are measured again.
+        alone: whether no other process trains together with this one.
+
     Raises:
-        ValueError: a model needs too much memory.
+        ValueError: a model needs too much memory, or one is unknown and this process is not alone.
     """
-    unknown = [run for run in runs if run.label not in known]
+    work = describe_work(runs)
+    unknown = [run for run in runs if registry.calibrated_as.get(run.label) != work[run.label]]
+    if unknown and not alone:
+        raise ValueError("budget.match = 'time' is measured by one process: begin without torchrun")
     spent = {run.label: 0.0 for run in unknown}
-    accumulate = runs[0].train.accumulate
-    updates = [
-        batch.parts for batch in islice(prepared.stream.global_batches(1, accumulate=accumulate), UPDATES)
-    ]
+    updates = first_updates(prepared, UPDATES, runs[0].train.accumulate)
     tokens = count_tokens(chain.from_iterable(updates))
     rng = torch.get_rng_state()
     for number, run in product(range(ROUNDS), unknown):
         try:
-            work = fresh_update_work(run, prepared, updates)
-            ((_, repeat),) = time_in_turn([work], torch.device(run.train.device), repeats=1)
+            update = fresh_update_work(run, prepared, updates)
+            ((_, repeat),) = time_in_turn([update], torch.device(run.train.device), repeats=1)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -310,7 +304,9 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, known: SecondsPerUpda
         logger.info(f"calibrating, round {number + 1} of {ROUNDS}: {run.label} {rate:,.0f} tokens/s")
     torch.set_rng_state(rng)
     per_update = float(prepared.stream.token_counts(1).sum(axis=1).mean())
-    return {**known, **{label: per_update * spent[label] / (ROUNDS * tokens) for label in spent}}
+    for label in spent:
+        registry.seconds_per_update[label] = per_update * spent[label] / (ROUNDS * tokens)
+        registry.calibrated_as[label] = work[label]
 
 
 # Match the models of an experiment to one budget.

@@ -7,25 +7,89 @@ import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from itertools import count
+from statistics import median
 from typing import Any
 
 import torch
 
+from compare.config.run import Run, settings_hash
 from compare.config.sections import BudgetConfig
 from compare.experiment.prepare import PreparedData
-from compare.experiment.task import task_of
-from compare.experiment.timing import Figures, log_speed, speed_figures
+from compare.models.hybrid import HybridConfig
 from compare.models.registry import Architecture, build_meta_model, train_flops_per_token
-from compare.results.records import read_likelihoods, read_speed
-from compare.results.run_folder import RunFolder, external_columns
-from compare.results.store import Result
+from compare.results.columns import SPREAD_ENDS, SPREADS
+from compare.results.records import RawSpeed, read_likelihoods, read_speed
+from compare.results.result import Result, recorded_settings
+from compare.results.run_folder import RunFolder
+from compare.scoring.score import SystemScores, all_metrics, score_texts
+from compare.system.device import Machine, this_machine
+from compare.system.measure import peak_flops, percentile
+from compare.system.plugins import code_version
 from compare.training.metrics_log import ensure_complete, read_metrics
 from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus
+from data.files import ensure_regular
+from data.text import read_lines
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.fast import has_bf16_layers
 
 logger = logging.getLogger(__name__)
+
+UP_TO_ROUNDING = "up to rounding, not bit by bit"
+Figures = dict[str, Any]
+"""Fields of ``Result`` by name."""
+MIN_PERCENTILE_SENTENCES = 100
+"""Sentences from which the 95th percentile of latency is known: five of a hundred are above it."""
+TIMED = (
+    *SPREADS,
+    *SPREAD_ENDS,
+    *("train_tgt_tokens_per_s", "train_mfu", "decode_tokens_per_s", "latency_ms_p95"),
+    *("cpu_share", "decode_precision", "timed_together"),
+)
+"""Fields that are unknown before timing."""
+
+
+def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Result:
+    """Make the result record of a run that has begun: the fields that are known before training.
+
+    Args:
+        folder: the run.
+        prepared: its data; None leaves their hashes out.
+    """
+    run = folder.run
+    decode = run.decode if run.translates else None
+    return Result(
+        label=run.label,
+        preset=run.preset,
+        seed=run.train.seed,
+        status="unfinished",
+        **recorded_settings(run.conditions()),
+        beam=None if decode is None else decode.beam_size,
+        max_ratio=None if decode is None else decode.max_ratio,
+        data_hash=prepared.corpus.content_hash if prepared else None,
+        batch_hash=prepared.batch_hash if prepared else None,
+        settings_hash=settings_hash(run),
+        config_hash=folder.config_hash,
+        code_version=code_version(run.plugins),
+        **gpu_conditions(run),
+        **dataclasses.asdict(this_machine(torch.device(run.train.device))),
+    )
+
+
+def gpu_conditions(run: Run) -> Figures:
+    """Return the figures in which training on a GPU may differ; none for a processor."""
+    device, config = torch.device(run.train.device), run.model.architecture
+    parts = (config.encoder, config.decoder) if isinstance(config, HybridConfig) else (config,)
+    is_recurrent = any(isinstance(part, Seq2SeqConfig) for part in parts)
+    found: Figures = {}
+    is_bf16 = device.type == "cuda" and run.train.precision == "bf16"
+    if is_bf16 and is_recurrent and not has_bf16_layers():
+        found["recurrent_precision"] = "fp32"
+    if device.type != "cpu" and not run.train.deterministic:
+        found["reproducible"] = UP_TO_ROUNDING
+    return found
 
 
 def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
@@ -34,26 +98,25 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     Raises:
         ValueError: a file is missing or damaged, or the weights are those of another model.
     """
-    architecture = folder.run.model.architecture
-    flops = training_flops(architecture, prepared=prepared, passes=folder.run.regularization.passes)
-    size = size_figures(folder, architecture, prepared.vocabulary_sizes)
+    run = folder.run
+    flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
+    size = size_figures(folder, run.model.architecture, prepared.vocabulary_sizes)
     metrics = read_metrics(folder.metrics)
     ensure_complete(metrics, str(folder.metrics))
-    trained = training_figures(metrics, prepared.stream)
     figures = {
         **size,
-        **trained,
+        **training_figures(metrics, prepared.stream),
         **quality_figures(folder, prepared.corpus),
-        **(task_of(folder.run).search_choice(folder) if prepared.corpus.tests else {}),
         "train_flops_per_token": flops,
-        **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=folder.run.train.precision),
+        **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=run.train.precision),
     }
+    updates = next(line["update"] for line in metrics if line["kind"] == "final")
     return {
         **figures,
-        **budget_figures(folder.run.budget, figures),
-        "stopped_by": _end_of_training(folder, metrics),
+        **budget_figures(run.budget, figures),
+        "stopped_by": "updates" if updates >= run.train.max_updates else "patience",
         "late_gain": late_gain(metrics),
-        "width_multiple": folder.run.model.width_multiple(),
+        "width_multiple": run.model.width_multiple(),
     }
 
 
@@ -63,12 +126,6 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     if budget.match == "none":
         return {"budget": None, "budget_off": None}
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
-
-
-def _end_of_training(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> str:
-    """Return what ended training: "updates" or "patience"."""
-    final = next(line for line in lines if line["kind"] == "final")
-    return "updates" if final["update"] >= folder.run.train.max_updates else "patience"
 
 
 def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:
@@ -179,27 +236,37 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 
 
 def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
-    """Score the translations, if there are any; the first test set gives the headline figures.
+    """Score the translations and read the perplexities; the first test set gives the headline figures.
 
     Scores of metrics from outside are taken from external.json, where they are of these translations.
     """
-    scores = {
-        test: dataclasses.replace(found, scores={**found.scores, **external_columns(folder, test)})
-        for test, found in task_of(folder.run).score_tests(folder, corpus).items()
-    }
     if not corpus.tests:
         return {}
-    first, *further = corpus.tests
-    names = {item.name for item in dataclasses.fields(Result)}
-    headline = dataclasses.asdict(scores[first]) if scores else {}
+    translates = folder.run.translates
+    scores = {test: _score_test(folder, corpus, test) for test in corpus.tests} if translates else {}
+    penalty = folder.penalty() if translates else None
     perplexities = likelihood_figures(folder, corpus)
+    first, *further = corpus.tests
+    headline = dataclasses.asdict(scores[first]) if scores else {}
+    names = {item.name for item in dataclasses.fields(Result)}
     return {
         **{name: value for name, value in headline.items() if name in names},
+        "length_penalty": None if penalty is None else penalty.alpha,
+        "length_normalization": None if penalty is None else penalty.normalization,
         **perplexities[first],
         "tests": {
             test: {**(scores[test].columns() if scores else {}), **perplexities[test]} for test in further
         },
     }
+
+
+def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
+    """Score the translations of a test set by all metrics."""
+    path = folder.output(test)
+    ensure_regular(path)
+    lines = read_lines(path, allow_blank=True)
+    scores = score_texts(lines, corpus.splits[test].tgt, scoring=all_metrics())
+    return dataclasses.replace(scores, scores={**scores.scores, **folder.external_columns(test)})
 
 
 def likelihood_figures(folder: RunFolder, corpus: Corpus) -> dict[str, Figures]:
@@ -220,3 +287,73 @@ def likelihood_figures(folder: RunFolder, corpus: Corpus) -> dict[str, Figures]:
         test: {"perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}
         for test, sums in tests.items()
     }
+
+
+# Speed, from the timed repeats in speed.json and the log of training.
+
+
+def speed_figures(
+    raw: RawSpeed, metrics: Sequence[Mapping[str, Any]], *, flops: float, precision: str
+) -> Figures:
+    """Compute medians, spreads and percentiles of the timed repeats.
+
+    Args:
+        raw: content of speed.json.
+        metrics: lines of the training log.
+        flops: FLOPs of training per token.
+        precision: precision of training.
+
+    Returns:
+        All fields of speed, None where it was not timed, and the machine of the timing.
+    """
+    costs = {"decode_s": raw.decode_s, "peak_memory_bytes": raw.peak_memory_bytes}
+    figures: Figures = {**dict.fromkeys(TIMED), **costs}
+    if raw.timings is None:
+        return figures
+    train, session = raw.timings.train, raw.timings.session
+    beam, latency = raw.timings.beam, raw.timings.latency
+    peak, (_, tgt_share) = peak_flops(session.device, precision), log_speed(metrics)
+    figures |= {item.name: getattr(session, item.name) for item in dataclasses.fields(Machine)}
+    rates = [train.tokens / seconds for seconds in train.seconds]
+    figures |= _with_spread("train_tokens_per_s", train.tokens_per_s, rates)
+    shares = [work.cpu_share for work in raw.timings.works()]
+    figures |= {
+        "train_tgt_tokens_per_s": train.tokens_per_s * tgt_share,
+        "train_mfu": None if peak is None else train.tokens_per_s * flops / peak,
+        "cpu_share": min((share for share in shares if share is not None), default=None),
+        "timed_together": session.timed_together,
+    }
+    for name, speed in (("greedy", raw.timings.greedy), ("beam", beam)):
+        if speed is not None:
+            rates = [speed.sentences / seconds for seconds in speed.seconds]
+            figures |= _with_spread(f"{name}_sentences_per_s", speed.sentences_per_s, rates)
+    if beam is not None:
+        figures |= {"decode_tokens_per_s": beam.tokens_per_s, "decode_precision": session.decode_precision}
+    if latency is not None:
+        medians = [percentile(repeat, 0.5) for repeat in latency.ms]
+        figures |= _with_spread("latency_ms_p50", median(medians), medians)
+        if len(latency.ms[0]) >= MIN_PERCENTILE_SENTENCES:
+            figures["latency_ms_p95"] = median(percentile(repeat, 0.95) for repeat in latency.ms)
+    return figures
+
+
+def _with_spread(name: str, value: float, repeats: Sequence[float]) -> Figures:
+    """Return a figure with its lowest and highest repeat; a single repeat has no spread."""
+    low, high = (min(repeats), max(repeats)) if len(repeats) > 1 else (None, None)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def log_speed(metrics: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Compute the speed of the training itself.
+
+    Args:
+        metrics: lines of the training log.
+
+    Returns:
+        The median tokens per second over the lines, and the share of target tokens.
+    """
+    windows = [line for line in metrics if line["kind"] == "train"]
+    steady = windows[1:] or windows  # the first line includes start-up
+    tgt_tokens = sum(line["tgt_tokens"] for line in steady)
+    tokens = tgt_tokens + sum(line["src_tokens"] for line in steady)
+    return percentile([line["tokens_per_s"] for line in steady], 0.5), tgt_tokens / tokens

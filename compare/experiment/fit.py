@@ -1,10 +1,8 @@
 """Training of one model on sentence pairs in memory: corpus folder and experiment as by the commands."""
 
 import dataclasses
-import logging
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +10,14 @@ from compare.config.parse import load_experiment
 from compare.config.starter import starter_experiment
 from compare.decoding.translator import Translator
 from compare.experiment.run import run_experiment
-from compare.models.presets import list_presets
-from compare.results.run_folder import RunFolder
+from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import check_output_folder
-from compare.results.trained_model import load_model
 from compare.system.log import Reporter
 from compare.system.messages import abbreviate
-from compare.system.signals import LOCK, Locked, lock_folder
-from data.files import hash_file, json_bytes, parse_json, read_bytes, temporary_path, write_atomically
+from compare.system.signals import lock_folder
+from data.files import hash_file, json_bytes, write_atomically
 from data.formats import Records
-from data.prepare import MANIFEST, PreparationPlan, prepare_corpus, run_first_pass, summary
-
-logger = logging.getLogger(__name__)
-
-PAIRS = "pairs.jsonl"
-"""The pairs as given, one JSON object per line, in the folder of the experiment."""
-CORPUS = "corpus"
-"""The corpus folder made of them, in the same folder."""
-MAX_BYTES = 1_000_000
-"""Size that the manifest of such a corpus does not reach."""
+from data.prepare import PreparationPlan, prepare_corpus, run_first_pass
 
 
 def fit(
@@ -68,29 +55,32 @@ def fit(
         The trained model, on the device that it was trained on; its ``folder`` is that of the run.
 
     Raises:
-        ValueError: a pair is not two texts, there are too few, ``folder`` holds other pairs, a setting is
-            wrong, or the training failed.
+        ValueError: a pair is not two texts, there are too few, ``folder`` holds a model of other pairs, a
+            setting is wrong, or the training failed.
         Interrupted: a signal arrived; the same call continues.
     """
     folder = Path(folder)
     check_output_folder(folder)
-    with ExitStack() as use:
-        with lock_folder(folder, wait=True):
-            path = _prepare_folder(pairs, folder, preset, langs, valid, test)
-            with suppress(Locked):  # a call with another preset uses the corpus at the same time
-                use.enter_context(lock_folder(folder / CORPUS))
-        experiment = load_experiment(path, overrides)
-        (model,) = experiment.models
-        model = dataclasses.replace(model, overrides={**model.overrides, **(settings or {})})
-        experiment = dataclasses.replace(experiment, models=(model,))
-        (result,) = run_experiment(experiment, folder, reporter, context=str(path))
+    with lock_folder(folder, wait=True):
+        config = _prepare(pairs, folder, preset, langs, valid, test)
+    trained_on = {RunFolder.read(path.parent).run.data.root for path in folder.glob("*/config.toml")}
+    if not trained_on <= {str(config.parent.absolute())}:
+        raise ValueError(
+            f"{folder} holds a model of other pairs than these, or of other languages or sizes of valid and "
+            "test: choose another folder, such as folder='runs/fit2'"
+        )
+    experiment = load_experiment(config, overrides)
+    (model,) = experiment.models
+    model = dataclasses.replace(model, overrides={**model.overrides, **(settings or {})})
+    experiment = dataclasses.replace(experiment, models=(model,))
+    (result,) = run_experiment(experiment, folder, reporter, context=str(config))
     run = folder / result.run
     if result.status != "done":
         raise ValueError(f"{run}: training {result.status}: {result.reason or 'call fit again to continue'}")
     return load_model(run, RunFolder.read(run).run.train.device)
 
 
-def _prepare_folder(
+def _prepare(
     pairs: Iterable[Sequence[str]],
     folder: Path,
     preset: str,
@@ -98,110 +88,43 @@ def _prepare_folder(
     valid: int | None,
     test: int | None,
 ) -> Path:
-    """Keep the pairs and divide them; return the path of the experiment's file.
-
-    A new folder does not keep pairs that cannot be used. The caller holds the lock of the folder.
-
-    Raises:
-        ValueError: see ``fit``.
-    """
-    is_new = not (folder / PAIRS).exists()
-    kept = _keep_pairs(pairs, folder)
-    source = Records(path=kept, fields=("src", "tgt"))
-    plan = PreparationPlan(sources=[source], langs=langs, valid=valid, test=test)
-    try:
-        return _prepare(plan, folder / CORPUS, preset)
-    except (ValueError, OSError):
-        if is_new:
-            kept.unlink(missing_ok=True)
-        raise
-
-
-def _prepare(plan: PreparationPlan, corpus: Path, preset: str) -> Path:
     """Divide the pairs, unless that has been done, and write the experiment's file; return its path.
 
-    Raises:
-        ValueError: the pairs cannot be used, or there are runs on a corpus that was divided otherwise.
-    """
-    first_pass = run_first_pass(plan)
-    text = starter_experiment(plan.langs, first_pass, first_pass.sizes, [preset])
-    same = summary(plan, first_pass).items() <= _read_manifest(corpus).items()
-    if corpus.exists() and not same and not _discard(corpus):
-        raise ValueError(f"{corpus} has other languages or sizes of valid and test: choose another folder")
-    if not corpus.exists():
-        prepare_corpus(plan, corpus)
-    path = corpus / f"{preset}.toml"
-    write_atomically(path, text)
-    return path
-
-
-def _discard(corpus: Path) -> bool:
-    """Delete a corpus that an earlier, mistaken call made and no run has used; return whether it was one.
-
-    It is not one if another call uses it now, or if a file in it was added or changed later.
-    """
-    manifest = _read_manifest(corpus)
-    made_of = [Path(str(each["path"])).name for each in manifest.get("inputs", [])]
-    if made_of != [PAIRS] or any(corpus.parent.glob("*/config.toml")):
-        return False
-    own = {MANIFEST, *(f"{preset}.toml" for preset in list_presets())}
-    try:
-        with lock_folder(corpus):
-            files = [path for path in corpus.iterdir() if path.name != LOCK]
-            if not all(path.name in own or _is_output(path, manifest) for path in files):
-                return False
-            for path in files:
-                path.unlink()
-    except Locked:
-        return False
-    shutil.rmtree(corpus)  # empty, but for a lock that the system keeps
-    return True
-
-
-def _is_output(path: Path, manifest: Mapping[str, Any]) -> bool:
-    """Return whether a file is as the manifest describes it."""
-    entry = manifest.get("outputs", {}).get(path.name)
-    return entry is not None and path.is_file() and hash_file(path) == entry.get("sha256")
-
-
-def _read_manifest(corpus: Path) -> dict[str, Any]:
-    """Read how the pairs were divided; empty where that is not known."""
-    try:
-        return dict(parse_json(read_bytes(corpus / MANIFEST, max_bytes=MAX_BYTES)))
-    except (OSError, ValueError, TypeError):
-        return {}
-
-
-def _keep_pairs(pairs: Iterable[Sequence[str]], folder: Path) -> Path:
-    """Write the pairs to ``folder``, or find those of an earlier call there; return the file.
+    The name of the corpus is a hash of what it is made of, so another call never meets one of other pairs.
 
     Raises:
-        ValueError: an entry is not two texts, or the folder holds other pairs.
+        ValueError: the pairs cannot be used.
     """
-    path = folder / PAIRS
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_path(path)
+    path = folder / "pairs.jsonl"
     try:
-        with temporary.open("xb") as file:
-            for number, pair in enumerate(pairs):
-                if (
-                    not isinstance(pair, Sequence)
-                    or isinstance(pair, str)
-                    or len(pair) != 2
-                    or not all(isinstance(t, str) for t in pair)
-                ):
-                    raise ValueError(
-                        f"pairs[{number}] must be a source and its target, found {abbreviate(pair)}"
-                    )
-                file.write(json_bytes({"src": pair[0], "tgt": pair[1]}) + b"\n")
-        if temporary.stat().st_size == 0:
-            raise ValueError("no pairs: give (source, target) texts")
-        if not path.exists() or (hash_file(path) != hash_file(temporary) and _discard(folder / CORPUS)):
-            temporary.replace(path)
-        elif hash_file(path) != hash_file(temporary):
-            raise ValueError(
-                f"{folder} holds other pairs than these: choose another folder, such as folder='runs/fit2'"
-            )
+        _write_pairs(pairs, path)
+        plan = PreparationPlan(
+            sources=[Records(path=path, fields=("src", "tgt"))], langs=langs, valid=valid, test=test
+        )
+        first_pass = run_first_pass(plan)
+        text = starter_experiment(plan.langs, first_pass, first_pass.sizes, [preset])
+        made_of = repr((hash_file(path), langs, valid, test))
+        corpus = folder / f"corpus-{sha256(made_of.encode()).hexdigest()[:12]}"
+        if not corpus.exists():
+            prepare_corpus(plan, corpus)
     finally:
-        temporary.unlink(missing_ok=True)
-    return path
+        path.unlink(missing_ok=True)
+    config = corpus / f"{preset}.toml"
+    write_atomically(config, text)
+    return config
+
+
+def _write_pairs(pairs: Iterable[Sequence[str]], path: Path) -> None:
+    """Write one JSON object per pair.
+
+    Raises:
+        ValueError: an entry is not two texts, or there is none.
+    """
+    with path.open("wb") as file:
+        for number, pair in enumerate(pairs):
+            is_list = isinstance(pair, Sequence) and not isinstance(pair, str)
+            if not is_list or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
+                raise ValueError(f"pairs[{number}] must be a source and its target, found {abbreviate(pair)}")
+            file.write(json_bytes({"src": pair[0], "tgt": pair[1]}) + b"\n")
+    if path.stat().st_size == 0:
+        raise ValueError("no pairs: give (source, target) texts")

@@ -1,21 +1,19 @@
-"""The folder of an experiment, and the runs that one call asks for."""
+"""The folder of an experiment: the runs that a call asks for, and the refusal of others' folders."""
 
-import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from compare.config.parse import is_of_grid
 from compare.config.run import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData, with_initial_weights
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_registry, read_result
+from compare.results.store import Registry, read_registry, read_result
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.signals import lock_folder
 from compare.training.serialization import CHECKPOINTS, STATE
@@ -27,31 +25,54 @@ logger = logging.getLogger(__name__)
 INDEPENDENT_SCHEDULES = ("constant", "inverse-sqrt")
 """Schedules whose learning rate does not depend on ``train.max_updates``."""
 
-# The folder of an experiment: experiment.json, its run folders, and the refusal of others' folders.
 
+def request_runs(
+    models: Sequence[Run], folder: Path, seeds: Sequence[int] = (), only: Sequence[str] = ()
+) -> list[RunFolder]:
+    """Return the runs that a call asks for, ordered by seed.
 
-@contextmanager
-def locked_for_setup(folder: Path) -> Iterator[None]:
-    """Lock the folder of an experiment while data are prepared in it.
+    Args:
+        models: all models of the experiment.
+        folder: of the experiment.
+        seeds: of each model; by default that of ``[train]``.
+        only: as for ``choose_models``.
 
-    If data or vocabulary cannot be used, what was encoded, and every folder made for it, is removed.
+    Raises:
+        ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
+            weights that ``[train] init_from`` names are not there.
     """
-    encoded = folder / "encoded"
-    absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
-    try:
-        with lock_folder(folder, wait=True):
-            before = set(encoded.glob("*"))
-            try:
-                yield
-            except (ValueError, OSError):
-                for path in set(encoded.glob("*")) - before:
-                    shutil.rmtree(path, ignore_errors=True)
-                raise
-    except (ValueError, OSError):
-        for path in absent:
-            with suppress(OSError):
-                path.rmdir()  # only empty folders
-        raise
+    chosen = choose_models(models, only)
+    runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
+    runs = [with_initial_weights(run) for run in runs]
+    return [RunFolder(run=run, folder=folder / run.name) for run in runs]
+
+
+def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
+    """Return the models that ``--only`` names.
+
+    Args:
+        models: all models of the experiment.
+        only: labels, in which * stands for any text; that of a table with lists of values, if no model has
+            it, stands for all models of the table; empty: all models.
+
+    Raises:
+        ValueError: no model has such a label; the message suggests the nearest.
+    """
+    if not only:
+        return list(models)
+    labels = [run.label for run in models]
+    chosen: set[str] = set()
+    for label in only:
+        matches = {each for each in labels if fnmatchcase(each, label)}
+        matches = matches or {
+            run.label for run in models if is_of_grid(run.label, label, run.model.settings())
+        }
+        if not matches:
+            raise ValueError(
+                f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
+            )
+        chosen |= matches
+    return [run for run in models if run.label in chosen]
 
 
 def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
@@ -119,25 +140,6 @@ def _ensure_can_continue(run: RunFolder, existing: Run) -> None:
         )
 
 
-def continue_longer(runs: Sequence[RunFolder]) -> None:
-    """Give runs their longer training, and remove what was made from their former last weights.
-
-    The settings are written last, so that the same call goes on with what a killed process has left.
-
-    Raises:
-        Locked: another process works on a run.
-    """
-    for run in runs:
-        with lock_folder(run.folder):
-            logger.info(f"{run.name}: continues to {run.run.train.max_updates:,} updates")
-            (run.folder / "result.json").unlink(missing_ok=True)
-            for made in (run.weights, run.selection, run.likelihoods, run.external, run.speed):
-                made.unlink(missing_ok=True)
-            for test in run.tests:
-                run.plain_output(test).unlink(missing_ok=True)
-            write_atomically(run.config, run.run.to_toml())
-
-
 def _other_settings(folder: Path, difference: str) -> ValueError:
     return ValueError(
         f"{folder} holds runs with other settings ({difference}), and the rows of one table share all "
@@ -145,67 +147,85 @@ def _other_settings(folder: Path, difference: str) -> ValueError:
     )
 
 
-def open_registry(folder: Path, prepared: PreparedData) -> dict[str, Any]:
-    """Read experiment.json, or create its initial content; reject a folder begun with other data.
+# Writing into the folder: its lock, experiment.json, and the folders of runs.
 
-    Args:
-        folder: the folder of the experiment.
-        prepared: the data.
+
+@contextmanager
+def locked_for_setup(folder: Path) -> Iterator[None]:
+    """Lock the folder of an experiment while data are prepared in it.
+
+    If data or vocabulary cannot be used, what was encoded, and every folder made for it, is removed.
     """
-    path = folder / "experiment.json"
+    encoded = folder / "encoded"
+    absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
+    try:
+        with lock_folder(folder, wait=True):
+            before = set(encoded.glob("*"))
+            try:
+                remove_leftovers(folder)
+                yield
+            except (ValueError, OSError):
+                for path in set(encoded.glob("*")) - before:
+                    shutil.rmtree(path, ignore_errors=True)
+                raise
+    except (ValueError, OSError):
+        for path in absent:
+            with suppress(OSError):
+                path.rmdir()  # only empty folders
+        raise
+
+
+def open_registry(folder: Path, prepared: PreparedData) -> Registry:
+    """Read experiment.json, or make its initial content; reject a folder begun with other data."""
+    registry = read_registry(folder)
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
-    if not path.is_file():
-        return {"runs": [], **data}
-    registry = read_registry(path)
     for key, value in data.items():
-        if (old := registry.get(key)) != value:
+        if (old := getattr(registry, key) or value) != value:
             raise ValueError(
-                f"{folder} was begun with other data ({key} {str(old)[:12]}, now {value[:12]}): "
+                f"{folder} was begun with other data ({key} {old[:12]}, now {value[:12]}): "
                 "choose another folder with --out"
             )
+        setattr(registry, key, value)
     return registry
 
 
-def write_registry(
-    folder: Path,
-    registry: dict[str, Any],
-    runs: Sequence[RunFolder],
-    prepared: PreparedData,
-    *,
-    has_shorter: bool = False,
+def begin_experiment(
+    folder: Path, registry: Registry, runs: Sequence[RunFolder], prepared: PreparedData
 ) -> None:
-    """Add the runs to experiment.json, and write the sources of the first test set.
-
-    ``asked_seeds`` keeps, per label, every seed that any call asked for: a run that is taken out of the
-    folder later leaves a gap there, which ``check`` reports. With ``has_shorter``, runs of fewer updates
-    are about to be continued.
+    """Add the runs to experiment.json, write the sources of the first test set, and lengthen shorter runs.
 
     Raises:
         ValueError: another process has begun runs with other shared settings since the first check.
+        Locked: another process works on a run that was begun with fewer updates.
     """
-    shared = settings_hash(runs[0].run)
-    if not has_shorter and registry.get("settings_hash", shared) != shared:
-        raise _other_settings(
-            folder, f"settings_hash {str(registry['settings_hash'])[:12]}, here {shared[:12]}"
-        )
+    shorter, shared = find_shorter(runs), settings_hash(runs[0].run)
+    if not shorter and registry.settings_hash not in ("", shared):
+        raise _other_settings(folder, f"settings_hash {registry.settings_hash[:12]}, here {shared[:12]}")
     for test in prepared.corpus.tests[:1]:  # for plots and people
         lines = prepared.corpus.splits[test].src
         write_atomically(folder / "test.src", "".join(f"{line}\n" for line in lines))
-    names = dict.fromkeys([*registry.get("runs", []), *(run.name for run in runs)])
-    asked = {label: set(seeds) for label, seeds in registry.get("asked_seeds", {}).items()}
+    registry.settings_hash = shared
+    registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in runs)]))
     for run in runs:
-        asked.setdefault(run.run.label, set()).add(run.run.train.seed)
-    asked_seeds = {label: sorted(seeds) for label, seeds in asked.items()}
-    registry = {**registry, "settings_hash": shared, "runs": list(names), "asked_seeds": asked_seeds}
-    write_atomically(folder / "experiment.json", json.dumps(registry, indent=2) + "\n")
+        asked = registry.asked_seeds.get(run.run.label, [])
+        registry.asked_seeds[run.run.label] = sorted({*asked, run.run.train.seed})
+    registry.write(folder)
+    for run in shorter:
+        _lengthen(run)
 
 
-def lowest_seeds(results: Iterable[Result]) -> dict[str, Result]:
-    """Return the result of the lowest seed of each label, in the order of the labels."""
-    lowest: dict[str, Result] = {}
-    for result in results:
-        lowest[result.label] = min(result, lowest.get(result.label, result), key=lambda each: each.seed)
-    return lowest
+def _lengthen(run: RunFolder) -> None:
+    """Give a run its longer training, and remove what was made from its former last weights.
+
+    The settings are written last, so that the same call goes on with what a killed process has left.
+    """
+    with lock_folder(run.folder):
+        logger.info(f"{run.name}: continues to {run.run.train.max_updates:,} updates")
+        (run.folder / "result.json").unlink(missing_ok=True)
+        translations = [run.plain_output(test) for test in run.tests]
+        for made in (run.weights, run.selection, run.likelihoods, run.external, run.speed, *translations):
+            made.unlink(missing_ok=True)
+        write_atomically(run.config, run.run.to_toml())
 
 
 def begin_run(run: RunFolder, prepared: PreparedData) -> None:
@@ -220,55 +240,3 @@ def begin_run(run: RunFolder, prepared: PreparedData) -> None:
         raise ValueError(
             f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )
-
-
-# The runs that one call asks for: some or all models of an experiment, each with one or several seeds.
-
-
-def request_runs(
-    models: Sequence[Run], folder: Path, seeds: Sequence[int] = (), only: Sequence[str] = ()
-) -> list[RunFolder]:
-    """Return the runs that a call asks for, ordered by seed.
-
-    Args:
-        models: all models of the experiment.
-        folder: of the experiment.
-        seeds: of each model; by default that of ``[train]``.
-        only: as for ``choose_models``.
-
-    Raises:
-        ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
-            weights that ``[train] init_from`` names are not there.
-    """
-    chosen = choose_models(models, only)
-    runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
-    runs = [with_initial_weights(run) for run in runs]
-    return [RunFolder(run=run, folder=folder / run.name) for run in runs]
-
-
-def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
-    """Return the models that ``--only`` names.
-
-    Args:
-        models: all models of the experiment.
-        only: labels, in which * stands for any text; that of a table with lists of values, if no model has
-            it, stands for all models of the table; empty: all models.
-
-    Raises:
-        ValueError: no model has such a label; the message suggests the nearest.
-    """
-    if not only:
-        return list(models)
-    labels = [run.label for run in models]
-    chosen: set[str] = set()
-    for label in only:
-        matches = {each for each in labels if fnmatchcase(each, label)}
-        matches = matches or {
-            run.label for run in models if is_of_grid(run.label, label, run.model.settings())
-        }
-        if not matches:
-            raise ValueError(
-                f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
-            )
-        chosen |= matches
-    return [run for run in models if run.label in chosen]

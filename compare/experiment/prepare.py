@@ -9,12 +9,11 @@ from time import perf_counter
 
 from torch import nn
 
-from compare.config.run import Run, resolve_model
-from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, Experiment, TrainConfig, VocabularyConfig
-from compare.experiment.task import TASKS
+from compare.config.run import Run
+from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, TrainConfig, VocabularyConfig
 from compare.models.registry import build_meta_model, ensure_fits_memory
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_registry, read_result
+from compare.results.store import REGISTRY, read_registry, read_result
 from compare.training.serialization import WEIGHTS, ensure_fit, load_weights, set_weights, weight_shapes
 from data.batches import BatchStream
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
@@ -47,7 +46,7 @@ def with_initial_weights(run: Run) -> Run:
     if train.init_from is None:
         return run
     root = Path(train.init_from).expanduser().absolute()
-    folder = root / run.name if (root / "experiment.json").is_file() else root
+    folder = root / run.name if (root / REGISTRY).is_file() else root
     if not (folder / "config.toml").is_file():
         raise ValueError(
             f"{KEY}: {folder} is no run: give the folder of a finished run, or of an experiment with a run "
@@ -78,9 +77,8 @@ def initial_vocabularies(train: TrainConfig) -> VocabularyPair | None:
     if train.init_from is None:
         return None
     folder = Path(train.init_from).expanduser()
-    if (folder / "experiment.json").is_file():
-        runs = [folder / name for name in read_registry(folder / "experiment.json").get("runs", [])]
-        folder = next((run for run in runs if (run / "config.toml").is_file()), folder)
+    runs = [folder / name for name in read_registry(folder).runs]
+    folder = next((run for run in runs if (run / "config.toml").is_file()), folder)
     if not (folder / "config.toml").is_file():
         raise ValueError(f"{KEY}: {folder} is no run: give the folder of a finished run, or of an experiment")
     return load_pair(folder)
@@ -181,7 +179,7 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
 
 
 def prepare_data(
-    settings: Experiment | Run,
+    run: Run,
     folder: Path,
     *,
     tests: bool = True,
@@ -190,8 +188,8 @@ def prepare_data(
     """Read, check and encode the corpus, and hash the batches of the first epoch.
 
     Args:
-        settings: an experiment or a run: its sections ``data``, ``vocabulary``, ``train`` and
-            ``regularization``, and its task.
+        run: any run of the experiment; its sections ``data``, ``vocabulary``, ``train`` and
+            ``regularization``, and its task, decide.
         folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
         tests: whether to read the test sets; what is chosen on validation must not see them.
         vocabularies: those of the run, if they have been built or loaded before; by default those of the run
@@ -201,7 +199,7 @@ def prepare_data(
         ValueError: the corpus or the vocabulary cannot be used.
     """
     times = [perf_counter()]
-    corpus = load_corpus(settings.data, tests=tests)
+    corpus = load_corpus(run.data, tests=tests)
     pairs = corpus.splits["train"]
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
     for test in corpus.tests:
@@ -217,10 +215,10 @@ def prepare_data(
             "translations by attnbench score --tokenize zh or ja-mecab"
         )
     times.append(perf_counter())
-    vocabularies = vocabularies or initial_vocabularies(settings.train)
-    vocabularies = vocabularies or build_vocabularies(pairs, settings.vocabulary)
+    vocabularies = vocabularies or initial_vocabularies(run.train)
+    vocabularies = vocabularies or build_vocabularies(pairs, run.vocabulary)
     times.append(perf_counter())
-    limit = settings.data.max_tokens
+    limit = run.data.max_tokens
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
     times.append(perf_counter())
@@ -228,9 +226,8 @@ def prepare_data(
         logger.warning(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
-    task = TASKS[(settings if isinstance(settings, Run) else resolve_model(settings.models[0])).task]
-    encoded, valid = task.select_sides(encoded), task.select_sides(valid)
-    stream = training_batches(encoded, vocabularies, settings)
+    encoded, valid = sides(encoded, run), sides(valid, run)
+    stream = training_batches(encoded, vocabularies, run)
     # Samples are not drawn for a message: where their hash is kept, the first epoch may not be needed.
     batches = "" if stream.is_sampled else f", {len(stream.plan(1))} batches per epoch"
     logger.info(f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}{batches}")
@@ -248,24 +245,27 @@ def prepare_data(
     )
 
 
-def training_batches(
-    split: EncodedSplit, vocabularies: VocabularyPair, settings: Experiment | Run
-) -> BatchStream:
+def sides(split: EncodedSplit, run: Run) -> EncodedSplit:
+    """Return what the models read of an encoded split: of language models the targets alone."""
+    return split if run.translates else split.without_sources()
+
+
+def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run) -> BatchStream:
     """Return the stream of the training batches.
 
     Args:
         split: the encoded training set.
         vocabularies: those that it was encoded with.
-        settings: an experiment or a run: its sections ``data``, ``train`` and ``regularization``.
+        run: any run of the experiment, for its sections ``data``, ``train`` and ``regularization``.
 
     Raises:
         ValueError: a batch cannot hold the longest target, or the text cannot be sampled.
     """
-    train, strength = settings.train, settings.regularization.subword_sampling
+    train, strength = run.train, run.regularization.subword_sampling
     if not strength:
         return BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
     sampled = SampledSplit(
-        split, vocabularies, strength=strength, seed=train.seed, max_tokens=settings.data.max_tokens
+        split, vocabularies, strength=strength, seed=train.seed, max_tokens=run.data.max_tokens
     )
     return BatchStream(sampled, batch_tokens=train.batch_tokens, seed=train.seed)
 

@@ -4,7 +4,6 @@ An ``Experiment`` becomes ``Run`` objects in three steps, each done once: ``reso
 settings of every model, the data are prepared, and ``match_budget`` decides widths or updates.
 """
 
-import dataclasses
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,41 +13,39 @@ from pathlib import Path
 
 import torch
 
-from compare.config.run import Run, resolve_models, settings_hash
+from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.decoding.translator import Translator
-from compare.experiment.budget import calibrate, describe_work, find_reference, match_budget, recall
-from compare.experiment.compute_result import compute_figures, training_flops
+from compare.experiment.budget import calibrate, find_reference, match_budget
+from compare.experiment.compute_result import compute_figures, training_flops, unfinished_result
+from compare.experiment.evaluation import evaluate_run
 from compare.experiment.folder import (
+    begin_experiment,
     begin_run,
-    continue_longer,
     find_shorter,
     locked_for_setup,
     open_registry,
     request_runs,
-    write_registry,
 )
 from compare.experiment.launch import Launch
-from compare.experiment.likelihood import measure_likelihoods
 from compare.experiment.prepare import (
     PreparedData,
     ensure_initial_weights_fit,
     ensure_models_fit,
     prepare_data,
 )
-from compare.experiment.task import task_of
 from compare.experiment.timing import forget_timings, results_to_time, time_all
-from compare.experiment.trainers import announced, build_trainer, gpu_conditions, take_part
-from compare.results.records import RawSpeed, write_record
-from compare.results.result import recorded_settings
+from compare.experiment.trainers import announced, build_trainer, take_part
+from compare.results.records import RawSpeed
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
+    REGISTRY,
     Result,
     check_output_folder,
     read_result,
     read_results,
     save_result,
     write_json_lines,
+    write_record,
 )
 from compare.system.cpu import tune_cpu
 from compare.system.device import this_machine
@@ -121,54 +118,33 @@ def run_experiment(
         try:
             models = plan_models(experiment, folder, context, launch)
             runs = request_runs(models, folder, seeds, only)
-            if experiment.budget.match == "none" and not find_shorter(runs):
-                to_time = time_again or (timing and results_to_time(folder))
-                if all(map(has_ended, runs)) and not to_time:
-                    remedy = "delete the folder of a run to repeat it"
-                    logger.info(f"{folder}: all {len(runs)} runs have ended; {remedy}")
-                    _remove_leftovers(folder, runs)
-                    return [read_result(run.folder) for run in runs]
+            if not time_again and _is_finished(folder, runs, timing=timing):
+                return [read_result(run.folder) for run in runs]
             with locked_for_setup(folder):
-                remove_leftovers(folder)
-                prepared = prepare_data(experiment, folder / "encoded", tests=tests)
+                prepared = prepare_data(models[0], folder / "encoded", tests=tests)
                 registry = open_registry(folder, prepared)
                 if experiment.budget.match == "time":
-                    known = recall(registry, models)
-                    if processes.size > 1 and known.keys() < {run.label for run in models}:
-                        raise ValueError(
-                            f"{context}: budget.match = 'time' is measured by one process: begin without "
-                            "torchrun"
-                        )
-                    registry["seconds_per_update"] = calibrate(models, prepared, known)
-                    registry["calibrated_as"] = registry.get("calibrated_as", {}) | describe_work(models)
-                models = match_budget(models, prepared, registry.get("seconds_per_update", {}))
+                    calibrate(models, prepared, registry, alone=processes.size == 1)
+                models = match_budget(models, prepared, registry.seconds_per_update)
                 runs = request_runs(models, folder, seeds, only)
-                shorter = find_shorter(runs)
                 ensure_models_fit(models, prepared.vocabulary_sizes)
                 ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
-                write_registry(folder, registry, runs, prepared, has_shorter=bool(shorter))
-                continue_longer(shorter)
+                begin_experiment(folder, registry, runs, prepared)
                 prepared.keep_hash()
                 if time_again:
                     forget_timings(folder)
             if launch is not None:
-                train, decided = experiment.train, models[0].train
-                train = replace(train, device=decided.device, precision=decided.precision)
-                again = partial(
-                    run_experiment,
-                    replace(experiment, train=train),
-                    folder.resolve(),
-                    seeds=seeds,
-                    only=only,
-                    context=context,
-                    tests=tests,
-                )
+                decided = models[0].train
+                train = replace(experiment.train, device=decided.device, precision=decided.precision)
+                experiment = replace(experiment, train=train)
+                same = partial(run_experiment, experiment, folder.resolve(), seeds=seeds, only=only)
+                same = partial(same, context=context, tests=tests)
                 _announce(runs, prepared, reporter)
                 if left := [run for run in runs if not has_ended(run)]:
-                    launch.run(partial(again, timing=False), folder, left, reporter)
+                    launch.run(partial(same, timing=False), folder, left, reporter)
                 if launch.slurm is not None:  # one more job does what this process does otherwise
                     if timing and results_to_time(folder):
-                        launch.run(again, folder, [], reporter)
+                        launch.run(same, folder, [], reporter)
                     return [read_result(run.folder) for run in runs]
             run_each(runs, prepared, reporter, processes)
             if timing:
@@ -190,9 +166,43 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: Laun
     find_reference(models)
     ensure_models_fit(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
-    if (folder / "experiment.json").is_file():
+    if (folder / REGISTRY).is_file():
         read_results(folder)  # names what is damaged
     return models
+
+
+def _is_finished(folder: Path, runs: Sequence[RunFolder], *, timing: bool) -> bool:
+    """Return whether nothing is left to do; remove what a process has left that was killed at its end.
+
+    Of runs with a matched budget this is not known before they are matched.
+    """
+    if runs[0].run.budget.match != "none" or find_shorter(runs) or not all(map(has_ended, runs)):
+        return False
+    if timing and results_to_time(folder):
+        return False
+    logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
+    for place in (folder, *(run.folder for run in runs)):
+        if (place / LOCK).exists():
+            with suppress(Locked), lock_folder(place):
+                remove_leftovers(place)
+    return True
+
+
+def has_ended(run: RunFolder) -> bool:
+    """Return whether a run is done or has failed."""
+    return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
+
+
+def _announce(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
+    """Tell ``reporter`` the updates and FLOPs of all runs that have not ended."""
+    expected = {}
+    for run in runs:
+        with suppress(ValueError):  # a damaged result is reported when its turn comes
+            if not has_ended(run):
+                settings, passes = run.run, run.run.regularization.passes
+                flops = training_flops(settings.model.architecture, prepared=prepared, passes=passes)
+                expected[run.name] = (settings.train.max_updates, flops)
+    reporter.expect(expected)
 
 
 def run_each(
@@ -238,34 +248,6 @@ def run_each(
         raise errors[0]
 
 
-def _announce(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
-    """Tell ``reporter`` the updates and FLOPs of all runs that have not ended."""
-    expected = {}
-    for run in runs:
-        with suppress(ValueError):  # a damaged result is reported when its turn comes
-            if not has_ended(run):
-                passes = run.run.regularization.passes
-                flops = training_flops(run.run.model.architecture, prepared=prepared, passes=passes)
-                expected[run.name] = (run.run.train.max_updates, flops)
-    reporter.expect(expected)
-
-
-def has_ended(run: RunFolder) -> bool:
-    """Return whether a run is done or has failed."""
-    return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
-
-
-def _remove_leftovers(folder: Path, runs: Sequence[RunFolder]) -> None:
-    """Remove what a process has left that was killed at its very end."""
-    for place in (folder, *(run.folder for run in runs)):
-        if (place / LOCK).exists():
-            with suppress(Locked), lock_folder(place):
-                remove_leftovers(place)
-
-
-# One run: build, train, decode and score its model.
-
-
 def finish_run(
     run: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
@@ -280,9 +262,11 @@ def finish_run(
     Raises:
         ValueError: a file of the run is damaged.
         Interrupted: a signal arrived; the state is saved.
+        ConnectionError: another process has ended.
     """
     try:
-        result = run_one(run, prepared, reporter, processes)
+        with announced(run, prepared, processes):
+            result = run_one(run, prepared, reporter, processes)
     except TrainingDiverged as error:
         logger.error(f"{run.name}: failed: {error}")
         result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))
@@ -296,82 +280,22 @@ def finish_run(
     return result
 
 
-def run_one(
-    folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
-) -> Result:
-    """Train one model, decode what its task needs and score it; from where it was stopped.
-
-    Args:
-        folder: the run, and the folder for its files.
-        prepared: the data, with the batches of the run's seed.
-        reporter: shows the progress of training.
-        processes: those that train and translate together; this is process 0 of them.
-
-    Raises:
-        TrainingDiverged: loss or gradient became NaN or infinite.
-        Interrupted: a signal arrived; the state is saved.
-        ConnectionError: another process has ended.
-    """
-    was_trained = folder.weights.is_file()
-    with announced(folder, prepared, processes):
-        translator = train_model(folder, prepared, reporter, processes)
-        return translator.lead(partial(_test, folder, prepared, translator, was_trained=was_trained))
-
-
-def train_model(
-    folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
-) -> Translator:
-    """Train one model, from the start or from where it was stopped.
-
-    Arguments and errors as for ``run_one``.
-
-    Returns:
-        A translator with the weights that were chosen on the validation set.
-    """
-    run = folder.run
+def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes) -> Result:
+    """Train one model, from the start or from where it was stopped, and test the chosen weights."""
+    run, was_trained = folder.run, folder.weights.is_file()
     reset_peak_memory(torch.device(run.train.device))
     with reporter.training(folder.name, run.train.max_updates) as report:
-        trainer, translator = build_trainer(folder, prepared, report, processes=processes)
+        trainer, translator = build_trainer(folder, prepared, report, processes)
         trainer.run()
-    return translator
 
+    def test() -> Result:
+        """Test the weights, in process 0, for whose searches the others wait."""
+        seconds = evaluate_run(folder, translator, prepared.corpus)
+        # That of training is unknown where an earlier process has trained the model.
+        peak = None if was_trained else peak_memory_bytes(translator.device)
+        machine = this_machine(translator.device)
+        write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
+        result = unfinished_result(folder, prepared)
+        return replace(result, status="done", files=folder.hashes(), **compute_figures(folder, prepared))
 
-def _test(folder: RunFolder, prepared: PreparedData, translator: Translator, *, was_trained: bool) -> Result:
-    """Decode the test sets as the task says, measure their perplexity, and compute all figures.
-
-    The peak of memory is unknown where an earlier process has trained the model: it is that of training.
-    """
-    seconds = None
-    if prepared.corpus.tests:
-        seconds = task_of(folder.run).decode_tests(folder, translator, prepared.corpus)
-        measure_likelihoods(translator, prepared.corpus, folder)
-    peak = None if was_trained else peak_memory_bytes(translator.device)
-    machine = this_machine(translator.device)
-    write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
-    result = unfinished_result(folder, prepared)
-    return replace(result, status="done", files=folder.hashes(), **compute_figures(folder, prepared))
-
-
-def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Result:
-    """Make the result record of a run that has begun: the fields that are known before training.
-
-    Args:
-        folder: the run.
-        prepared: its data; None leaves their hashes out.
-    """
-    run = folder.run
-    return Result(
-        label=run.label,
-        preset=run.preset,
-        seed=run.train.seed,
-        status="unfinished",
-        **recorded_settings(run.conditions()),
-        **task_of(run).search_settings(run),
-        data_hash=prepared.corpus.content_hash if prepared else None,
-        batch_hash=prepared.batch_hash if prepared else None,
-        settings_hash=settings_hash(run),
-        config_hash=folder.config_hash,
-        code_version=code_version(run.plugins),
-        **gpu_conditions(run),
-        **dataclasses.asdict(this_machine(torch.device(run.train.device))),
-    )
+    return translator.lead(test)

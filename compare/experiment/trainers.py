@@ -1,19 +1,15 @@
-"""The trainer of a run, its share of the data with several processes, and what only a GPU demands."""
+"""The trainer of a run, and runs that several processes train together."""
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from compare.config.run import Run
 from compare.decoding.translator import Translator
-from compare.experiment.prepare import PreparedData, load_initial_weights, training_batches
-from compare.experiment.task import task_of
-from compare.models.hybrid import HybridConfig
+from compare.experiment.prepare import PreparedData, load_initial_weights, sides, training_batches
 from compare.models.registry import build
 from compare.results.run_folder import RunFolder
 from compare.system.device import set_numerics
@@ -22,13 +18,12 @@ from compare.system.log import MetricsCallback
 from compare.training.loss import TranslationLoss
 from compare.training.serialization import CHECKPOINTS, STATE
 from compare.training.trainer import Trainer
+from compare.training.validation import Validator
 from data.corpus import Corpus, Pairs
 from data.encode import open_split
 from data.vocabulary import VocabularyPair
-from seq2seq.config import Seq2SeqConfig
-from seq2seq.fast import has_bf16_layers
 
-# Construction of the trainer of one run: the model from its seed, the loss, validation.
+logger = logging.getLogger(__name__)
 
 
 def build_trainer(
@@ -39,7 +34,7 @@ def build_trainer(
 ) -> tuple[Trainer, Translator]:
     """Build a model, and the trainer that continues where it was stopped.
 
-    The weights are random, or those of ``[train] init_from``.
+    The weights are random, by the seed of the run, or those of ``[train] init_from``.
 
     Args:
         folder: the run, and the folder for the files of training.
@@ -60,13 +55,11 @@ def build_trainer(
     model = model.to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
-    validate = task_of(run).validator(
-        criterion, translator, prepared.corpus.splits["valid"], prepared.valid, run.train
-    )
+    pairs = prepared.corpus.splits["valid"]
     trainer = Trainer(
         criterion=criterion,
         train_batches=prepared.stream,
-        validate=validate,
+        validate=Validator(criterion, translator, pairs, prepared.valid, run.train.batch_tokens),
         train_config=run.train,
         optim_config=run.model.optim,
         run_folder=folder.folder,
@@ -77,9 +70,6 @@ def build_trainer(
 
 
 # Runs that several processes train together: process 0 announces each of them, the others take part.
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,14 +86,14 @@ class Announcement:
 
     def open_data(self) -> PreparedData:
         """Map the data of the run, without its text."""
-        task = task_of(self.folder.run)
-        split = task.select_sides(open_split(self.train))
+        run = self.folder.run
+        split = sides(open_split(self.train), run)
         return PreparedData(
             corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
             vocabularies=self.vocabularies,
             train=split,
-            valid=task.select_sides(open_split(self.valid)),
-            stream=training_batches(split, self.vocabularies, self.folder.run),
+            valid=sides(open_split(self.valid), run),
+            stream=training_batches(split, self.vocabularies, run),
             batch_hash=self.batch_hash,
         )
 
@@ -154,46 +144,16 @@ def take_part(processes: Processes) -> None:
     while (announcement := processes.broadcast(None)) is not None:
         try:
             with processes.task():
-                _train(announcement, processes)
+                _train_announced(announcement, processes)
         except Exception:
             if not processes.together:
                 raise
 
 
-def _train(announcement: Announcement, processes: Processes) -> None:
+def _train_announced(announcement: Announcement, processes: Processes) -> None:
     processes.use_device(announcement.folder.run.train.device)
     opened: list[PreparedData] = []
     processes.gather(lambda: opened.append(announcement.open_data()))
-    trainer, translator = build_trainer(
-        announcement.folder,
-        opened[0],
-        lambda _: None,
-        processes,
-    )
+    trainer, translator = build_trainer(announcement.folder, opened[0], lambda _: None, processes)
     trainer.run()
     translator.lead(lambda: None)
-
-
-# Conditions of training that only a GPU has: precision of recurrent layers, and reproducibility.
-
-
-UP_TO_ROUNDING = "up to rounding, not bit by bit"
-
-
-def gpu_conditions(run: Run) -> dict[str, Any]:
-    """Return the fields of ``Result`` on which training on a GPU may differ; none for a processor."""
-    device = torch.device(run.train.device)
-    found: dict[str, Any] = {}
-    is_bf16 = device.type == "cuda" and run.train.precision == "bf16"
-    if is_bf16 and _has_recurrent_layers(run) and not has_bf16_layers():
-        found["recurrent_precision"] = "fp32"
-    if device.type != "cpu" and not run.train.deterministic:
-        found["reproducible"] = UP_TO_ROUNDING
-    return found
-
-
-def _has_recurrent_layers(run: Run) -> bool:
-    """Return whether a part of the model is recurrent."""
-    config = run.model.architecture
-    parts = (config.encoder, config.decoder) if isinstance(config, HybridConfig) else (config,)
-    return any(isinstance(part, Seq2SeqConfig) for part in parts)

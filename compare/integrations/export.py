@@ -10,8 +10,7 @@ from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
 from compare.integrations.ctranslate2_model import Numbers, convert, translate_converted
 from compare.integrations.hub import import_extra, run_folder
-from compare.results.run_folder import RunFolder
-from compare.results.trained_model import load_model, weights_file
+from compare.results.run_folder import RunFolder, load_model
 from compare.system.plugins import code_version
 from data.files import check_vacant, hash_file, new_folder
 from data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -105,7 +104,7 @@ def export_model(
             unk=UNK,
             bos=BOS,
             eos=EOS,
-            weights=hash_file(weights_file(run)),
+            weights=hash_file(run.weights),
             versions={"attnbench": code_version(), "ctranslate2": library.__version__},
         )
         (target / EXPORT_FILE).write_text(json.dumps(asdict(export), indent=2) + "\n", encoding="utf-8")

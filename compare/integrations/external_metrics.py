@@ -19,10 +19,10 @@ from typing import NamedTuple
 from compare.analysis.finished_experiment import load_finished
 from compare.report.views import refresh_views
 from compare.results.columns import list_columns
-from compare.results.records import write_record
+from compare.results.records import RecordedScores, SegmentScores, read_external
 from compare.results.result import Result
-from compare.results.run_folder import RecordedScores, RunFolder, SegmentScores, read_external
-from compare.results.store import is_run, read_result, refuse_writing, save_result
+from compare.results.run_folder import RunFolder
+from compare.results.store import is_run, read_result, refuse_writing, save_result, write_record
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 from compare.system.messages import abbreviate

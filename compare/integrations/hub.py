@@ -16,15 +16,14 @@ from types import ModuleType
 from compare.config.parse import read_toml
 from compare.config.run import Run
 from compare.decoding.translator import Translator
-from compare.experiment.publish import MAX_BYTES, corpus_name, published_config, with_config_hash
+from compare.experiment.publish import MAX_BYTES, corpus_name, published_run, with_config_hash
 from compare.models.presets import PRESETS
 from compare.report.table import render_table
 from compare.results.records import SELECTION
 from compare.results.result import Result
-from compare.results.run_folder import MASKS, RunFolder
+from compare.results.run_folder import MASKS, RunFolder, load_model
 from compare.results.store import read_result, save_result
 from compare.results.text import escape_markdown
-from compare.results.trained_model import load_model, weights_file
 from compare.system.messages import explain
 from compare.training.serialization import SAVED
 from data.files import check_vacant, new_folder
@@ -97,12 +96,12 @@ def save_pretrained(model: Translator | str | Path, folder: str | Path) -> Path:
     if result.status != "done":
         raise ValueError(f"{source} has not ended ({result.status}): run the experiment to its end first")
     run = RunFolder.read(source)
-    config = published_config(run)
+    config = published_run(run).to_toml().encode()
     result = with_config_hash(result, config)
     with new_folder(out) as target:
         (target / "config.toml").write_bytes(config)
         load_pair(source).save(target)
-        shutil.copyfile(weights_file(run), target / SAVED)
+        shutil.copyfile(run.weights, target / SAVED)
         if run.selection.exists():
             (target / run.selection.name).write_bytes(read_decompressed(run.selection, max_bytes=MAX_BYTES))
         for name, path in run.masks().items():

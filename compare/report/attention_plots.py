@@ -100,7 +100,7 @@ def draw_attention(
 
 def attend_with(runs: Mapping[str, Path], sentence: str) -> dict[str, "SentenceAttention"]:
     """Return the attention of each run for a sentence, under the names given."""
-    from compare.results.trained_model import load_model
+    from compare.results.run_folder import load_model
 
     return {name: replace(load_model(run).attend(sentence), label=name) for name, run in runs.items()}
 

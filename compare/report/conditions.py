@@ -8,8 +8,8 @@ from compare.config.sections import EXTRA_TOKENS
 from compare.results.column import Row
 from compare.results.columns import COLUMNS, external_metrics, further_tests
 from compare.results.result import SHARED_SETTINGS
+from compare.results.text import DISTURBED, describe_share
 from compare.scoring.metrics import METRICS
-from compare.system.measure import DISTURBED, describe_share
 
 # Notes on what ended the training of the rows of a table.
 

@@ -6,7 +6,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from compare.analysis.efficiency import validation_rows
-from compare.experiment.task import task_of
 from compare.report.attention_plots import draw_test_line
 from compare.report.plots import learning_plot, plots_folder, save_figure
 from compare.report.table import TableForm, render_table
@@ -92,7 +91,7 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
         logger.info(f"{folder}: no finished run to plot")
         return []
     attending = {label: run for label, run in runs.items() if (run / CHECKPOINTS).is_dir()}
-    if not any(task_of(RunFolder.read(run).run).translates for run in runs.values()):
+    if not any(RunFolder.read(run).run.translates for run in runs.values()):
         attending = {}
         logger.info(f"{folder}: language models attend to no source: no heat maps")
     elif len(attending) < len(runs):

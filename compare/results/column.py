@@ -6,11 +6,14 @@ from dataclasses import KW_ONLY, MISSING, dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from compare.results.text import UNKNOWN, format_number
-from compare.system.measure import describe_share
+from compare.results.text import UNKNOWN, describe_share, format_number
 
 Row = Mapping[str, Any]
 """Values of one run or model by column name, with the standard deviation over seeds in ``<name>_sd``."""
+
+
+FACTORS = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60}
+"""Factors from stored values to printed ones, by the unit of the latter; others are printed as stored."""
 
 
 class Group(Enum):
@@ -49,15 +52,20 @@ class Column:
     unit: str = ""
     """Unit of the printed value, where the title does not name it."""
     help: str = ""
-    factor: float = 1
-    """Factor from the stored value to the printed one."""
     decimals: int | None = None
     """Decimal places of the printed value; None: as ``format_number``."""
     shown: Shown = Shown.NEVER
     left: bool = False
     """Whether tables align it left."""
+    spread: bool = False
+    """Whether the fields ``<name>_low`` and ``<name>_high`` have the lowest and the highest repeat."""
     render: Callable[[Row], str] | None = None
     """Function that makes the text of a cell; by default the formatted value."""
+
+    @property
+    def factor(self) -> float:
+        """Factor from the stored value to the printed one."""
+        return FACTORS.get(self.unit, 1)
 
     @property
     def heading(self) -> str:
@@ -69,12 +77,15 @@ class Column:
         return [[self.name]]
 
     def text(self, row: Row) -> str:
-        """Return the cell of ``row``, with the standard deviation over seeds where there is one."""
+        """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)"."""
         if self.render is not None:
             return self.render(row)
         value, deviation = row.get(self.name), row.get(f"{self.name}_sd")
         text = self._format(value)
-        return f"{text} ± {self._format(deviation)}" if deviation and value is not None else text
+        if deviation and value is not None:
+            text += f" ± {self._format(deviation)}"
+        low, high = (row.get(f"{self.name}_{end}") if self.spread else None for end in ("low", "high"))
+        return text if low is None or high is None else f"{text} ({self._format(low)}–{self._format(high)})"
 
     def order(self, row: Row) -> float | None:
         """Return the number to sort by; None where the value is text or unknown."""
@@ -86,17 +97,6 @@ class Column:
             return format_number(value)
         value *= self.factor
         return format_number(value) if self.decimals is None else f"{value:,.{self.decimals}f}"
-
-
-@dataclass(frozen=True)
-class SpreadColumn(Column):
-    """A column of medians with the lowest and highest repeat, "4,012 (3,950–4,100)", sorted by the median."""
-
-    def text(self, row: Row) -> str:
-        """Return the median and, where it is known, the spread."""
-        low, high = (row.get(f"{self.name}_{end}") for end in ("low", "high"))
-        spread = "" if low is None or high is None else f" ({self._format(low)}–{self._format(high)})"
-        return super().text(row) + spread
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,6 @@ def figure(
     about: str,
     *,
     required: bool = False,
-    spread: bool = False,
     setting: str = "",
     off: Any = None,
     default_factory: Any = MISSING,
@@ -155,15 +154,13 @@ def figure(
         group: subject of the column.
         about: explanation, in tables and pages.
         required: whether every record has the field; by default it is None where it is unknown.
-        spread: whether the fields ``<name>_low`` and ``<name>_high`` stand beside the value.
         setting: the setting that the field repeats, a key of ``Run.conditions``.
         off: value of the setting with which a run does without, which the record leaves out.
         default_factory: makes the default, as for ``dataclasses.field``.
         options: further fields of ``Column``.
     """
-    kind = SpreadColumn if spread else Column
     metadata = {
-        "column": lambda name: kind(name, title, group, help=about, **options),
+        "column": lambda name: Column(name, title, group, help=about, **options),
         "title": title,
         "about": about,
         "setting": setting,
@@ -172,6 +169,16 @@ def figure(
     if default_factory is not MISSING:
         return field(default_factory=default_factory, metadata=metadata)
     return field(metadata=metadata) if required else field(default=None, metadata=metadata)
+
+
+def spread_end(title: str, end: str) -> Any:
+    """Declare the field of the lowest or highest timed repeat of a figure with ``spread``.
+
+    Args:
+        title: heading of the figure.
+        end: lowest or highest.
+    """
+    return figure(f"{title}, {end} repeat", Group.SPEED, f"{end} of the timed repeats")
 
 
 # Text of the cells that are made of several fields.

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from difflib import get_close_matches
 
-from compare.results.column import Column, Group, IntervalColumn, Row, Shown, SpreadColumn
+from compare.results.column import Column, Group, IntervalColumn, Row, Shown
 from compare.results.result import Result
-from compare.results.store import DTYPES
 from compare.scoring.metrics import METRICS, metric_of
 from compare.scoring.score import HEADLINE
 
@@ -35,7 +34,7 @@ COLUMNS: Mapping[str, Column] = {
     if column is not None
 }
 """Every column except scores, by name, in the order of tables."""
-SPREADS = {column.name: column.title for column in COLUMNS.values() if isinstance(column, SpreadColumn)}
+SPREADS = {column.name: column.title for column in COLUMNS.values() if column.spread}
 """Titles of the speeds that have a spread, by field."""
 SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
 """Fields with the lowest and the highest repeat of these speeds."""
@@ -274,45 +273,3 @@ def explain_columns() -> list[Row]:
         for field, text in FURTHER_FIELDS
     ]
     return [*rows, *further]
-
-
-# Documentation of the columns of the data frame of results.
-
-
-FURTHER = ("tests", "scores", "files")
-"""Fields that are several columns of the frame, or none."""
-
-
-def describe_columns() -> list[dict[str, str]]:
-    """Describe each column of ``load_results``, in its order.
-
-    Returns:
-        Per column its name, its type in the frame, its heading in tables (empty: tables do not have it) and
-        a description.
-    """
-    rows = [
-        {
-            "column": "experiment",
-            "type": "object",
-            "heading": COLUMNS["experiment"].heading,
-            "description": "Name of the experiment's folder, with its parent's where two are alike.",
-        }
-    ]
-    for each in fields(Result):
-        if each.name not in FURTHER:
-            rows.append(
-                {
-                    "column": each.name,
-                    "type": DTYPES.get(each.type, "object"),
-                    "heading": _heading(each.name),
-                    "description": each.metadata["about"],
-                }
-            )
-    return rows
-
-
-def _heading(name: str) -> str:
-    """Return the heading of a column in tables; empty where they do not have it."""
-    if name in METRICS:
-        return score_column(name).heading
-    return COLUMNS[name].heading if name in COLUMNS else ""

@@ -1,53 +1,25 @@
-"""Records beside the result of a run: timings, likelihoods, choice of the length penalty, ensembles."""
+"""Records beside the result of a run: timings, likelihoods, choice of the length penalty."""
 
-import hashlib
-import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from statistics import fmean
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from compare.decoding.length_penalty import LengthPenalty, Normalization
+from compare.results.store import read_record
 from compare.system.device import Machine
 from compare.system.measure import Share, Speed
 from compare.training.validation import perplexity
-from data.files import read_bytes, write_atomically
 
-Record = TypeVar("Record")
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
-MAX_BYTES = 100_000_000
-"""Size that no record reaches."""
 MEASURED_AGAIN = (
     "put the run's own {} back, or delete it and the run's result.json and run the experiment again"
 )
-
-
-def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
-    """Read a JSON file as a typed record.
-
-    Args:
-        path: the file.
-        kind: dataclass, or another type that msgspec decodes.
-        remedy: what to do about a damaged file, for the message.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is damaged; the message names the value.
-    """
-    try:
-        return msgspec.json.decode(read_bytes(path, max_bytes=MAX_BYTES), type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}: {remedy}") from None
-
-
-def write_record(path: Path, record: Any) -> None:
-    """Write a dataclass, or nested dicts of them, as a JSON file."""
-    write_atomically(path, json.dumps(record, default=asdict, indent=2, ensure_ascii=False) + "\n")
 
 
 # The file speed.json of a run: the raw repeats of everything that was timed.
@@ -59,13 +31,13 @@ class Latency:
 
     ms: list[list[Positive]]
     """Milliseconds by repeat and sentence."""
-    cpu_shares: list[Share]
-    """Share of the processor in each repeat; empty if it was not measured."""
+    cpu_shares: Annotated[list[Share], Meta(min_length=1)]
+    """Share of the processor in each repeat."""
 
     @property
-    def cpu_share(self) -> float | None:
+    def cpu_share(self) -> float:
         """Median share of the processor over the repeats."""
-        return statistics.median(self.cpu_shares) if self.cpu_shares else None
+        return statistics.median(self.cpu_shares)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +59,12 @@ class Timings:
     greedy: Speed | None
     beam: Speed | None
     latency: Latency | None
-    train: Speed | None
-    session: Session | None
+    train: Speed
+    session: Session
+
+    def works(self) -> list[Speed | Latency]:
+        """Return all that was timed."""
+        return [work for work in (self.latency, self.train, self.greedy, self.beam) if work is not None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,63 +223,43 @@ def read_selection(path: Path, penalties: Sequence[LengthPenalty]) -> Selection:
     return found
 
 
-# The file ensemble.json: figures of several runs that translated together, kept apart from those of
-# runs.
-
-
-FOLDER, ENSEMBLE = "ensembles", "ensemble.json"
-"""Folder in that of the experiment, and the file in the folder of each ensemble."""
+# The file external.json of a run: scores of its translations by metrics from outside, such as COMET.
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnsembleResult:
-    """Figures of an ensemble; it is no row of its experiment, so no ranking and no test has it."""
+class SegmentScores:
+    """Scores of one text by a metric from outside."""
 
-    label: str
-    """Name of its folder."""
-    preset: str
-    """Presets of the members, joined by "+"."""
-    members: Mapping[str, str]
-    """sha256 of the weights of each member, by the name of its run."""
-    members_hash: str
-    """sha256 over these hashes, sorted: the identity of the ensemble."""
-    params: int
-    """Trained weights of all members together."""
-    beam: int
-    """Beam size of the translations."""
-    length_penalty: float
-    """Alpha of the length penalty, chosen on validation as for a run."""
-    length_normalization: str
-    """Form of that penalty: wu or length."""
-    settings_hash: str
-    """sha256 of the settings that the members share."""
-    tests: Mapping[str, Mapping[str, float | str | None]]
-    """Score columns and perplexities of each test set."""
-    files: Mapping[str, str]
-    """sha256 of the translations of each test set, by file name."""
+    segments: Annotated[list[float], Meta(min_length=1)]
+    """One score per line."""
+    signature: str
+    """Version and settings of the metric; scores compare only under the same signature."""
+
+    @property
+    def score(self) -> float:
+        """The score of the text: the mean of its segments."""
+        return fmean(self.segments)
+
+    def columns(self, name: str) -> dict[str, float | str]:
+        """Return score and signature under the names of their columns: "comet", "comet_signature"."""
+        return {name: self.score, f"{name}_signature": self.signature}
 
 
-def hash_members(hashes: Iterable[str]) -> str:
-    """Compute the sha256 over the hashes of the members' weights, whatever their order."""
-    return hashlib.sha256("\n".join(sorted(hashes)).encode()).hexdigest()
+@dataclass(frozen=True, kw_only=True)
+class RecordedScores(SegmentScores):
+    """Scores of the translations of one test set, as a run keeps them."""
+
+    translations: str
+    """sha256 of the translations; those of other translations are not shown."""
 
 
-def read_ensemble(path: Path) -> EnsembleResult:
-    """Read an ensemble.json; errors are those of ``read_record``."""
-    return read_record(path, EnsembleResult, "delete it and run the ensemble again")
+External = dict[str, dict[str, RecordedScores]]
+"""Content of external.json: scores by test set and name of the metric."""
 
 
-def read_ensembles(experiment: str | Path) -> list[EnsembleResult]:
-    """Read the ensembles of an experiment.
-
-    Args:
-        experiment: the folder of the experiment.
-
-    Returns:
-        The ensembles, sorted by name; none where there are none.
-
-    Raises:
-        OSError: a file cannot be read.
-        ValueError: an ensemble.json is damaged.
-    """
-    return [read_ensemble(path) for path in sorted((Path(experiment) / FOLDER).glob(f"*/{ENSEMBLE}"))]
+def read_external(path: Path) -> External:
+    """Read an external.json; {} where there is none. Errors are those of ``read_record``."""
+    if not path.exists():
+        return {}
+    remedy = "put the run's own back, or delete it and run attnbench score --external again"
+    return read_record(path, External, remedy)

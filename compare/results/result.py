@@ -20,6 +20,7 @@ from compare.results.column import (
     figure,
     matched_text,
     seed_text,
+    spread_end,
     start_text,
     status_text,
 )
@@ -62,20 +63,13 @@ class Result:
 
     # Size.
     params: int | None = figure(
-        "params",
-        SIZE,
-        "trained weights, tied ones counted once",
-        unit="M",
-        factor=1e-6,
-        decimals=2,
-        shown=ALWAYS,
+        "params", SIZE, "trained weights, tied ones counted once", unit="M", decimals=2, shown=ALWAYS
     )
     params_no_embedding: int | None = figure(
         "params without embeddings",
         SIZE,
         "trained weights but those of embedding tables",
         unit="M",
-        factor=1e-6,
         decimals=2,
     )
     train_flops_per_token: float | None = figure(
@@ -83,7 +77,6 @@ class Result:
         SIZE,
         "floating-point operations of forward and backward pass, at the mean lengths of the corpus",
         unit="M",
-        factor=1e-6,
         decimals=2,
     )
     budget_off: float | None = figure(
@@ -208,7 +201,6 @@ class Result:
         SPEED,
         "model FLOPs utilisation, relative to the data sheet's peak; a dash: unknown",
         unit="%",
-        factor=100,
         decimals=1,
     )
     greedy_sentences_per_s: float | None = figure(
@@ -243,46 +235,23 @@ class Result:
         shown=IN_REPORT,
         render=cpu_share_text,
     )
-    train_tokens_per_s_low: float | None = figure(
-        "train tokens/s, lowest repeat", SPEED, "lowest of the timed repeats"
-    )
-    train_tokens_per_s_high: float | None = figure(
-        "train tokens/s, highest repeat", SPEED, "highest of the timed repeats"
-    )
-    greedy_sentences_per_s_low: float | None = figure(
-        "greedy sent/s, lowest repeat", SPEED, "lowest of the timed repeats"
-    )
-    greedy_sentences_per_s_high: float | None = figure(
-        "greedy sent/s, highest repeat", SPEED, "highest of the timed repeats"
-    )
-    beam_sentences_per_s_low: float | None = figure(
-        "beam sent/s, lowest repeat", SPEED, "lowest of the timed repeats"
-    )
-    beam_sentences_per_s_high: float | None = figure(
-        "beam sent/s, highest repeat", SPEED, "highest of the timed repeats"
-    )
-    latency_ms_p50_low: float | None = figure(
-        "latency p50, lowest repeat", SPEED, "lowest of the timed repeats"
-    )
-    latency_ms_p50_high: float | None = figure(
-        "latency p50, highest repeat", SPEED, "highest of the timed repeats"
-    )
+    train_tokens_per_s_low: float | None = spread_end("train tokens/s", "lowest")
+    train_tokens_per_s_high: float | None = spread_end("train tokens/s", "highest")
+    greedy_sentences_per_s_low: float | None = spread_end("greedy sent/s", "lowest")
+    greedy_sentences_per_s_high: float | None = spread_end("greedy sent/s", "highest")
+    beam_sentences_per_s_low: float | None = spread_end("beam sent/s", "lowest")
+    beam_sentences_per_s_high: float | None = spread_end("beam sent/s", "highest")
+    latency_ms_p50_low: float | None = spread_end("latency p50", "lowest")
+    latency_ms_p50_high: float | None = spread_end("latency p50", "highest")
     peak_memory_bytes: int | None = figure(
         "peak memory",
         SPEED,
         "of training and decoding: of torch's tensors on a GPU, else of the process",
         unit="GB",
-        factor=1e-9,
         decimals=2,
     )
     train_s: float | None = figure(
-        "train",
-        SPEED,
-        "without validation and checkpoints",
-        unit="min",
-        factor=1 / 60,
-        decimals=1,
-        shown=ALWAYS,
+        "train", SPEED, "without validation and checkpoints", unit="min", decimals=1, shown=ALWAYS
     )
     energy_j_per_1k_tokens: float | None = figure(
         "J/1k tokens",
@@ -314,12 +283,7 @@ class Result:
     )
     epochs: float | None = figure("epochs", TRAINING, "passes over the training pairs", decimals=2)
     tokens_seen: int | None = figure(
-        "training tokens",
-        TRAINING,
-        "source and target tokens, without padding",
-        unit="M",
-        factor=1e-6,
-        decimals=2,
+        "training tokens", TRAINING, "source and target tokens, without padding", unit="M", decimals=2
     )
     best_update: int | None = figure(
         "best update",

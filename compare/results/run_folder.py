@@ -1,21 +1,40 @@
-"""The folder of one run: its settings, and where each of its files is."""
+"""The folder of one run: its settings, its files, and the trained model in it."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
-from typing import Annotated
+from typing import TYPE_CHECKING, cast
 
-from msgspec import Meta
+import torch
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
+from compare.decoding.ensemble import Ensemble
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.results.records import SELECTION, read_record, read_selection
-from compare.training.serialization import CHECKPOINTS, FINAL, METRICS, WEIGHTS
+from compare.decoding.translator import Translator
+from compare.models.registry import build, ensure_fits_memory
+from compare.results.records import SELECTION, read_external, read_selection
+from compare.results.store import read_result
+from compare.system.device import set_numerics
+from compare.system.messages import first_line
+from compare.training.serialization import (
+    CHECKPOINTS,
+    FINAL,
+    METRICS,
+    SAVED,
+    WEIGHTS,
+    ensure_fit,
+    load_weights,
+    set_weights,
+    weight_shapes,
+)
 from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip
-from data.vocabulary import FILE_NAME
+from data.vocabulary import FILE_NAME, load_pair
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
 
 REQUIRED = ("config.toml", FILE_NAME, METRICS, "speed.json", WEIGHTS)
 """Files of every finished run; each must have a hash."""
@@ -70,8 +89,9 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """The chosen weights."""
-        return self.folder / CHECKPOINTS / FINAL
+        """The chosen weights; a model that ``save_pretrained`` wrote has them under another name."""
+        saved = self.folder / SAVED
+        return saved if saved.exists() else self.folder / CHECKPOINTS / FINAL
 
     @property
     def metrics(self) -> Path:
@@ -143,6 +163,30 @@ class RunFolder:
         files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
         return {name: path for name, path in (files | self.masks()).items() if path.exists()}
 
+    def required(self, tests: Sequence[str]) -> set[str]:
+        """Name the files that a finished run must have, if its corpus has these test sets."""
+        names = {*REQUIRED, *self.masks()}
+        if not self.run.translates:
+            return {*names, self.likelihoods.name}
+        if len(length_penalties(self.run.decode)) > 1:
+            names.add(SELECTION)
+        return {*names, *(f"{test}.hyp" for test in tests)}
+
+    def external_columns(self, test: str) -> dict[str, float | str]:
+        """Return the columns of all metrics from outside that have scored the translations of a test set.
+
+        Raises:
+            ValueError: external.json is damaged.
+        """
+        found: dict[str, float | str] = {}
+        metrics = read_external(self.external).get(test, {})
+        if metrics and self.output(test).is_file():
+            translations = hash_decompressed(self.output(test))
+            for name, recorded in metrics.items():
+                if recorded.translations == translations:
+                    found |= recorded.columns(name)
+        return found
+
     def hashes(self) -> dict[str, str]:
         """The sha256 of every file of ``files``, of the content if it is compressed."""
         return {name: hash_decompressed(path) for name, path in self.files().items()}
@@ -154,60 +198,95 @@ def _mask_files(run: Run) -> dict[str, Path]:
     return {name: Path(settings[name]) for name in MASKS if str(settings.get(name)).endswith(".npy")}
 
 
-# The file external.json of a run: scores of its translations by metrics from outside, such as COMET.
+# The model of a finished run, or those of several as an ensemble.
 
 
-@dataclass(frozen=True, kw_only=True)
-class SegmentScores:
-    """Scores of one text by a metric from outside."""
+def load_model(run: str | Path, device: str = "cpu") -> Translator:
+    """Load the model of a finished run, or one that ``save_pretrained`` wrote.
 
-    segments: Annotated[list[float], Meta(min_length=1)]
-    """One score per line."""
-    signature: str
-    """Version and settings of the metric; scores compare only under the same signature."""
+    The weights are hashed once and compared with the hash in result.json. Nothing is allocated for a config
+    that they do not fit.
 
-    @property
-    def score(self) -> float:
-        """The score of the text: the mean of its segments."""
-        return fmean(self.segments)
+    Args:
+        run: the folder of one run, such as runs/demo/bahdanau-seed1, or of one saved model.
+        device: where the model computes, such as cpu, cuda or cuda:1.
 
-    def columns(self, name: str) -> dict[str, float | str]:
-        """Return score and signature under the names of their columns: "comet", "comet_signature"."""
-        return {name: self.score, f"{name}_signature": self.signature}
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordedScores(SegmentScores):
-    """Scores of the translations of one test set, as a run keeps them."""
-
-    translations: str
-    """sha256 of the translations; those of other translations are not shown."""
-
-
-External = dict[str, dict[str, RecordedScores]]
-"""Content of external.json: scores by test set and name of the metric."""
-
-
-def read_external(path: Path) -> External:
-    """Read an external.json; {} where there is none. Errors are those of ``read_record``."""
-    if not path.exists():
-        return {}
-    remedy = "put the run's own back, or delete it and run attnbench score --external again"
-    return read_record(path, External, remedy)
-
-
-def external_columns(folder: RunFolder, test: str) -> dict[str, float | str]:
-    """Return the columns of all metrics from outside that have scored the present translations of a test set.
+    Returns:
+        A translator with the run's length penalty: ``translate(lines)`` gives strings, ``attend(line)``
+        attention weights.
 
     Raises:
-        ValueError: external.json is damaged.
+        ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights,
+            vocabulary or the file of a mask are not those recorded, no length penalty is chosen, the memory
+            is too small, or the device cannot be used.
     """
-    found: dict[str, float | str] = {}
-    metrics = read_external(folder.external).get(test, {})
-    if not metrics or not folder.output(test).is_file():
-        return found
-    translations = hash_decompressed(folder.output(test))
-    for name, recorded in metrics.items():
-        if recorded.translations == translations:
-            found |= recorded.columns(name)
-    return found
+    folder = Path(run)
+    if not (folder / "config.toml").is_file():
+        raise ValueError(
+            f"{folder}: no config.toml: give the folder of one run, such as runs/demo/bahdanau-seed1"
+        )
+    trained = RunFolder.read(folder)
+    vocabularies, recorded = load_pair(folder), read_result(folder).files
+    for name, path in {FILE_NAME: plain_or_gzip(folder / FILE_NAME), **trained.masks()}.items():
+        _ensure_recorded(path, recorded.get(name), "is not what this run was trained with")
+    sizes = len(vocabularies.src), len(vocabularies.tgt)
+    architecture, weights = trained.run.model.architecture, trained.weights
+    if not weights.parent.is_dir():
+        raise ValueError(
+            f"{folder} has no weights (published runs have none): "
+            "train it again to translate or to see attention"
+        )
+    meta_model = ensure_fits_memory(architecture, *sizes, training=False, context=str(trained.config))
+    ensure_fit(meta_model, weight_shapes(weights), str(weights))
+    _ensure_recorded(weights, recorded.get(WEIGHTS), "are not the weights of this run's result")
+    penalty = trained.penalty()
+    model = build(architecture, *sizes)
+    set_weights(model, load_weights(weights), str(weights))
+    try:
+        set_numerics(torch.device(device), deterministic=trained.run.train.deterministic)
+        model.to(device)
+    except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
+        raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
+    where, decode, label = torch.device(device), trained.run.decode, trained.run.label
+    return Translator(model, vocabularies, decode, where, penalty, folder=folder.resolve(), label=label)
+
+
+def _ensure_recorded(path: Path, recorded: str | None, problem: str) -> None:
+    """Raise ValueError if the content of a file has another hash than its result recorded, if it did."""
+    if recorded is not None and (found := hash_decompressed(path)) != recorded:
+        raise ValueError(
+            f"{path} {problem} (sha256 {found[:12]}, not {recorded[:12]}): restore the run's own file"
+        )
+
+
+def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:
+    """Load the models of several finished runs as one that averages their probabilities.
+
+    Args:
+        runs: two or more folders of different runs with equal vocabularies.
+        device: as for ``load_model``.
+
+    Returns:
+        A translator whose ``model`` is an ``Ensemble``, with the settings of decoding and the length penalty
+        of the first run; ``attend`` gives no weights.
+
+    Raises:
+        ValueError: fewer than two runs, a run given twice, runs with different vocabularies, or as
+            ``load_model``.
+    """
+    folders = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
+    if len(folders) < 2:
+        raise ValueError(f"an ensemble needs at least two runs, found {len(folders)}")
+    seen: set[Path] = set()
+    for folder in folders:
+        if folder.resolve() in seen:
+            raise ValueError(f"{folder} is given twice: the members of an ensemble are different runs")
+        seen.add(folder.resolve())
+    first, *others = (load_model(folder, device) for folder in folders)
+    for folder, other in zip(folders[1:], others, strict=True):
+        if other.vocabularies.content_hash != first.vocabularies.content_hash:
+            raise ValueError(
+                f"{folder} has another vocabulary than {folders[0]}: the members of an ensemble share one"
+            )
+    ensemble = Ensemble([translator.model for translator in (first, *others)])
+    return Translator(cast("Model", ensemble), first.vocabularies, first.decode, first.device, first.penalty)

@@ -3,22 +3,25 @@
 result.json is the only source of a run's result; results.jsonl, data frames, tables and plots derive from it.
 """
 
+import json
 import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from compare.config.parse import read_toml
 from compare.config.sections import run_name
 from compare.results.result import Result, Status
 from compare.system.messages import abbreviate
 from compare.system.plugins import plugin_problem
-from compare.training.metrics_log import is_finite
-from data.files import as_paths, parse_json, read_bytes, write_atomically
+from data.files import as_paths, read_bytes, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +40,33 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
-MAX_BYTES = 1_000_000
-"""Size that no result.json and no experiment.json reaches."""
+MAX_BYTES = 100_000_000
+"""Size that no record reaches."""
+Record = TypeVar("Record")
 RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})")
+
+
+def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
+    """Read a JSON file as a typed record.
+
+    Args:
+        path: the file.
+        kind: dataclass, or another type that msgspec decodes.
+        remedy: what to do about a damaged file, for the message.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file is damaged; the message names the value.
+    """
+    try:
+        return msgspec.json.decode(read_bytes(path, max_bytes=MAX_BYTES), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: {error}: {remedy}") from None
+
+
+def write_record(path: Path, record: Any) -> None:
+    """Write a dataclass, or nested dicts of them, as a JSON file."""
+    write_atomically(path, json.dumps(record, default=asdict, indent=2, ensure_ascii=False) + "\n")
 
 
 def save_result(folder: Path, result: Result) -> None:
@@ -70,7 +97,7 @@ def read_results(experiment: Path) -> list[Result]:
     Raises:
         ValueError: no runs, or a file that cannot be read.
     """
-    planned = _planned_runs(experiment / "experiment.json")
+    planned = read_registry(experiment).runs
     started = [child.name for child in experiment.glob("*/") if is_run(child)]
     if not planned and not started:
         raise ValueError(f"{experiment} holds no runs: expected <label>-seed<k>/result.json in it")
@@ -179,52 +206,49 @@ def _warn(text: str) -> None:
     logger.warning(text)
 
 
-def read_registry(path: Path) -> dict[str, Any]:
-    """Read an experiment.json: runs, seeds asked for, hashes of the data, and what a calibration measured.
+# The file experiment.json: the runs of an experiment, and what all of them share.
+
+
+REGISTRY = "experiment.json"
+Name = Annotated[str, Meta(pattern=r"^[^/\\\0]+$", max_length=200)]
+"""Name of a child of a folder."""
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+@dataclass(kw_only=True)
+class Registry:
+    """Content of experiment.json."""
+
+    runs: list[Name] = field(default_factory=list)
+    """Names of all runs that were begun or are about to be."""
+    asked_seeds: dict[Name, list[Seed]] = field(default_factory=dict)
+    """Every seed that any call asked for, by label: a run that is taken out later leaves a gap here."""
+    data_hash: str = ""
+    vocabulary_hash: str = ""
+    settings_hash: str = ""
+    seconds_per_update: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
+    """Measured by label, for a budget of time."""
+    calibrated_as: dict[str, str] = field(default_factory=dict)
+    """Hash of what was measured, by label."""
+    published: dict[str, str] | None = None
+    """Name of the corpus and version of the code, in a published folder."""
+
+    def write(self, folder: Path) -> None:
+        """Write experiment.json; what is empty is left out."""
+        content = {name: value for name, value in vars(self).items() if value or name == "runs"}
+        write_atomically(folder / REGISTRY, json.dumps(content, indent=2) + "\n")
+
+
+def read_registry(folder: Path) -> Registry:
+    """Read the experiment.json of a folder; an empty one where there is none.
 
     Raises:
         ValueError: the file is damaged.
     """
-    content = read_bytes(path, max_bytes=MAX_BYTES)
-    try:
-        registry = parse_json(content)
-    except ValueError:
-        registry = None
-    if not isinstance(registry, dict):
-        raise ValueError(f"{path}: expected one JSON object")
-    runs, seconds = registry.get("runs", []), registry.get("seconds_per_update", {})
-    if not isinstance(runs, list) or not all(map(_is_name, runs)):
-        raise ValueError(f"{path}: 'runs' must be a list of folder names, found {abbreviate(runs)}")
-    asked = registry.get("asked_seeds", {})
-    if not isinstance(asked, dict) or not all(_is_name(k) and _are_seeds(v) for k, v in asked.items()):
-        raise ValueError(f"{path}: 'asked_seeds' must hold lists of seeds, found {abbreviate(asked)}")
-    extended = registry.get("extended", {})
-    if not isinstance(extended, dict) or not _are_seeds(list(extended.values())):
-        raise ValueError(f"{path}: 'extended' must hold numbers of updates, found {abbreviate(extended)}")
-    work = registry.get("calibrated_as", {})
-    if not isinstance(work, dict) or not all(isinstance(item, str) for item in work.values()):
-        raise ValueError(f"{path}: 'calibrated_as' must hold hashes, found {abbreviate(work)}")
-    if not isinstance(seconds, dict) or not all(is_finite(item) and item > 0 for item in seconds.values()):
-        raise ValueError(
-            f"{path}: 'seconds_per_update' must hold positive numbers, found {abbreviate(seconds)}"
-        )
-    return registry
-
-
-def _planned_runs(path: Path) -> list[str]:
-    """Read the folder names under "runs" in an experiment.json; none where it has no such list."""
-    runs: list[str] = read_registry(path).get("runs", []) if path.exists() else []
-    return runs
-
-
-def _is_name(name: Any) -> bool:
-    """Return whether ``name`` names a direct child of a folder."""
-    return isinstance(name, str) and Path(name).name == name and "\0" not in name and len(name) < 200
-
-
-def _are_seeds(seeds: Any) -> bool:
-    """Return whether ``seeds`` is a list of whole numbers from 0 on."""
-    return isinstance(seeds, list) and all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
+    path = folder / REGISTRY
+    if not path.exists():
+        return Registry()
+    return read_record(path, Registry, "restore it, or choose another folder with --out")
 
 
 def is_run(folder: Path) -> bool:
@@ -259,8 +283,7 @@ def write_protection(folder: Path) -> str:
     Raises:
         ValueError: experiment.json is damaged.
     """
-    registry = folder / "experiment.json"
-    if registry.is_file() and "published" in read_registry(registry):
+    if read_registry(folder).published is not None:
         return "published"
     if not folder.is_dir() or (os.access(folder, os.W_OK) and folder.stat().st_mode & 0o222):
         return ""

@@ -37,6 +37,16 @@ def format_number(value: Any, digits: int = 4) -> str:
     return UNKNOWN if value is None else str(value)
 
 
+DISTURBED = 0.9
+"""Share of the processor below which a timing counts as disturbed."""
+
+
+def describe_share(share: float) -> str:
+    """Format a share: "97%", or "62%, disturbed", in which no share is rounded up to that of the others."""
+    percent, limit = round(100 * share), round(100 * DISTURBED)
+    return f"{percent}%" if share >= DISTURBED else f"{min(percent, limit - 1)}%, disturbed"
+
+
 # Tables in Markdown.
 
 

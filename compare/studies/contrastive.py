@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from compare.analysis.tables import Row, Table
 from compare.decoding.translator import Translator
-from compare.experiment.likelihood import score_translations
+from compare.experiment.evaluation import score_translations
 from compare.studies.designs import RULE, SEEDS, obtain_translators
 from compare.studies.kit import Panel, column, differences, draw_panels, mean
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most

@@ -20,7 +20,7 @@ from compare.analysis.finished_experiment import load_finished
 from compare.analysis.tables import Row, Table
 from compare.decoding.translator import Translator
 from compare.optim import OptimConfig
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from compare.studies.kit import Panel, draw_panels, lines_of, mean
 from compare.studies.study import Settings
 from compare.studies.tasks import (

@@ -156,8 +156,6 @@ def _gpu(device: torch.device) -> Iterator[JouleCounter]:
 
 TASKS = Path("/proc/self/task")
 """On Linux, one folder per thread; its ``schedstat`` begins with nanoseconds of running and of waiting."""
-DISTURBED = 0.9
-"""Share below which a timing counts as disturbed."""
 
 
 class CpuMeter:
@@ -207,12 +205,6 @@ class CpuMeter:
             except (OSError, ValueError):  # the thread has ended, or the kernel keeps no such record
                 continue
         return time.perf_counter(), time.thread_time(), threads
-
-
-def describe_share(share: float) -> str:
-    """Format a share: "97%", or "62%, disturbed", in which no share is rounded up to that of the others."""
-    percent, limit = round(100 * share), round(100 * DISTURBED)
-    return f"{percent}%" if share >= DISTURBED else f"{min(percent, limit - 1)}%, disturbed"
 
 
 # Timing with warm-up, several repeats, a monotonic clock and a synchronised device.

@@ -17,21 +17,27 @@ from data.corpus import Pairs
 from data.encode import EncodedSplit
 
 
-class LossValidator:
-    """Loss on the validation set, for the current weights of a model."""
+class Validator:
+    """Loss on the validation set and BLEU of greedy search, for the current weights of a model."""
 
     def __init__(
-        self, criterion: TranslationLoss, translator: Translator, split: EncodedSplit, batch_tokens: int
+        self,
+        criterion: TranslationLoss,
+        translator: Translator,
+        pairs: Pairs,
+        split: EncodedSplit,
+        batch_tokens: int,
     ) -> None:
         """Prepare the batches.
 
         Args:
             criterion: the loss, which holds the model.
             translator: holds the same model, its device and the processes that share out the work.
-            split: the ids of the validation set.
+            pairs: the text of the validation set.
+            split: its ids.
             batch_tokens: maximum number of target tokens per batch, raised to the longest sentence's.
         """
-        self.criterion, self.translator = criterion, translator
+        self.criterion, self.translator, self.pairs = criterion, translator, pairs
         longest = int(split.tgt_lengths.max()) + 1
         self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
 
@@ -63,30 +69,10 @@ class LossValidator:
         return Validation(loss=loss, bleu=self._bleu())
 
     def _bleu(self) -> float | None:
-        """Compute the BLEU of the weights; None for models that translate nothing."""
-        return None
-
-
-class Validator(LossValidator):
-    """Loss and BLEU of greedy search on the validation set, for the current weights of a model."""
-
-    def __init__(
-        self,
-        criterion: TranslationLoss,
-        translator: Translator,
-        pairs: Pairs,
-        split: EncodedSplit,
-        batch_tokens: int,
-    ) -> None:
-        """Prepare the batches; arguments as for ``LossValidator``, and ``pairs``, the text of the set."""
-        super().__init__(criterion, translator, split, batch_tokens)
-        self.pairs = pairs
-
-    def _bleu(self) -> float:
-        return corpus_bleu(self._translations(), self.pairs.tgt)
-
-    def _translations(self) -> Sequence[str]:
-        return self.translator.translate(self.pairs.src, beam_size=1)
+        """Compute the BLEU of the weights; None for language models, which translate nothing."""
+        if not self.translator.reads_source:
+            return None
+        return corpus_bleu(self.translator.translate(self.pairs.src, beam_size=1), self.pairs.tgt)
 
 
 def perplexity(loss: float) -> float:

@@ -16,7 +16,7 @@ from compare.analysis.intervals import ScoredTestSet
 from compare.analysis.quality import word_counts
 from compare.analysis.word_attention import AttentionHead, attend_words
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from compare.system.messages import explain
 from data.vocabulary import join_words, mark_words, unmarked
 

@@ -22,8 +22,8 @@ from compare.analysis.gold_alignments import AlignmentCounts, word_pairs
 from compare.analysis.word_attention import AttentionHead, attend_words
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
+from compare.results.run_folder import load_model
 from compare.results.store import Result
-from compare.results.trained_model import load_model
 from data.corpus import Corpus, Pairs
 from data.vocabulary import BOS, EOS, VocabularyPair, build_vocabulary
 from tests.kits.alignment import (

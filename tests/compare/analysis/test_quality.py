@@ -28,7 +28,7 @@ from compare.analysis.quality import (
     token_counts,
     word_counts,
 )
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from data.corpus import Pairs, embedded_corpus
 from data.grammar.phrases import number_words
 from data.vocabulary import UNK, build_vocabulary, load_pair

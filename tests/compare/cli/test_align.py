@@ -8,7 +8,7 @@ import pytest
 from compare.analysis.alignment import measure_alignment
 from compare.analysis.gold_alignments import read_gold
 from compare.cli import main
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 

@@ -15,8 +15,8 @@ from compare.cli import main
 from compare.config.sections import DecodeConfig
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.translator import DecodingWork, LatencyWork, Translator
+from compare.results.run_folder import load_model
 from compare.results.store import read_result
-from compare.results.trained_model import load_model
 from compare.system import cpu as packed_linear
 from compare.system import measure as timing
 from data.vocabulary import BOS, EOS

@@ -23,7 +23,6 @@ from compare.experiment.budget import (
     calibrate,
     describe_work,
     match_budget,
-    recall,
     with_updates,
 )
 from compare.experiment.compute_result import training_flops
@@ -32,9 +31,11 @@ from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
 from compare.models.registry import ResolvedModel, build
 from compare.optim import SCHEDULES
+from compare.results.store import Registry
 from compare.system.log import Reporter
 from compare.system.measure import TimedRepeat
 from tests.kits.cli import Refusal
+from tests.kits.runs import first_run
 
 MAY_CHANGE = {"d_model", "num_heads", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
 MAY_CHANGE |= {"embedding_size"}
@@ -48,7 +49,7 @@ OTHERS = [
 
 @pytest.fixture(scope="module")
 def prepared(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepare_data(load_experiment(tiny_toml), tmp_path_factory.mktemp("encoded"))
+    return prepare_data(first_run(tiny_toml), tmp_path_factory.mktemp("encoded"))
 
 
 def runs_of(tiny_toml: Path, *models: ModelConfig, **settings: object) -> list[Run]:
@@ -233,9 +234,10 @@ def test_a_calibration_counts_tokens_as_training_does(
     tokens = [batch.src_tokens + batch.tgt_tokens for batch in batches]
     runs = runs_of(tiny_toml, REFERENCE, ModelConfig(preset="luong-dot", label="other"))
     before = torch.get_rng_state()
-    seconds = calibrate(runs, prepared, {"other": 5.0})
+    known = Registry(seconds_per_update={"other": 5.0}, calibrated_as=describe_work(runs[1:]))
+    calibrate(runs, prepared, known)
     expected = 2.0 / sum(tokens[:3]) * sum(tokens) / len(tokens)
-    assert seconds == {"reference": pytest.approx(expected), "other": 5.0}
+    assert known.seconds_per_update == {"reference": pytest.approx(expected), "other": 5.0}
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -321,17 +323,21 @@ def test_a_budget_that_means_nothing(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_changed_model_is_calibrated_again(tiny_toml: Path):
+def test_a_changed_model_is_calibrated_again(tiny_toml: Path, prepared: PreparedData):
     runs = resolve_models(load_experiment(tiny_toml))
-    registry = {"seconds_per_update": {"luong": 1.0, "transformer": 2.0}}
-    assert recall(registry, runs) == registry["seconds_per_update"]  # of a version that recorded no work
-    registry["calibrated_as"] = describe_work(runs)
-    assert recall(registry, runs) == registry["seconds_per_update"]
-    assert recall(registry, runs[:1]) == registry["seconds_per_update"]
-    changed = resolve_models(load_experiment(tiny_toml, ["models.transformer.d_model=32"]))
-    assert recall(registry, changed) == {"luong": 1.0}
+    known = {"luong": 1.0, "transformer": 2.0}
+    registry = Registry(seconds_per_update=dict(known), calibrated_as=describe_work(runs))
+    calibrate(runs, prepared, registry)
     slower = resolve_models(load_experiment(tiny_toml, ["models.transformer.learning_rate=0.5"]))
-    assert recall(registry, slower) == registry["seconds_per_update"]
+    calibrate(slower, prepared, registry)
+    assert registry.seconds_per_update == known
+    changed = resolve_models(load_experiment(tiny_toml, ["models.transformer.d_model=32"]))
+    with pytest.raises(ValueError, match="is measured by one process: begin without torchrun"):
+        calibrate(changed, prepared, registry, alone=False)
+    calibrate(changed, prepared, registry)
+    assert registry.seconds_per_update["luong"] == 1.0
+    assert registry.seconds_per_update["transformer"] != 2.0
+    assert registry.calibrated_as == describe_work(changed)
 
 
 def test_a_model_that_cannot_be_calibrated_is_named(

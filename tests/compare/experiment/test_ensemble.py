@@ -11,7 +11,6 @@ import torch
 from compare import (
     load_ensemble,
     load_model,
-    read_ensembles,
     score_translations,
 )
 from compare.cli import main
@@ -20,7 +19,6 @@ from compare.decoding.search import search
 from compare.scoring.score import all_metrics, score_texts
 from data.files import hash_file
 from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
 from tests.kits.search import (
     SENTENCES,
@@ -112,12 +110,3 @@ def test_the_commands(
     assert main(["score", *runs, "--ensemble", "--probabilities", *texts]) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["perplexity"] == score_translations(together, src, ref).sums.perplexity
-
-
-def test_published_ensembles_are_shown_below_the_table(capsys: pytest.CaptureFixture[str]):
-    folder = ROOT / "results" / "multi30k-en-de-ensemble"
-    (result,) = read_ensembles(folder)
-    assert main(["table", str(folder)]) == 0
-    table, _, below = capsys.readouterr().out.partition("Ensembles: ")
-    assert result.label not in table
-    assert f"{result.tests['test_2016_flickr']['bleu']:.1f} " in below

@@ -7,8 +7,8 @@ import pytest
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models, settings_hash
-from compare.experiment import trainers as module
-from compare.experiment.trainers import UP_TO_ROUNDING, gpu_conditions
+from compare.experiment import compute_result as module
+from compare.experiment.compute_result import UP_TO_ROUNDING, gpu_conditions
 from compare.report.conditions import list_conditions
 from compare.results.result import Result
 

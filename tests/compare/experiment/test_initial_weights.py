@@ -11,7 +11,7 @@ from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
 from compare.config.run import shared_settings
 from compare.experiment.dry_run import dry_run
-from compare.experiment.publish import published_config
+from compare.experiment.publish import published_run
 from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.training.serialization import load_weights
@@ -75,7 +75,7 @@ def test_only_rows_that_start_so_stand_in_one_table(tuned: Path, finished: Path)
 
 
 def test_a_published_config_has_no_path(tuned: Path, finished: Path):
-    text = published_config(RunFolder.read(tuned / ROWS[0])).decode()
+    text = published_run(RunFolder.read(tuned / ROWS[0])).to_toml()
     assert f'init_from = "{finished.name}/{ROWS[0]}"' in text
     assert str(finished.parent) not in text
 

@@ -39,12 +39,13 @@ from compare.results.store import read_result, read_results
 from compare.system.log import Reporter
 from compare.system.signals import Interrupted
 from compare.training.metrics_log import read_metrics
-from compare.training.validation import LossValidator
+from compare.training.validation import Validator
 from data.files import hash_file
 from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, renew_figures, renew_hashes, renew_views
 from tests.kits.paths import ROOT
+from tests.kits.runs import first_run
 
 MODELS = """
 [[models]]
@@ -88,7 +89,7 @@ def modelled(toml: Path) -> Path:
 
 
 def test_only_likelihoods_are_measured_and_the_targets_alone_are_counted(modelled: Path, toml: Path):
-    prepared = prepare_data(load_experiment(toml), modelled / "encoded")
+    prepared = prepare_data(first_run(toml), modelled / "encoded")
     assert prepared.train.src_lengths.sum() == 0
     for result in read_results(modelled):
         assert result.status == "done"
@@ -107,7 +108,7 @@ def test_only_likelihoods_are_measured_and_the_targets_alone_are_counted(modelle
 
 
 def test_several_processes_read_the_targets_alone_too(modelled: Path, toml: Path):
-    prepared = prepare_data(load_experiment(toml), modelled / "encoded")
+    prepared = prepare_data(first_run(toml), modelled / "encoded")
     assert prepared.train.folder is not None
     assert prepared.valid.folder is not None
     opened = Announcement(
@@ -156,16 +157,16 @@ def test_perplexity_is_that_of_the_logits_sentence_by_sentence(name: str, modell
 
 
 def test_a_stopped_run_ends_with_the_same_weights(modelled: Path, toml: Path, tmp_path: Path):
-    validate, calls = LossValidator.__call__, []
+    validate, calls = Validator.__call__, []
 
-    def stop_at_the_second(self: LossValidator) -> Any:
+    def stop_at_the_second(self: Validator) -> Any:
         calls.append(self)
         if len(calls) == 2:
             raise Interrupted(15, "stopped")
         return validate(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LossValidator, "__call__", stop_at_the_second)
+        patch.setattr(Validator, "__call__", stop_at_the_second)
         with pytest.raises(Interrupted):
             run_experiment(load_experiment(toml), tmp_path / "run", Reporter(quiet=True))
     run_experiment(load_experiment(toml), tmp_path / "run", Reporter(quiet=True))
@@ -310,7 +311,7 @@ def test_language_models_meet_a_budget(kind: str, tmp_path: Path):
     """Those of configs/language-models.toml, within 2%."""
     settings = ["data.train_size=200", f"budget.match={kind}"]
     experiment = load_experiment(ROOT / "configs/language-models.toml", settings)
-    prepared = prepare_data(experiment, tmp_path)
+    prepared = prepare_data(resolve_models(experiment)[0], tmp_path)
 
     def amount(architecture: Any) -> float:
         if kind == "flops":

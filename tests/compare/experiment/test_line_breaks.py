@@ -10,7 +10,7 @@ import pytest
 from compare.cli import main
 from compare.decoding import translator
 from compare.decoding.search import Hypothesis, search_all
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from data.symbols import SPECIALS
 from data.vocabulary import load_pair
 from tests.kits.cli import ROWS

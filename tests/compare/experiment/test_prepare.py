@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from compare.check.recompute import check_experiment
-from compare.config.parse import load_experiment
 from compare.experiment.prepare import prepare_data
 from data.batches import BatchStream
+from tests.kits.runs import first_run
 
 
 def test_the_hash_of_the_batches_is_computed_once(
     tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    settings = load_experiment(tiny_toml)
+    settings = first_run(tiny_toml)
     first = prepare_data(settings, tmp_path)
     first.keep_hash()
     hashes = [first.batch_hash, first.for_seed(7).batch_hash]
@@ -43,5 +43,5 @@ def test_references_without_spaces_are_warned_of(
     for src, tgt, warned in (("en", "zh", True), ("zh", "en", False)):
         caplog.clear()
         settings = [f"data.root={tmp_path.as_posix()}", f"data.src={src}", f"data.tgt={tgt}"]
-        prepare_data(load_experiment(tiny_toml, settings), tmp_path / "encoded")
+        prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
         assert ("have no spaces between words" in caplog.text) is warned

@@ -18,9 +18,8 @@ DEMO = ROOT / "results" / "demo"
 
 def of_one_machine(folder: Path, seed: int) -> Path:
     """Copy the runs of one seed as an experiment, timed on a machine of their own."""
-    registry = read_registry(DEMO / "experiment.json")
-    del registry["published"]
-    names = [name for name in registry["runs"] if name.endswith(f"-seed{seed}")]
+    registry = read_registry(DEMO)
+    names = [name for name in registry.runs if name.endswith(f"-seed{seed}")]
     folder.mkdir(parents=True)
     for name in names:
         shutil.copytree(DEMO / name, folder / name)
@@ -32,9 +31,8 @@ def of_one_machine(folder: Path, seed: int) -> Path:
         speed.write_text(json.dumps(content))
         files = read_result(folder / name).files | {"speed.json": hash_file(speed)}
         save_result(folder / name, replace(read_result(folder / name), files=files))
-    asked = {label: [seed] for label in registry["asked_seeds"]}
-    own = {"runs": names, "asked_seeds": asked}
-    (folder / "experiment.json").write_text(json.dumps(registry | own))
+    asked = {label: [seed] for label in registry.asked_seeds}
+    replace(registry, runs=names, asked_seeds=asked, published=None).write(folder)
     return folder
 
 
@@ -48,7 +46,7 @@ def test_runs_of_two_machines_stand_in_one_folder(machines: tuple[Path, Path], t
         publish_experiment(folder, tmp_path / "out", add=True)
     results = read_results(tmp_path / "out")
     assert len(results) == 8
-    assert read_registry(tmp_path / "out" / "experiment.json")["runs"] == [each.run for each in results]
+    assert read_registry(tmp_path / "out").runs == [each.run for each in results]
     hashes = [RunFolder.read(tmp_path / "out" / each.run).hashes() for each in results]
     assert all(found.items() <= each.files.items() for found, each in zip(hashes, results, strict=True))
 

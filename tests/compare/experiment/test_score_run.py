@@ -62,7 +62,7 @@ def test_mistakes_end_before_any_work(
 ):
     src, ref = texts
     run = finished / ROWS[0]
-    monkeypatch.setattr("compare.experiment.likelihood.load_model", None)
+    monkeypatch.setattr("compare.experiment.evaluation.load_model", None)
     short = tmp_path / "short"
     short.write_text("eins\n")
     assert f"{src} has 8 lines but {short} has 1" in refusal("score", run, "--src", src, "--ref", short)

@@ -10,14 +10,12 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.experiment import task
-from compare.experiment import task as select_penalty
+from compare.experiment import evaluation
 from compare.experiment.prepare import load_corpus
 from compare.experiment.run import run_experiment
 from compare.results.records import choose, read_selection
-from compare.results.run_folder import RunFolder
+from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
-from compare.results.trained_model import load_model
 from compare.scoring.score import score_texts
 from compare.system.log import Reporter
 from compare.system.signals import Interrupted
@@ -51,7 +49,7 @@ def test_the_scores_of_a_grid_are_those_of_plain_searches(name: str, finished: P
 
 
 def test_one_value_is_taken_without_a_search(run_tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(select_penalty, "bleu_and_length_ratio", lambda *_: pytest.fail("a search"))
+    monkeypatch.setattr(evaluation, "bleu_and_length_ratio", lambda *_: pytest.fail("a search"))
     settings = ["decode.length_penalties=0.7", "decode.length_normalization=length", "train.max_updates=2"]
     folder = run_tiny(tmp_path / "run", *settings)
     for name in ROWS:
@@ -69,19 +67,19 @@ def test_a_choice_at_the_upper_edge_is_warned_of(
 ):
     folder = RunFolder.read(copy / ROWS[0])
     scores = [(30.0 if index == best else 20.0, 1.0) for index in range(3)]
-    monkeypatch.setattr(select_penalty, "bleu_and_length_ratio", Mock(side_effect=scores))
+    monkeypatch.setattr(evaluation, "bleu_and_length_ratio", Mock(side_effect=scores))
     decode = dataclasses.replace(folder.run.decode, length_penalties=(0.0, 0.5, 4.0))
     folder = dataclasses.replace(folder, run=dataclasses.replace(folder.run, decode=decode))
     translator = load_model(copy / ROWS[0])
     folder.selection.unlink()
     valid = load_corpus(folder.run.data).splits["valid"]
     with caplog.at_level("WARNING"):
-        chosen = select_penalty.select_penalty(folder, translator, valid)
+        chosen = evaluation.select_penalty(folder, translator, valid)
     assert chosen == LengthPenalty((0.0, 0.5, 4.0)[best], "wu")
     assert ("the largest length penalty of the grid" in caplog.text) == (best == 2)
 
 
-@pytest.mark.parametrize("place", ["translate_tests", "write_record"])
+@pytest.mark.parametrize("place", ["write_atomically", "write_record"])
 def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     place: str, copy: Path, tiny_toml: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -89,18 +87,17 @@ def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     for name in ROWS:
         (copy / name / "result.json").unlink()
         (copy / name / "selection.json").unlink()
-    module = task if place == "translate_tests" else select_penalty
     with monkeypatch.context() as patch:
-        patch.setattr(module, place, Mock(side_effect=Interrupted(15, "stopped")))
+        patch.setattr(evaluation, place, Mock(side_effect=Interrupted(15, "stopped")))
         with pytest.raises(Interrupted):
             run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
     chosen = copy / ROWS[0] / "selection.json"
-    assert chosen.exists() == (place == "translate_tests")
-    searches = Mock(wraps=select_penalty.bleu_and_length_ratio)
-    monkeypatch.setattr(select_penalty, "bleu_and_length_ratio", searches)
+    assert chosen.exists() == (place == "write_atomically")
+    searches = Mock(wraps=evaluation.bleu_and_length_ratio)
+    monkeypatch.setattr(evaluation, "bleu_and_length_ratio", searches)
     run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
     points = [len(json.loads((copy / name / "selection.json").read_text())["grid"]) for name in ROWS]
-    assert searches.call_count == sum(points[1:] if place == "translate_tests" else points)
+    assert searches.call_count == sum(points[1:] if place == "write_atomically" else points)
     for name in ROWS:
         for file in ("selection.json", "test.hyp"):
             assert (copy / name / file).read_bytes() == (finished / name / file).read_bytes()

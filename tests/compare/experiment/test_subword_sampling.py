@@ -22,6 +22,7 @@ from compare.training.checkpoints import Validation
 from compare.training.serialization import FINAL
 from data.sampling import SampledSplit, Sides
 from tests.kits.forgery import renew_views
+from tests.kits.runs import first_run
 from tests.kits.training import ROWS, metrics, same_weights
 
 PLAIN = (
@@ -51,7 +52,7 @@ def test_all_models_see_the_same_samples_and_check_draws_them_again(sampled: Pat
     assert len({result.batch_hash for result in results}) == 1
     assert {result.subword_sampling for result in results} == {"bpe 0.3"}
     assert all(result.epochs is not None and 1 < result.epochs < 2 for result in results)
-    plain = prepare_data(load_experiment(tiny_toml, PLAIN), sampled / "encoded")
+    plain = prepare_data(first_run(tiny_toml, PLAIN), sampled / "encoded")
     assert plain.batch_hash != results[0].batch_hash
     rows = [{"subword_sampling": result.subword_sampling} for result in results]
     assert ("Training", "subword sampling bpe 0.3") in list_conditions(rows)
@@ -79,7 +80,7 @@ def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_each_epoch_once(
         return draw(split, epoch)
 
     monkeypatch.setattr(SampledSplit, "_draw", recorded)
-    settings = load_experiment(tiny_toml, SAMPLED)
+    settings = first_run(tiny_toml, SAMPLED)
     prepare_data(settings, sampled / "encoded").keep_hash()
     drawn.clear()
     prepare_data(settings, sampled / "encoded")
@@ -96,7 +97,7 @@ def test_epochs_that_are_drawn_again_for_their_number_are_announced(
         {"kind": "train", "updates": 18, "src_tokens": 1, "tgt_tokens": 1, "data_s": 0, "train_s": 0},
         {"kind": "final", "update": 18, "best_update": 1, "loss": 1, "validation_s": 0, "checkpoint_s": 0},
     ]
-    stream = prepare_data(load_experiment(tiny_toml, SAMPLED), tmp_path).stream
+    stream = prepare_data(first_run(tiny_toml, SAMPLED), tmp_path).stream
     for messages in (1, 0):
         caplog.clear()
         assert 1 < training_figures(lines, stream)["epochs"] < 2
@@ -104,7 +105,7 @@ def test_epochs_that_are_drawn_again_for_their_number_are_announced(
 
 
 def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
-    prepared, plain = (prepare_data(load_experiment(tiny_toml, each), tmp_path) for each in (SAMPLED, PLAIN))
+    prepared, plain = (prepare_data(first_run(tiny_toml, each), tmp_path) for each in (SAMPLED, PLAIN))
     for split in ("train", "valid"):
         assert getattr(prepared, split).content_hash == getattr(plain, split).content_hash
     assert prepared.stream.split(1).src_lengths.sum() > 1.1 * plain.train.src_lengths.sum()
@@ -153,7 +154,7 @@ def test_a_run_stopped_in_an_epoch_ends_with_the_same_weights(
 
 
 def test_several_processes_draw_the_same_samples(sampled: Path, tiny_toml: Path):
-    prepared = prepare_data(load_experiment(tiny_toml, SAMPLED), sampled / "encoded")
+    prepared = prepare_data(first_run(tiny_toml, SAMPLED), sampled / "encoded")
     assert prepared.train.folder is not None
     assert prepared.valid.folder is not None
     opened = Announcement(

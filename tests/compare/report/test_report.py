@@ -31,9 +31,8 @@ from compare.report.html.results import run_comparisons, significance
 from compare.report.html.sections import alignment, first_to_last, methods, speed, tuning_section
 from compare.report.html.sentences import attention_viewer, differences, draw_numbers, draw_sentences
 from compare.report.table import ShownTable, analysis_table
-from compare.results.run_folder import RunFolder
+from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
-from compare.results.trained_model import load_model
 from data.corpus import Pairs
 from data.vocabulary import split_words
 from tests.kits.cli import Refusal

@@ -3,13 +3,14 @@
 import runpy
 from pathlib import Path
 
-from compare.results.columns import describe_columns
 from compare.results.store import Result, load_results, save_result
 from tests.kits.paths import ROOT
 
+REFERENCE = runpy.run_path(str(ROOT / "benchmarks" / "reference.py"))
+
 
 def test_the_page_is_that_of_the_code():
-    regenerate = runpy.run_path(str(ROOT / "benchmarks" / "reference.py"))["regenerate"]
+    regenerate = REFERENCE["regenerate"]
     page = (ROOT / "docs" / "data-frame.md").read_text(encoding="utf-8")
     assert "| `bleu` " in page
     assert regenerate(page) == page
@@ -24,5 +25,6 @@ def test_the_list_has_the_columns_of_the_frame_with_their_types(tmp_path: Path):
     frame = load_results(folders)  # as a list, as one by one
     assert frame.equals(load_results(*map(str, folders)))
     assert frame["experiment"].tolist() == ["one", "two"]
-    assert {row["column"]: row["type"] for row in describe_columns()} == dict(frame.dtypes.astype(str))
-    assert all(row["description"] for row in describe_columns())
+    described = REFERENCE["describe_columns"]()
+    assert {row["column"]: row["type"] for row in described} == dict(frame.dtypes.astype(str))
+    assert all(row["description"] for row in described)

@@ -13,13 +13,14 @@ from compare.results.records import (
     GridPoint,
     Likelihoods,
     LikelihoodSums,
+    RecordedScores,
     Selection,
     choose,
+    read_external,
     read_likelihoods,
     read_selection,
-    write_record,
 )
-from compare.results.run_folder import RecordedScores, read_external
+from compare.results.store import write_record
 
 PENALTIES = [LengthPenalty(alpha, "wu") for alpha in (0.0, 0.5, 1.0)]
 SUMS = LikelihoodSums(nll=12.5, tokens=5, characters=20, unknown=1)

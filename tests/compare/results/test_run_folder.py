@@ -12,8 +12,7 @@ from compare import from_pretrained, save_pretrained
 from compare.check.recompute import check_experiment
 from compare.experiment.publish import publish_experiment
 from compare.models.registry import build_meta_model
-from compare.results.run_folder import RunFolder
-from compare.results.trained_model import load_model
+from compare.results.run_folder import RunFolder, load_model
 from tests.kits.runs import ROWS
 
 FILES = (
@@ -81,6 +80,6 @@ def test_a_changed_file_of_a_mask_is_noticed(copy: Path, tmp_path: Path):
     assert (published / run.name / "cross_mask.npy").read_bytes() == mask.read_bytes()
     np.save(mask, np.tri(64, dtype=bool))
     assert RunFolder.read(published / run.name).hashes()["cross_mask.npy"] == hashes["cross_mask.npy"]
-    with pytest.raises(ValueError, match=r"mask\.npy is not the cross_mask that this run was trained with"):
+    with pytest.raises(ValueError, match=r"mask\.npy is not what this run was trained with"):
         load_model(run)
     assert "cross_mask.npy" in [value.name for value in check_experiment(copy).differences]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from compare.experiment.likelihood import SentenceScore
+from compare.experiment.evaluation import SentenceScore
 from compare.studies import (
     ablation,
     contrastive,

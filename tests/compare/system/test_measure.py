@@ -16,13 +16,13 @@ import pytest
 import torch
 
 from compare.experiment.compute_result import training_figures
+from compare.results.text import describe_share
 from compare.system import measure
 from compare.system.measure import (
     MATRIX_SIZE,
     CpuMeter,
     EnergyMeter,
     Speed,
-    describe_share,
     matmul_flops_per_s,
     peak_flops,
     peak_memory_bytes,

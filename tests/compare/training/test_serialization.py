@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from compare.results.trained_model import load_model
+from compare.results.run_folder import load_model
 from compare.training.serialization import FINAL, STATE, average, load_state, save_state
 from data.batches import BatchStream
 from tests.kits.training import ROWS, bleus, make_stream, trainer

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from compare.experiment.timing import TIMED, log_speed, speed_figures
-from compare.results.records import RawSpeed, read_speed, write_record
+from compare.experiment.compute_result import TIMED, log_speed, speed_figures
+from compare.results.records import RawSpeed, read_speed
+from compare.results.store import write_record
 
 METRICS = [
     {"kind": "train", "tokens_per_s": 1.0, "src_tokens": 999, "tgt_tokens": 1},  # start-up

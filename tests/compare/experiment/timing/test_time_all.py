@@ -21,8 +21,8 @@ from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.timing import results_to_time
 from compare.models.registry import build
-from compare.results.records import RawSpeed, read_speed, write_record
-from compare.results.store import Result, read_result, read_results, save_result
+from compare.results.records import RawSpeed, read_speed
+from compare.results.store import Result, read_result, read_results, save_result, write_record
 from compare.system import measure as timing
 from compare.system.log import Reporter
 from compare.training import step as training_timing

@@ -1,7 +1,11 @@
-"""Scores of finished runs: the probabilities that they give to translations, and other test sets."""
+"""Evaluation of trained models: length penalty, translations, and the probability of given translations.
+
+A run ends with ``evaluate_run``. ``score_runs`` and ``score_model`` do the same on other text.
+"""
 
 import logging
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,27 +16,102 @@ import torch
 from torch import Tensor
 
 from compare.decoding.ensemble import Ensemble, mean_probability
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.search import NAN_SCORES
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
-from compare.results.records import Likelihoods, LikelihoodSums, write_record
-from compare.results.run_folder import RunFolder
-from compare.results.trained_model import load_ensemble, load_model
-from compare.scoring.score import SystemScores, all_metrics, score_texts
+from compare.results.records import GridPoint, Likelihoods, LikelihoodSums, Selection, choose, read_selection
+from compare.results.run_folder import RunFolder, load_ensemble, load_model
+from compare.results.store import write_record
+from compare.scoring.score import SystemScores, all_metrics, bleu_and_length_ratio, score_texts
 from compare.training.cross_entropy import linear_cross_entropy
 from data.batches import Batch, BatchStream
-from data.corpus import Corpus
+from data.corpus import Corpus, Pairs
 from data.encode import EncodedSplit, Sequences
 from data.files import as_paths, ensure_unchanged, hash_file, write_atomically
 from data.text import line_count_error, read_lines
 from data.vocabulary import EOS, UNK
 
+logger = logging.getLogger(__name__)
+
+
+def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> float | None:
+    """Translate every test set once, with a penalty chosen on validation, and score all references.
+
+    A language model translates nothing; the probability of the references is its only test.
+
+    Args:
+        folder: the run, with its chosen weights.
+        translator: the model with these weights.
+        corpus: the corpus with its test sets, of which there may be none.
+
+    Returns:
+        The seconds of translation; None where nothing is translated.
+    """
+    seconds = None
+    if folder.run.translates and corpus.tests:
+        translator.penalty = select_penalty(folder, translator, corpus.splits["valid"])
+        logger.info(f"{folder.run.label}: decoding {', '.join(corpus.tests)}")
+        seconds = 0.0
+        for test in corpus.tests:
+            start = time.perf_counter()
+            translations = translator.translate(corpus.splits[test].src)
+            seconds += time.perf_counter() - start
+            write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in translations))
+    if corpus.tests:
+        tests = {
+            test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
+            for test in corpus.tests
+        }
+        write_record(folder.likelihoods, Likelihoods(tests=tests, weights=hash_file(folder.weights)))
+    return seconds
+
+
+def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
+    """Choose the length penalty of a run by ``choose``, on validation alone, and write selection.json.
+
+    One beam search of the validation set serves all penalties. A choice that an earlier call made with the
+    same weights is kept.
+
+    Args:
+        folder: the run, with its chosen weights.
+        translator: the model with these weights.
+        valid: the validation set.
+
+    Raises:
+        ValueError: selection.json is damaged.
+    """
+    run, penalties = folder.run, length_penalties(folder.run.decode)
+    if len(penalties) == 1:
+        return penalties[0]
+    weights = hash_file(folder.weights)
+    if folder.selection.exists():
+        kept = read_selection(folder.selection, penalties)
+        if kept.weights == weights:
+            return kept.penalty
+    logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
+    grid = []
+    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
+        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
+        form, alpha = penalty.normalization, penalty.alpha
+        grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
+    selection = Selection(grid=grid, chosen=choose(grid), weights=weights)
+    point = grid[selection.chosen]
+    logger.info(
+        f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
+        f"(best {max(other.bleu for other in grid):.1f}), length ratio {point.length_ratio:.3f}"
+    )
+    if point.length_penalty == max(each.alpha for each in penalties):
+        logger.warning(
+            f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
+        )
+    write_record(folder.selection, selection)
+    return selection.penalty
+
+
 # Forced scoring: the probability that a model gives to translations that are already there.
 #
 # No search is needed, so lengths and beams do not matter: perplexity compares models by this.
-
-
-logger = logging.getLogger(__name__)
 
 
 class SentenceScore(NamedTuple):
@@ -73,58 +152,6 @@ class ForcedScores:
                 for sentence in self.sentences
             ],
         }
-
-
-def score_model(
-    runs: str | Path | Sequence[str | Path],
-    src: str | Path | None,
-    tgt: str | Path,
-    *,
-    ensemble: bool = False,
-    device: str = "cpu",
-) -> Mapping[str, ForcedScores]:
-    """Compute the probability that finished runs give to the translations in a file.
-
-    Args:
-        runs: one or more folders of runs with weights.
-        src: the source text, one sentence per line, plain, .gz or .zst; None for language models, which read
-            none.
-        tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
-        ensemble: average the probabilities of all runs, as one system.
-        device: where the models compute: cpu or cuda.
-
-    Returns:
-        The scores by folder, in the order of ``runs``; of an ensemble by the folders, joined by "+".
-
-    Raises:
-        OSError: a file cannot be read.
-        ValueError: texts that cannot be read or differ in their number of lines, no source for a model that
-            translates, a run whose model cannot be loaded, or a model that computes NaN.
-    """
-    paths = [Path(path) for path in (src, tgt) if path is not None]
-    with ensure_unchanged(*paths):
-        translations = read_lines(Path(tgt), allow_blank=True)
-        sources = ("",) * len(translations) if src is None else read_lines(Path(src))
-    if src is not None and len(sources) != len(translations):
-        raise line_count_error(Path(src), len(sources), Path(tgt), len(translations))
-    scores = {}
-    for name, translator in _load_systems(as_paths(runs), device, ensemble=ensemble):
-        if src is None and translator.reads_source:
-            raise ValueError(f"{name} is of a model that translates: name the source text with --src")
-        logger.info(f"{name}: scoring {len(sources):,} sentences")
-        scores[name] = score_translations(translator, sources, translations)
-    return scores
-
-
-def _load_systems(
-    folders: Sequence[Path], device: str, *, ensemble: bool
-) -> Iterator[tuple[str, Translator]]:
-    """Load each run when its turn comes, or all runs as one ensemble, by name."""
-    if ensemble:
-        yield "+".join(map(str, folders)), load_ensemble(folders, device)
-        return
-    for folder in folders:
-        yield str(folder), load_model(folder, device)
 
 
 def score_translations(
@@ -184,15 +211,6 @@ def score_translations(
     return ForcedScores(sentences=sentences, sums=sums)
 
 
-def measure_likelihoods(translator: Translator, corpus: Corpus, folder: RunFolder) -> None:
-    """Score the references of every test set with the run's weights, and write perplexity.json."""
-    tests = {
-        test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
-        for test in corpus.tests
-    }
-    write_record(folder.likelihoods, Likelihoods(tests=tests, weights=hash_file(folder.weights)))
-
-
 def count_characters(lines: Sequence[str]) -> int:
     """Count the Unicode characters of ``lines``, one line end each included."""
     return sum(len(line) + 1 for line in lines)
@@ -221,7 +239,48 @@ def _split(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> Encode
     return EncodedSplit(src=Sequences.of(src), tgt=Sequences.of(tgt), rows=np.arange(len(src)), dropped=0)
 
 
-# Scores of finished runs on another test set.
+# Scores of finished runs on other text.
+
+
+def score_model(
+    runs: str | Path | Sequence[str | Path],
+    src: str | Path | None,
+    tgt: str | Path,
+    *,
+    ensemble: bool = False,
+    device: str = "cpu",
+) -> Mapping[str, ForcedScores]:
+    """Compute the probability that finished runs give to the translations in a file.
+
+    Args:
+        runs: one or more folders of runs with weights.
+        src: the source text, one sentence per line, plain, .gz or .zst; None for language models, which read
+            none.
+        tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
+        ensemble: average the probabilities of all runs, as one system.
+        device: where the models compute: cpu or cuda.
+
+    Returns:
+        The scores by folder, in the order of ``runs``; of an ensemble by the folders, joined by "+".
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: texts that cannot be read or differ in their number of lines, no source for a model that
+            translates, a run whose model cannot be loaded, or a model that computes NaN.
+    """
+    paths = [Path(path) for path in (src, tgt) if path is not None]
+    with ensure_unchanged(*paths):
+        translations = read_lines(Path(tgt), allow_blank=True)
+        sources = ("",) * len(translations) if src is None else read_lines(Path(src))
+    if src is not None and len(sources) != len(translations):
+        raise line_count_error(Path(src), len(sources), Path(tgt), len(translations))
+    scores = {}
+    for name, translator in _load_systems(as_paths(runs), device, ensemble=ensemble):
+        if src is None and translator.reads_source:
+            raise ValueError(f"{name} is of a model that translates: name the source text with --src")
+        logger.info(f"{name}: scoring {len(sources):,} sentences")
+        scores[name] = score_translations(translator, sources, translations)
+    return scores
 
 
 def score_runs(
@@ -274,3 +333,14 @@ def score_runs(
     for path, found in zip(files, translations, strict=False):  # after all, so that the call can be repeated
         write_atomically(path, "".join(f"{line}\n" for line in found))
     return scores
+
+
+def _load_systems(
+    folders: Sequence[Path], device: str, *, ensemble: bool
+) -> Iterator[tuple[str, Translator]]:
+    """Load each run when its turn comes, or all runs as one ensemble, by name."""
+    if ensemble:
+        yield "+".join(map(str, folders)), load_ensemble(folders, device)
+        return
+    for folder in folders:
+        yield str(folder), load_model(folder, device)
