@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from compare.config.parse import read_toml
 from compare.config.sections import run_name
 from compare.results.result import Result, Status
 from compare.system.messages import abbreviate
@@ -267,7 +267,7 @@ def _label_and_seed(name: str) -> tuple[str, int]:
 def _preset(folder: Path) -> str:
     """Read the preset from a run's config.toml; empty where it cannot be read."""
     try:
-        return str(read_toml(folder / "config.toml")["models"][0]["preset"])
+        return str(tomllib.loads((folder / "config.toml").read_text("utf-8"))["models"][0]["preset"])
     except (OSError, ValueError, LookupError, TypeError):
         return ""
 
