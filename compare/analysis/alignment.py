@@ -19,7 +19,6 @@ from compare.analysis.gold_alignments import (
     AlignmentCounts,
     CountArray,
     Gold,
-    GoldLinks,
     WordPair,
     corpus_gold,
     get_split,
@@ -31,7 +30,6 @@ from compare.analysis.word_attention import (
     METHODS,
     SHIFTS,
     AttentionEntropy,
-    AttentionHead,
     WordAttention,
     arg_max,
     attend_words,
@@ -41,6 +39,7 @@ from compare.analysis.word_attention import (
     shift_links,
     sum_entropy,
 )
+from compare.attention.layers import AttentionHead
 from compare.decoding.translator import Translator
 from compare.results.run_folder import load_model
 from data.files import write_atomically
@@ -141,20 +140,18 @@ def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasuremen
         The sums over all pairs; ``rows("arg max")`` gives one table row per head. None for a model without
         attention to the source.
     """
-    pairs = (_measure_pair(pair, gold.links[pair.number]) for pair in attend_words(translator, gold.pairs))
+    pairs = (_measure_pair(pair, gold) for pair in attend_words(translator, gold.pairs))
     first = next(pairs, None)
     return None if first is None else reduce(AlignmentMeasurement.plus, pairs, first)
 
 
-def _measure_pair(pair: WordAttention, gold: GoldLinks) -> AlignmentMeasurement:
+def _measure_pair(pair: WordAttention, gold: Gold) -> AlignmentMeasurement:
     """Count links and entropy of one sentence pair."""
-    counts = [gold.compare(method.links(pair.weights)) for method in METHODS]
     links = arg_max(pair.weights)
-    shifted = [gold.compare(shift_links(links, by)) for by in SHIFTS]
     return AlignmentMeasurement(
         heads=pair.heads,
-        counts=np.stack(counts),
-        shifted=np.stack(shifted),
+        counts=gold.count(pair.number, np.stack([method.links(pair.weights) for method in METHODS])),
+        shifted=gold.count(pair.number, np.stack([shift_links(links, by) for by in SHIFTS])),
         entropy=sum_entropy(pair.weights),
     )
 
@@ -265,7 +262,7 @@ def best_choice_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) 
 
 def baseline_row(gold: Gold) -> Row:
     """Score diagonal links, which depend only on the lengths of the two sentences."""
-    counts = [links.compare(diagonal(*links.sure.shape)) for links in gold.links]
+    counts = [gold.count(number, diagonal(*pair.size[::-1])) for number, pair in enumerate(gold.pairs)]
     total = AlignmentCounts(*np.sum(counts, axis=0).tolist())
     names = {"label": BASELINE, "seed": None, "read": None, "attention": None, "method": BASELINE}
     return {**names, **total.scores()}

@@ -1,16 +1,24 @@
-"""Cost of quality: validation BLEU during training, and Pareto fronts of BLEU against speed and size."""
+"""Cost of quality: BLEU during training and of a random search, Pareto fronts against speed and size."""
 
 from collections.abc import Sequence
+from math import comb
 from pathlib import Path
 from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.analysis.tables import Row, Table
+from compare.experiment.tune import TrialResult, candidates, trials_by_label
 from compare.results.result import Result
 from compare.training.metrics_log import lines_by_update, read_metrics
 
-COSTS = ("seconds", "updates", "tokens", "flops", "joules")
-"""Training costs, as columns of ``progress``."""
+COSTS = {
+    "seconds": "seconds of training",
+    "updates": "updates",
+    "tokens": "tokens of source and target",
+    "flops": "floating-point operations of training",
+    "joules": "joules of training",
+}
+"""Training costs: columns of ``progress``, and what they are in words."""
 BLEU_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Shares of the best BLEU for which ``time_to_quality`` reports costs."""
 SPEED = "beam_sentences_per_s"
@@ -53,12 +61,12 @@ def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES
             run_rows = (row for row in curves if (row["label"], row["seed"]) == (label, seed))
             first = next((row for row in run_rows if row["bleu"] >= share * best), dict.fromkeys(COSTS))
             names = {"share_of_best": f"{100 * share:g}%", "bleu": share * best, "label": label, "seed": seed}
-            rows.append({**names, **{cost: first[cost] for cost in COSTS}})
+            rows.append(names | {cost: first[cost] for cost in COSTS})
     caption = (
         f"Cost of the first validation whose BLEU is a share of the best of all runs ({best:.1f}); "
         "a dash where it, or a run that a mean is of, never did."
     )
-    return Table(caption, rows)
+    return Table(caption, rows, "Cost of reaching shares of the best BLEU")
 
 
 def pareto(finished: FinishedExperiment) -> Table:
@@ -78,7 +86,8 @@ def pareto(finished: FinishedExperiment) -> Table:
         "overlap count as equal."
     )
     fronts = [{"speed_front": a, "size_front": b} for a, b in zip(speed_front, size_front, strict=True)]
-    return Table(caption, [row | front for row, front in zip(rows, fronts, strict=True)])
+    rows = [row | front for row, front in zip(rows, fronts, strict=True)]
+    return Table(caption, rows, "Models on the Pareto fronts")
 
 
 def pareto_front(points: Sequence[tuple[float, float]], spreads: Sequence[Spread] = ()) -> list[bool]:
@@ -146,3 +155,67 @@ def validation_rows(result: Result, folder: Path) -> list[Row]:
             }
         )
     return rows
+
+
+# Expected best validation score of a random search against its number of trials.
+
+
+def expected_best(scores: Sequence[float], draws: int) -> float:
+    """Estimate the expected maximum of ``draws`` trials without bias.
+
+    The mean of the maximum over all subsets of ``draws`` different trials (Tang et al. 2020, "Showing Your
+    Work Doesn't Always Work", https://aclanthology.org/2020.acl-main.246):
+    sum over i of C(i - 1, k - 1) / C(n, k) v_i, for k draws and the scores v_1 <= ... <= v_n.
+
+    Args:
+        scores: one score per trial, in any order.
+        draws: from 1 to the number of scores.
+    """
+    total = comb(len(scores), draws)
+    return sum(comb(i - 1, draws - 1) / total * score for i, score in enumerate(sorted(scores), start=1))
+
+
+def expected_best_with_replacement(scores: Sequence[float], draws: int) -> float:
+    """Estimate the expected maximum of ``draws`` trials by drawing with replacement.
+
+    Dodge et al. 2019, "Show Your Work", https://aclanthology.org/D19-1224: sum over i of
+    ((i / n)^k - ((i - 1) / n)^k) v_i. It is biased downwards where ``draws`` is near the number of trials.
+
+    Args:
+        scores: one score per trial, in any order.
+        draws: from 1 to the number of scores.
+    """
+    n = len(scores)
+    ordered = enumerate(sorted(scores), start=1)
+    return sum(((i / n) ** draws - ((i - 1) / n) ** draws) * score for i, score in ordered)
+
+
+def tuning_curve(trials: Sequence[TrialResult]) -> Table:
+    """Compute the expected best validation BLEU of each model after 1, 2, ... trials.
+
+    A failed trial counts as BLEU 0, as it gives nobody a usable model. Of a trial with several seeds the
+    first counts: the others were trained because of its score.
+
+    Args:
+        trials: ended trials, as read by ``read_trials``.
+    """
+    rows: list[Row] = []
+    for label, group in trials_by_label(trials).items():
+        first = [candidate.results[0] for candidate in candidates(group)]
+        scores, seconds = [trial.score for trial in first], fmean(trial.seconds for trial in first)
+        rows += [
+            {
+                "label": label,
+                "trials": draws,
+                "expected_bleu": expected_best(scores, draws),
+                "expected_bleu_with_replacement": expected_best_with_replacement(scores, draws),
+                "expected_seconds": draws * seconds,
+            }
+            for draws in range(1, len(scores) + 1)
+        ]
+    return Table(
+        "Validation BLEU that the best of so many random trials is expected to have: without bias (Tang et "
+        "al. 2020), and by drawing with replacement (Dodge et al. 2019). A failed trial counts as 0.",
+        rows,
+        "Expected best validation BLEU against number of trials",
+    )

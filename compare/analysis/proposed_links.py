@@ -99,16 +99,6 @@ Alignment = frozenset[Link]
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def intersect(forward: Alignment, backward: Alignment) -> Alignment:
-    """Keep the links of both directions."""
-    return forward & backward
-
-
-def unite(forward: Alignment, backward: Alignment) -> Alignment:
-    """Keep the links of either direction."""
-    return forward | backward
-
-
 def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
     """Grow the intersection towards the union (Koehn et al. 2005, section 2.3, as in Moses).
 
@@ -149,8 +139,8 @@ def _by_target(link: Link) -> tuple[int, int]:
 
 
 SYMMETRISATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {
-    "intersection": intersect,
-    "union": unite,
+    "intersection": frozenset.intersection,
+    "union": frozenset.union,
     "grow-diag-final-and": grow_diag_final_and,
 }
 """Symmetrisations by name."""
@@ -217,12 +207,10 @@ def count_proposed_links(links: Sequence[Collection[Link]], gold: Gold) -> Align
         links: the links of each sentence pair.
         gold: the pairs with their gold links.
     """
-    sets = [each.as_sets() for each in gold.links]
+    pairs = list(zip(gold.links, links, strict=True))
     return AlignmentCounts(
         proposed=sum(map(len, links)),
-        sure=sum(len(each.sure) for each in sets),
-        sure_matches=sum(len(each.sure.intersection(part)) for each, part in zip(sets, links, strict=True)),
-        possible_matches=sum(
-            len(each.possible.intersection(part)) for each, part in zip(sets, links, strict=True)
-        ),
+        sure=sum(len(each.sure) for each in gold.links),
+        sure_matches=sum(len(each.sure.intersection(part)) for each, part in pairs),
+        possible_matches=sum(len(each.possible.intersection(part)) for each, part in pairs),
     )

@@ -107,7 +107,8 @@ def by_length(finished: FinishedExperiment) -> Table:
         f"Quality by words of the source, {_tests(finished)}; each bucket is scored as a separate corpus "
         "(BLEU 13a cased, chrF2, and tokens of the translations over those of the references)."
     )
-    return Table(caption, _score_groups(finished, "source_words", groups))
+    rows = _score_groups(finished, "source_words", groups)
+    return Table(caption, rows, "BLEU and chrF by length of the source")
 
 
 def by_distance(finished: FinishedExperiment) -> Table:
@@ -127,7 +128,8 @@ def by_distance(finished: FinishedExperiment) -> Table:
         f"Quality by distance to the lengths of training ({trained} words of the source): inside of them, "
         f"or so many words past the longest; {_tests(finished)}."
     )
-    return Table(caption, _score_groups(finished, "distance_words", groups))
+    rows = _score_groups(finished, "distance_words", groups)
+    return Table(caption, rows, "BLEU and chrF by distance to the lengths of training")
 
 
 def _sources(finished: FinishedExperiment) -> list[str]:
@@ -271,7 +273,7 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
         "occur in its translation (recall), how many words of the translation occur in the "
         "reference (precision), and F1; counts clipped as in compare-mt (Neubig et al. 2019)."
     )
-    return Table(caption, rows)
+    return Table(caption, rows, "Words by training count")
 
 
 def _bucket_name(count: int) -> str:
@@ -357,7 +359,8 @@ def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
             "numbers": numbers.ref,
         }
         rows.append(names | figures | numbers.percentages("number_"))
-    return Table(COPIES_CAPTION.format(test=test, spelled=SPELLED_OUT if spelled else ""), rows)
+    caption = COPIES_CAPTION.format(test=test, spelled=SPELLED_OUT if spelled else "")
+    return Table(caption, rows, "Names and numbers")
 
 
 def copied_words(source: Words, reference: Words, training_words: Container[str]) -> list[str]:
@@ -413,7 +416,7 @@ def behaviour(finished: FinishedExperiment) -> Table:
         for test in finished.corpus.tests:
             names = {"label": run.result.label, "seed": run.result.seed, "test": test}
             rows.append(names | _fault_rates(run, test, finished.corpus.splits[test], vocabularies))
-    return Table(BEHAVIOUR_CAPTION.format(extra=EXTRA_TOKENS), rows)
+    return Table(BEHAVIOUR_CAPTION.format(extra=EXTRA_TOKENS), rows, "Faults of the translations")
 
 
 def _fault_rates(run: FinishedRun, test: str, pairs: Pairs, vocabularies: VocabularyPair) -> Row:

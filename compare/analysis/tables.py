@@ -1,48 +1,88 @@
-"""Tables of analyses, and means over seeds."""
+"""Tables of figures as people see them, and means over seeds."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
-# Tables of an analysis.
-
+from compare.results.column import Column, Group
+from compare.results.text import format_number
+from compare.scoring.metrics import METRICS
 
 Row = dict[str, Any]
 """One row of a table by column name, units in the names."""
 
+SPELLINGS = {"aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)"}
+"""Words of column names that headings spell differently; metrics have their own headings."""
 
-class Table(NamedTuple):
-    """Figures under a caption."""
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of figures, and the columns that make their cells."""
 
     caption: str
+    """Explanation of how to read it."""
     rows: Sequence[Row]
+    title: str = ""
+    layout: Sequence[Column] = ()
+    """The columns; by default those of all rows under their names in words, without empty ones."""
+    notes: Sequence[str] = ()
+    """Conditions of the figures, and warnings where rows do not compare."""
+    optional: Collection[str] = ()
+    """Headings of the columns that a page shows only once the reader has chosen them."""
+
+    @cached_property
+    def columns(self) -> Sequence[Column]:
+        """The columns that are shown."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        known = [name for name in names if any(row.get(name) is not None for row in self.rows)]
+        return self.layout or [plain_column(name, heading_of(name)) for name in known]
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns."""
+        return [column.heading for column in self.columns]
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """Rows of texts, one per column."""
+        return [[column.text(row) for column in self.columns] for row in self.rows]
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers, and so is sorted by them."""
+        return [any(column.order(row) is not None for row in self.rows) for column in self.columns]
 
 
-# Means over seeds for tables with one row per seed.
+def plain_column(name: str, heading: str = "") -> Column:
+    """Return a column of the values by ``name``, printed by ``format_number``."""
+    return Column(name, heading or name, Group.IDENTITY, render=lambda row: format_number(row.get(name)))
 
 
-def mean_over_seeds(table: Table) -> Table:
+def heading_of(name: str) -> str:
+    """Return the name of a figure of an analysis in words: "BLEU difference" for "bleu_difference"."""
+    spellings = SPELLINGS | {metric: each.heading for metric, each in METRICS.items()}
+    return " ".join(spellings.get(word, word) for word in name.split("_"))
+
+
+def mean_over_seeds(rows: Sequence[Row]) -> list[Row]:
     """Average the rows that differ only in their seed and their figures.
 
     Rows belong together if all their strings are equal. A figure that is missing for one seed is missing in
     the mean: a mean over the remaining seeds would be biased.
 
     Args:
-        table: rows with a column ``seed``.
-
-    Returns:
-        A table with the same caption; the number of seeds replaces the column ``seed`` as ``seeds``.
+        rows: rows with a column ``seed``; the number of seeds replaces it as ``seeds``.
     """
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in table.rows:
+    for row in rows:
         strings = tuple(value for value in row.values() if isinstance(value, str))
         groups.setdefault(strings, []).append(row)
-    return Table(table.caption, [_mean_row(rows) for rows in groups.values()])
-
-
-def _mean_row(rows: Sequence[Row]) -> Row:
-    """Average ``rows`` column by column and count the seeds."""
-    means = {name: _mean([row[name] for row in rows]) for name in rows[0] if name != "seed"}
-    return {**means, "seeds": len(rows)}
+    return [
+        {name: _mean([row[name] for row in group]) for name in group[0] if name != "seed"}
+        | {"seeds": len(group)}
+        for group in groups.values()
+    ]
 
 
 def _mean(values: Sequence[Any]) -> Any:

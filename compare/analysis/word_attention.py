@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from compare.analysis.gold_alignments import WordPair
-from compare.attention.layers import BYTE_PIECE
+from compare.attention.layers import BYTE_PIECE, CROSS, AttentionHead, kind_of, with_means
 from compare.decoding.translator import Translator
 from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences
@@ -122,21 +122,6 @@ def _word_spans(text: str, words: Sequence[str]) -> IntArray:
 LayerWeights = Mapping[str, FloatArray]
 """Weights (H, T', S') of a sentence pair by name of the layer."""
 
-CROSS_ATTENTION = "cross"
-"""The models' name of encoder-decoder attention; "cross.0" and so on in a model of several layers."""
-
-
-class AttentionHead(NamedTuple):
-    """An attention head of a layer, or a mean of heads."""
-
-    layer: str
-    """The model's name of the layer; ``CROSS_ATTENTION`` for the mean over all heads of several layers."""
-    number: int | None
-    """Counted from 0; None for a mean of heads."""
-
-    def __str__(self) -> str:
-        return f"{self.layer} mean" if self.number is None else f"{self.layer} head {self.number}"
-
 
 class WordAttention(NamedTuple):
     """Attention weights of one sentence pair, without the end-of-sentence token of either side."""
@@ -171,7 +156,7 @@ def attend_words(translator: Translator, pairs: Sequence[WordPair]) -> Iterator[
             if not layers:
                 return
             pair = pairs[index]
-            heads, weights = _with_means(layers)
+            heads, weights = with_means(layers)
             shared_tgt = shared_bytes(vocabularies.tgt, pair.tgt, tgt, pair.tgt_words)
             shared_src = shared_bytes(vocabularies.src, pair.src, src, pair.src_words)
             yield WordAttention(int(index), heads, merge_pieces(weights, shared_tgt, shared_src))
@@ -188,24 +173,10 @@ def _force_decode(
     cross = {
         name: weights.double().cpu().numpy()  # (B, H, T' + 1, S' + 1); the last entries are end of sentence
         for name, weights in attention.items()
-        if name.split(".")[0] == CROSS_ATTENTION
+        if kind_of(name) == CROSS
     }
     for row, (src_ids, tgt_ids) in enumerate(batch):
         yield {name: weights[row, :, : len(tgt_ids), : len(src_ids)] for name, weights in cross.items()}
-
-
-def _with_means(layers: LayerWeights) -> tuple[tuple[AttentionHead, ...], FloatArray]:
-    """List the heads of all layers and their means, with the weights (C, T', S') of all."""
-    heads = [
-        AttentionHead(layer, number) for layer, weights in layers.items() for number in range(len(weights))
-    ]
-    averaged = [layer for layer, weights in layers.items() if len(weights) > 1]
-    weights = [*layers.values(), *(layers[layer].mean(axis=0, keepdims=True) for layer in averaged)]
-    heads += [AttentionHead(layer, None) for layer in averaged]
-    if len(layers) > 1:
-        heads.append(AttentionHead(CROSS_ATTENTION, None))
-        weights.append(np.concatenate(list(layers.values())).mean(axis=0, keepdims=True))
-    return tuple(heads), np.concatenate(weights)
 
 
 # Methods that derive word links from attention weights, and the diagonal baseline.

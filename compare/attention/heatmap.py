@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from compare.attention.layers import KINDS, Layer
+from compare.attention.layers import KINDS, Layer, Weights, with_means
 
 CELL_INCHES = 0.27
 """Side of a cell, which holds one token at 9 points."""
@@ -36,7 +35,7 @@ class HeatMaps(Figure):
 
 
 def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
-    """Draw every head of every layer as shades from 0 (white) to 1, and the mean of each layer.
+    """Draw every head of every layer, and the mean of several, as shades from 0 (white) to 1.
 
     Args:
         layers: at least one.
@@ -45,24 +44,30 @@ def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
     several = len(layers) > 1 or len(layers[0].weights) > 1
     cell = SMALL_CELL_INCHES if several else CELL_INCHES
     points = round(cell * POINTS_PER_INCH * 0.47)
-    widths = _column_widths(layers, cell)
+    maps = [with_means({layer.name: layer.weights}) for layer in layers]
+    counts = [len(heads) for heads, _ in maps]
+    widths = [  # of each column of maps
+        max(cell * len(layer.columns) for layer, count in zip(layers, counts, strict=True) if count > column)
+        for column in range(max(counts))
+    ]
     left = NAME_INCHES + max(_label_inches(layer.rows, points) for layer in layers)
     width = max(left + sum(widths) + GAP_INCHES * len(widths) + 2 * NAME_INCHES, MIN_WIDTH_INCHES)
     heading = _wrap(title, width)
-    heads = [NAME_INCHES + _label_inches(layer.columns, points) for layer in layers]
-    heights = [head + cell * len(layer.rows) + NAME_INCHES for head, layer in zip(heads, layers, strict=True)]
+    heights = [
+        2 * NAME_INCHES + _label_inches(layer.columns, points) + cell * len(layer.rows) for layer in layers
+    ]
     top = (heading.count("\n") + 2) * 1.3 * TITLE_POINTS / POINTS_PER_INCH
     height = top + sum(heights)
     figure = HeatMaps(figsize=(width, height))
     figure.text(0.1 / width, 1 - 0.1 / height, heading, va="top", fontsize=TITLE_POINTS, parse_math=False)
-    for layer, below in zip(layers, top + np.cumsum(heights), strict=True):
+    for layer, (names, weights), below in zip(layers, maps, top + np.cumsum(heights), strict=True):
         bottom = height - below + NAME_INCHES
-        for place, (name, weights) in enumerate(_maps(layer)):
+        for place, name in enumerate(names):
             x = left + sum(widths[:place]) + GAP_INCHES * place
             size = (cell * len(layer.columns), cell * len(layer.rows))
             axes = figure.add_axes((x / width, bottom / height, size[0] / width, size[1] / height))
-            _draw_map(axes, layer, weights, points, labelled=place == 0)
-            axes.text(0, -0.1 / size[1], name, va="top", fontsize=points + 1, transform=axes.transAxes)
+            _draw_map(axes, layer, weights[place], points, labelled=place == 0)
+            axes.text(0, -0.1 / size[1], str(name), va="top", fontsize=points + 1, transform=axes.transAxes)
     first = figure.axes[0]
     box = first.get_position()
     inches = min(box.height * height, 2)
@@ -71,24 +76,7 @@ def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
     return figure
 
 
-def _maps(layer: Layer) -> list[tuple[str, NDArray[Any]]]:
-    """Name the maps of a layer: its heads and, of several, their mean."""
-    if len(layer.weights) == 1:
-        return [(layer.name, layer.weights[0])]
-    heads = [(f"{layer.name} head {number}", weights) for number, weights in enumerate(layer.weights)]
-    return [*heads, (f"{layer.name} mean", layer.weights.mean(axis=0))]
-
-
-def _column_widths(layers: Sequence[Layer], cell: float) -> list[float]:
-    """Return the width in inches of each column of maps."""
-    counts = [len(_maps(layer)) for layer in layers]
-    return [
-        max(cell * len(layer.columns) for layer, count in zip(layers, counts, strict=True) if count > place)
-        for place in range(max(counts))
-    ]
-
-
-def _draw_map(axes: Axes, layer: Layer, weights: NDArray[Any], points: int, *, labelled: bool) -> None:
+def _draw_map(axes: Axes, layer: Layer, weights: Weights, points: int, *, labelled: bool) -> None:
     """Draw one map; the tokens of its rows stand beside the first map of a layer."""
     axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
     axes.xaxis.tick_top()

@@ -1,9 +1,12 @@
-"""Attention weights of the layers of a model, with the tokens and words that they lie between."""
+"""Attention of the layers of a model between tokens, means over heads, and pieces joined to words.
+
+Shapes: H heads of a layer.
+"""
 
 import re
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, groupby, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +15,12 @@ from data.subwords import ESCAPE_SEQUENCE, SPACE, UNESCAPED
 from data.symbols import SPECIALS
 from data.vocabulary import WORD_TOKEN
 
-# Attention weights of the layers of a model, with the tokens that they lie between.
-#
-# Shapes: H heads of a layer.
+# Layers and heads.
 
 
-Weights = NDArray[np.float32]
+Weights = NDArray[np.floating[Any]]
 CROSS = "cross"
-"""Name of the attention to the source; "cross.0" and so on in a model of several layers."""
+"""The models' name of the attention to the source; "cross.0" and so on in a model of several layers."""
 KINDS = {
     CROSS: ("translation", "source"),
     "encoder": ("source", "source"),
@@ -49,9 +50,43 @@ def kind_of(layer: str) -> str:
     return layer.split(".")[0]
 
 
-# Join the pieces of a vocabulary to words, by their labels alone.
-#
-# No text is needed: a model may write pieces into which no text is divided.
+class AttentionHead(NamedTuple):
+    """An attention head of a layer, or a mean of heads."""
+
+    layer: str
+    """The model's name of the layer; the kind of attention for the mean over all heads of several layers."""
+    number: int | None
+    """Counted from 0; None for a mean of heads."""
+
+    def __str__(self) -> str:
+        return f"{self.layer} mean" if self.number is None else f"{self.layer} head {self.number}"
+
+
+def with_means(layers: Mapping[str, Weights]) -> tuple[tuple[AttentionHead, ...], Weights]:
+    """List the heads of layers of one kind, then the means of layers with several heads, then that of all.
+
+    Args:
+        layers: at least one, weights (H, rows, columns) by name.
+
+    Returns:
+        The C heads and means, and their weights (C, rows, columns).
+    """
+    heads = [
+        AttentionHead(name, number) for name, weights in layers.items() for number in range(len(weights))
+    ]
+    parts = list(layers.values())
+    for name, weights in layers.items():
+        if len(weights) > 1:
+            heads.append(AttentionHead(name, None))
+            parts.append(weights.mean(axis=0, keepdims=True))
+    if len(layers) > 1:
+        heads.append(AttentionHead(kind_of(next(iter(layers))), None))
+        parts.append(np.concatenate(list(layers.values())).mean(axis=0, keepdims=True))
+    return tuple(heads), np.concatenate(parts)
+
+
+# Join the pieces of a vocabulary to words, by their labels alone: a model may write pieces into which no text
+# is divided.
 
 
 BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
@@ -60,16 +95,7 @@ BROKEN = "surrogateescape"
 """Keeps bytes that are no UTF-8, which a model may write, in their places."""
 
 
-class WordGroups(NamedTuple):
-    """Consecutive pieces that make up words."""
-
-    words: list[str]
-    """The words, punctuation marks and special symbols."""
-    group: list[int]
-    """For each piece the index of its word."""
-
-
-def group_pieces(kind: str, pieces: Sequence[str]) -> WordGroups:
+def group_pieces(kind: str, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
     """Join pieces to words and punctuation marks, as ``data.vocabulary`` divides a text.
 
     A piece that reaches over a border of words joins both; special symbols stay alone.
@@ -77,51 +103,41 @@ def group_pieces(kind: str, pieces: Sequence[str]) -> WordGroups:
     Args:
         kind: kind of the vocabulary; the pieces of "words" are words already.
         pieces: labels of the pieces, as ``Vocabulary.pieces`` gives them.
+
+    Returns:
+        The words, and for each piece the index of its word.
     """
     if kind == "words":
-        return WordGroups(list(pieces), list(range(len(pieces))))
+        return list(pieces), list(range(len(pieces)))
     words: list[str] = []
     group: list[int] = []
-    start = 0
-    for end in range(len(pieces) + 1):
-        if end == len(pieces) or pieces[end] in SPECIALS:
-            for run in _join(pieces[start:end]):
-                group += [len(words)] * len(run)
-                words.append(join_label(run))
-            if end < len(pieces):
-                group.append(len(words))
-                words.append(pieces[end])
-            start = end + 1
-    return WordGroups(words, group)
+    for special, found in groupby(pieces, key=SPECIALS.__contains__):
+        run = list(found)
+        for part in [[piece] for piece in run] if special else _divide(run):
+            group += [len(words)] * len(part)
+            words.append(part[0] if special else _text_of(part))
+    return words, group
 
 
-def join_label(pieces: Sequence[str]) -> str:
-    """Return the text of consecutive pieces without the spaces around it; a lone space stays visible."""
-    text = b"".join(map(_text_bytes, pieces)).decode(errors="replace")
-    return ESCAPE_SEQUENCE.sub(lambda match: UNESCAPED[match.group()], text).strip() or SPACE
-
-
-def _join(pieces: Sequence[str]) -> list[Sequence[str]]:
-    """Divide pieces without special symbols into those of each word."""
-    parts = [_text_bytes(piece) for piece in pieces]
-    borders = _word_starts(b"".join(parts).decode(errors=BROKEN))
-    starts = accumulate(map(len, parts), initial=0)
-    first = [
-        place
-        for place, start in zip(range(len(parts)), starts, strict=False)
-        if start in borders or not place
-    ]
+def _divide(pieces: Sequence[str]) -> list[Sequence[str]]:
+    """Divide pieces without special symbols into those of each word, with the spaces before it."""
+    parts = [_bytes_of(piece) for piece in pieces]
+    text = b"".join(parts).decode(errors=BROKEN)
+    ends = [0, *(match.end() for match in WORD_TOKEN.finditer(text))]
+    borders = {len(text[:end].encode(errors=BROKEN)) for end in ends[:-1]}
+    starts = list(accumulate(map(len, parts), initial=0))[:-1]
+    first = [index for index, start in enumerate(starts) if start in borders or not index]
     return [pieces[begin:end] for begin, end in pairwise([*first, len(pieces)])]
 
 
-def _word_starts(text: str) -> set[int]:
-    """Return the positions in bytes at which words begin; the spaces before a word belong to it."""
-    ends = [0, *(match.end() for match in WORD_TOKEN.finditer(text))]
-    return {len(text[:end].encode(errors=BROKEN)) for end in ends[:-1]}
-
-
-def _text_bytes(piece: str) -> bytes:
+def _bytes_of(piece: str) -> bytes:
     """Return the bytes of the text that a piece stands for."""
     if match := BYTE_PIECE.fullmatch(piece):
         return bytes([int(match[1], 16)])
     return piece.replace(SPACE, " ").encode(errors=BROKEN)
+
+
+def _text_of(pieces: Sequence[str]) -> str:
+    """Return the text of consecutive pieces without the spaces around it; a lone space stays visible."""
+    text = b"".join(map(_bytes_of, pieces)).decode(errors="replace")
+    return ESCAPE_SEQUENCE.sub(lambda match: UNESCAPED[match.group()], text).strip() or SPACE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compare.attention.layers import CROSS, KINDS, Layer, Weights, WordGroups, group_pieces, kind_of
+from compare.attention.layers import CROSS, KINDS, Layer, Weights, group_pieces, kind_of
 from data.symbols import BOS, SPECIALS
 
 if TYPE_CHECKING:
@@ -34,14 +34,12 @@ class SentenceAttention:
     """S source pieces, end of sentence included; an unknown word is shown as in the sentence."""
     tgt: list[str]
     """T target pieces, end of sentence included; row t of the weights was used to predict piece t."""
+    kinds: tuple[str, str]
+    """Kinds of vocabulary of source and target pieces; "words" for words."""
     weights: Mapping[str, Weights]
     """Weights by name: "cross" (H, T, S) to the source, "encoder" (H, S, S) and "decoder" (H, T, T) within a
     side, whose column t is the piece before tgt[t]; "cross.0" and so on in a model of several layers. Empty
     for a model without attention."""
-    src_words: WordGroups
-    """The words of the source, and which of them each piece belongs to."""
-    tgt_words: WordGroups
-    """The same of the translation."""
     label: str = ""
     """Name of the model in titles."""
 
@@ -64,17 +62,13 @@ class SentenceAttention:
             weights: by name, see the class.
             label: name of the model in titles.
         """
-        end = SPECIALS[tgt_ids[-1]]
-        src = [*vocabularies.src.labels(source), end]
-        tgt = vocabularies.tgt.pieces(tgt_ids)
         return cls(
             source=source,
             translation=vocabularies.tgt.decode(tgt_ids),
-            src=src,
-            tgt=tgt,
+            src=[*vocabularies.src.labels(source), SPECIALS[tgt_ids[-1]]],
+            tgt=vocabularies.tgt.pieces(tgt_ids),
+            kinds=(vocabularies.src.kind, vocabularies.tgt.kind),
             weights=weights,
-            src_words=group_pieces(vocabularies.src.kind, src),
-            tgt_words=group_pieces(vocabularies.tgt.kind, tgt),
             label=label,
         )
 
@@ -83,21 +77,15 @@ class SentenceAttention:
 
         The weights of a word are then a distribution again (Koehn and Knowles 2017, section 3.5).
         """
-        sides = {"source": self.src_words.group, "translation": self.tgt_words.group}
-        sides["translation so far"] = [0, *(1 + place for place in self.tgt_words.group[:-1])]
+        (src, src_group), (tgt, tgt_group) = map(group_pieces, self.kinds, (self.src, self.tgt))
+        groups = {"source": src_group, "translation": tgt_group}
+        groups["translation so far"] = [0, *(1 + index for index in tgt_group[:-1])]
         merged = {}
         for name, weights in self.weights.items():
-            rows, columns = (_membership(sides[side]) for side in KINDS[kind_of(name)])
+            # Which piece belongs to which word, (pieces, words), as zeros and ones.
+            rows, columns = (np.eye(1 + max(groups[axis]))[groups[axis]] for axis in KINDS[kind_of(name)])
             merged[name] = ((rows / rows.sum(axis=0)).T @ weights @ columns).astype(np.float32)
-        src, tgt = self.src_words.words, self.tgt_words.words
-        return replace(
-            self,
-            src=src,
-            tgt=tgt,
-            weights=merged,
-            src_words=WordGroups(src, list(range(len(src)))),
-            tgt_words=WordGroups(tgt, list(range(len(tgt)))),
-        )
+        return replace(self, src=src, tgt=tgt, kinds=("words", "words"), weights=merged)
 
     def layers(self) -> Iterator[Layer]:
         """Yield the layers, those of the attention to the source first."""
@@ -144,15 +132,10 @@ class SentenceAttention:
         """Return the viewer for a notebook."""
         from compare.attention.viewer import embed_viewer
 
-        return embed_viewer(self.source, [self.words().viewed()])
+        return embed_viewer(self.source, self.words().viewed())
 
     def viewed(self) -> "ViewedModel":
-        """Return what the interactive viewer shows of this model, see ``compare.attention.viewer``."""
+        """Return what the interactive viewer shows of this model."""
         from compare.attention.viewer import ViewedModel
 
-        return ViewedModel(label=self.label, translation=self.translation, layers=list(self.layers()))
-
-
-def _membership(group: Sequence[int]) -> Weights:
-    """Return which piece belongs to which word, (pieces, words), as zeros and ones."""
-    return np.eye(1 + max(group), dtype=np.float32)[list(group)]
+        return ViewedModel(self.label, self.translation, list(self.layers()))

@@ -4,19 +4,18 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from numpy.typing import NDArray
 
-from compare.attention.layers import CROSS, KINDS, Layer
+from compare.attention.layers import CROSS, KINDS, Layer, Weights, with_means
 from data.text import visible_lines
 
 # Render a template as one self-contained HTML file, in which only the scripts of this package run.
@@ -86,6 +85,9 @@ def _dump_json(value: Any, **options: Any) -> str:
     return visible_lines(json.dumps(value, **options))
 
 
+# Viewers of sentences, and the page that shows one sentence with several models.
+
+
 PACKAGE = "compare.attention"
 VIEWER_SCRIPT, VIEWER_STYLE = "viewer.js", "viewer.css"
 TITLES = {
@@ -135,15 +137,13 @@ class AttentionViewer:
     sentences: Sequence[AttendedSentence]
 
 
-def hundredths(weights: NDArray[np.floating[Any]]) -> list[list[int]]:
+def hundredths(weights: Weights) -> list[list[int]]:
     """Return weights (heads, T, S) in hundredths, one flat list per head."""
-    whole = np.rint(100 * weights).astype(int)
-    found: list[list[int]] = whole.reshape(len(whole), -1).tolist()
+    found: list[list[int]] = np.rint(100 * weights).astype(int).reshape(len(weights), -1).tolist()
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class ViewedModel:
+class ViewedModel(NamedTuple):
     """A model and its translation of the sentence that a page shows."""
 
     label: str
@@ -152,22 +152,12 @@ class ViewedModel:
     """May be empty."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kind:
-    """The maps of one kind of attention of one model."""
-
-    axes: str
-    """What its rows and columns stand for."""
-    viewer: AttentionViewer
-
-
-def render_viewer(source: str, models: Sequence[ViewedModel], *, texts: bool = True) -> str:
+def render_viewer(source: str, models: Sequence[ViewedModel]) -> str:
     """Return a page that shows the attention of one or more models, which runs anywhere without network.
 
     Args:
         source: the sentence that all translate.
         models: from left to right.
-        texts: whether to show the sentence, the labels and the translations, or the maps alone.
     """
     return render_page(
         PACKAGE,
@@ -175,63 +165,35 @@ def render_viewer(source: str, models: Sequence[ViewedModel], *, texts: bool = T
         scripts=[read_asset(PACKAGE, VIEWER_SCRIPT), "attnbench.startViewers(); attnbench.fitFrame();"],
         styles=[read_asset(PACKAGE, VIEWER_STYLE)],
         title=source,
-        texts=texts,
-        models=[(model, _kinds(model)) for model in models],
-        asdict=asdict,
+        models=[(model, _viewers(model)) for model in models],
     )
 
 
-def embed_viewer(source: str, models: Sequence[ViewedModel], *, texts: bool = True) -> str:
+def embed_viewer(source: str, model: ViewedModel) -> str:
     """Return the page of ``render_viewer`` as an <iframe>, which shares no names with the page around it."""
-    page = escape(render_viewer(source, models, texts=texts), quote=True)
-    height = sum(map(_estimate_height, models))
+    height = FRAME_PIXELS
+    for kind in {layer.kind: layer for layer in model.layers}.values():
+        height += HEADING_PIXELS + LETTER_PIXELS * max(map(len, kind.columns)) + ROW_PIXELS * len(kind.rows)
     return (
-        f'<iframe srcdoc="{page}" title="Attention weights" '
+        f'<iframe srcdoc="{escape(render_viewer(source, [model]), quote=True)}" title="Attention weights" '
         f'style="width: 100%; height: {height}px; border: 0"></iframe>'
     )
 
 
-def _kinds(model: ViewedModel) -> list[_Kind]:
-    """Return the kinds of attention that a model has."""
+def _viewers(model: ViewedModel) -> list[tuple[str, dict[str, Any]]]:
+    """Return for each kind of attention of a model what its axes stand for, and the data of its viewer."""
     found = []
     for kind, title in TITLES.items():
-        of_kind = [layer for layer in model.layers if layer.kind == kind]
-        if of_kind:
-            rows, columns = KINDS[kind]
-            found.append(_Kind(axes=f"Rows: {rows}; columns: {columns}.", viewer=_viewer(title, of_kind)))
+        layers = [layer for layer in model.layers if layer.kind == kind]
+        if not layers:
+            continue
+        heads, weights = with_means({layer.name: layer.weights for layer in layers})
+        names = list(map(str, heads))
+        shown = AttendedModel(name=title, heads=names, chosen=len(names) - 1)  # the last is the widest mean
+        sentence = AttendedSentence(
+            number=1, src=layers[0].columns, tgt=layers[0].rows, links=[], weights=[hundredths(weights)]
+        )
+        rows, columns = KINDS[kind]
+        viewer = AttentionViewer(models=[shown], sentences=[sentence])
+        found.append((f"Rows: {rows}; columns: {columns}.", asdict(viewer)))
     return found
-
-
-def _viewer(title: str, layers: Sequence[Layer]) -> AttentionViewer:
-    """Make a viewer of the heads of some layers, and of their means, which lie between the same tokens."""
-    names, maps = zip(*_heads(layers), strict=True)
-    model = AttendedModel(name=title, heads=names, chosen=len(names) - 1)  # the last is the widest mean
-    sentence = AttendedSentence(
-        number=1,
-        src=layers[0].columns,
-        tgt=layers[0].rows,
-        links=[],
-        weights=[hundredths(np.stack(maps))],
-    )
-    return AttentionViewer(models=[model], sentences=[sentence])
-
-
-def _heads(layers: Sequence[Layer]) -> Iterator[tuple[str, NDArray[np.float32]]]:
-    """Yield name and weights of each head, of the mean of each layer, and of the mean of all layers."""
-    for layer in layers:
-        for number, weights in enumerate(layer.weights):
-            yield f"{layer.name} head {number}", weights
-    for layer in layers:
-        if len(layer.weights) > 1:
-            yield f"{layer.name} mean", layer.weights.mean(axis=0)
-    if len(layers) > 1:
-        yield f"{layers[0].kind} mean", np.concatenate([layer.weights for layer in layers]).mean(axis=0)
-
-
-def _estimate_height(model: ViewedModel) -> int:
-    """Estimate the height in pixels of the part of a model."""
-    height = FRAME_PIXELS
-    for kind in {layer.kind: layer for layer in model.layers}.values():
-        letters = max(map(len, kind.columns))
-        height += HEADING_PIXELS + LETTER_PIXELS * letters + ROW_PIXELS * len(kind.rows)
-    return height

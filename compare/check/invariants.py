@@ -1,26 +1,22 @@
 """Invariants between the files of an experiment: what holds in every folder that no one has edited.
 
-Each function compares some files with each other. ``INVARIANTS`` lists those of every run,
-``INVARIANTS_OF_DONE`` those of finished ones.
+Each function compares some files with each other; ``INVARIANTS`` lists those of one run.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, join_differences
 from compare.config.run import settings_hash
 from compare.config.sections import run_name
 from compare.decoding.length_penalty import length_penalties
 from compare.experiment.evaluation import count_characters
-from compare.experiment.prepare import PreparedData
-from compare.results.records import (
-    SELECTION,
-    read_external,
-    read_likelihoods,
-    read_selection,
-)
+from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
 from compare.results.result import Result
 from compare.results.run_folder import REQUIRED
 from compare.results.store import REGISTRY, Registry
@@ -28,34 +24,25 @@ from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, Validation
 from compare.training.metrics_log import ensure_complete
 from compare.training.serialization import WEIGHTS
-from data.files import hash_file, read_bytes
-from data.text import hash_decompressed, plain_or_gzip
+from data.files import hash_file
+from data.text import hash_decompressed, plain_or_gzip, read_lines
 from data.vocabulary import UNK, load_pair
 
 SOURCES = "test.src"
-MAX_BYTES = 1_000_000_000
-"""Size that no test.src reaches."""
 Line = Mapping[str, Any]
 
 
 # Invariants of one run.
 
 
-def _check_name(run: CheckedRun) -> Findings:
-    """Compare label and seed of the config with the name of the folder."""
-    yield ComparedValue(run.name, "label and seed in config.toml", run.folder.run.name, run.name)
-
-
 def _check_status(run: CheckedRun) -> Findings:
-    """Report a run that is not done, although its files say that it is.
+    """Report a run of another folder, and one that is not done, although its files say that it is.
 
     A run that failed diverged in training, so its log has no final line.
     """
+    yield ComparedValue(run.name, "label and seed in config.toml", run.folder.run.name, run.name)
     status = run.result.status
-    if run.folder.run.translates:
-        tested = any(name.endswith(".hyp") for name in run.folder.files())
-    else:
-        tested = run.folder.likelihoods.exists()
+    tested = bool(run.folder.tests) if run.folder.run.translates else run.folder.likelihoods.exists()
     ended = run.final is not None and (status == "failed" or (tested and run.folder.speed.exists()))
     yield ComparedValue(run.name, "status", status, "done" if ended else status)
     if status != "unfinished":  # lack of memory is a reason to be unfinished
@@ -78,51 +65,36 @@ def _check_initial_weights(run: CheckedRun) -> Findings:
 
 
 def _check_log(run: CheckedRun) -> Findings:
-    """Compare learning rates with the schedule, and tokens with the batches of the run's seed."""
-    try:
-        ensure_complete(run.lines, "metrics.jsonl")
-    except ValueError as error:
-        yield ComparedValue(run.name, "metrics.jsonl", "every field", str(error))
-        return
+    """Compare learning rates with the schedule; epochs and tokens with the batches of the run's seed."""
+    ensure_complete(run.lines, "metrics.jsonl")
     windows = [line for line in run.lines if line["kind"] == "train"]
-    settings = run.folder.run
-    expected = [
-        {"learning_rate": settings.model.optim.learning_rate_at(line["update"], settings.train.max_updates)}
-        for line in windows
-    ]
-    if run.prepared is not None and windows:
-        # Not more updates than log and config both name: one of them could have a number of any size.
-        last = min(windows[-1]["update"], settings.train.max_updates)
-        tokens = [(0, 0), *accumulate(_batch_tokens(run.prepared, last), _add)]
-        start = 0
-        for line, values in zip(windows, expected, strict=True):
-            end = min(line["update"], last)
-            values["src_tokens"], values["tgt_tokens"] = (
-                tokens[end][side] - tokens[min(start, last)][side] for side in (0, 1)
-            )
-            start = line["update"]
-    for name in ("learning_rate", "src_tokens", "tgt_tokens"):
-        yield from join_differences(
-            ComparedValue(
-                run.name, f"metrics.jsonl: {name} of update {line['update']}", line[name], values[name]
-            )
-            for line, values in zip(windows, expected, strict=True)
-            if name in values
-        )
+    optim, most = run.folder.run.model.optim, run.folder.run.train.max_updates
+    rates = [optim.learning_rate_at(line["update"], most) for line in windows]
+    yield from _compare_lines(run, "learning_rate", windows, rates)
+    if run.prepared is None or not windows:
+        return
+    # Not more updates than log and config both name: one of them could have a number of any size.
+    last = min(windows[-1]["update"], most)
+    counts: list[NDArray[Any]] = [np.zeros((1, 2), dtype=np.int64)]  # source and target tokens by update
+    while sum(map(len, counts)) <= last:
+        counts.append(run.prepared.stream.token_counts(len(counts)))
+    ends = [min(line["update"], last) for line in windows]
+    tokens = np.diff(np.concatenate(counts).cumsum(axis=0)[[0, *ends]], axis=0)
+    yield from _compare_lines(run, "src_tokens", windows, tokens[:, 0].tolist())
+    yield from _compare_lines(run, "tgt_tokens", windows, tokens[:, 1].tolist())
+    epochs = np.repeat(range(len(counts)), list(map(len, counts)))
+    dated = [line for line in run.lines if "epoch" in line]
+    yield from _compare_lines(
+        run, "epoch", dated, epochs[[min(line["update"], last) for line in dated]].tolist()
+    )
 
 
-def _batch_tokens(prepared: PreparedData, updates: int) -> Iterator[tuple[int, int]]:
-    """Give source and target tokens of the first ``updates`` batches."""
-    epoch = 0
-    while updates > 0:
-        epoch += 1
-        counts = prepared.stream.token_counts(epoch)[:updates].tolist()
-        yield from ((src, tgt) for src, tgt in counts)
-        updates -= len(counts)
-
-
-def _add(total: tuple[int, int], more: tuple[int, int]) -> tuple[int, int]:
-    return total[0] + more[0], total[1] + more[1]
+def _compare_lines(run: CheckedRun, name: str, lines: Sequence[Line], values: Sequence[Any]) -> Findings:
+    """Compare one field of lines of the log."""
+    yield from join_differences(
+        ComparedValue(run.name, f"metrics.jsonl: {name} of update {line['update']}", line[name], value)
+        for line, value in zip(lines, values, strict=True)
+    )
 
 
 def _check_choice(run: CheckedRun) -> Findings:
@@ -142,12 +114,8 @@ def _check_choice(run: CheckedRun) -> Findings:
     for line in run.lines:
         if line["kind"] in ("average", "ema") and _scores(line).quality > _scores(scores).quality:
             scores, chosen = line, EMA if line["kind"] == "ema" else "average"
-    expected = {
-        "update": stop,
-        "best_update": best["update"],
-        "loss": scores["loss"],
-        "bleu": scores["bleu"],
-    }
+    expected = {"update": stop, "best_update": best["update"]}
+    expected |= {"loss": scores["loss"], "bleu": scores["bleu"]}
     for name, value in expected.items():
         yield ComparedValue(run.name, f"metrics.jsonl: {name} of the final line", run.final[name], value)
     recorded = str(run.final["chosen"])
@@ -160,19 +128,9 @@ def _scores(line: Line) -> Validation:
 
 
 def _check_hashes(run: CheckedRun) -> Findings:
-    """Compare the recorded hash of each file with the file; every file that a figure comes from has one.
-
-    Weights that are not there are no difference: published folders leave them out.
-    """
-    recorded, found = run.result.files, run.folder.hashes()
+    """Compare the recorded hash of each file with the file; every file that a figure comes from has one."""
     tests = run.prepared.corpus.tests if run.prepared is not None else ()
-    required = run.folder.required(tests)
-    yield from _compare_hashes(run.name, recorded, found, required)
-    for test in run.folder.tests:
-        plain = run.folder.plain_output(test)
-        both = plain.exists() and plain.with_name(f"{plain.name}.gz").exists()
-        other = f"{plain.name} as well" if both else "no other file"
-        yield ComparedValue(run.name, f"{plain.name}.gz", other, "no other file")
+    yield from _compare_hashes(run.name, run.result.files, run.folder.hashes(), run.folder.required(tests))
 
 
 def check_hashes_alone(folder: Path, result: Result) -> Findings:
@@ -195,36 +153,27 @@ def check_hashes_alone(folder: Path, result: Result) -> Findings:
 def _compare_hashes(
     run: str, recorded: Mapping[str, str], found: Mapping[str, str], required: set[str]
 ) -> Findings:
+    """Compare hashes; weights that are not there are no difference: published folders leave them out."""
     for name in sorted({*recorded, *required, *found}):
         if name == WEIGHTS and name in recorded and name not in found:
             yield Gap("the hash of the weights, which are not in the folder", run)
         else:
-            file = found.get(name, "no such file")
-            yield ComparedValue(run, name, recorded.get(name, "no hash"), file)
+            yield ComparedValue(run, name, recorded.get(name, "no hash"), found.get(name, "no such file"))
 
 
 def _check_vocabulary(run: CheckedRun) -> Findings:
     """Compare the saved vocabularies with those that the run's training text gives."""
     if run.prepared is not None:
-        try:
-            recorded = load_pair(run.folder.folder).content_hash
-        except (ValueError, OSError) as error:
-            recorded = str(error)
+        recorded = load_pair(run.folder.folder).content_hash
         yield ComparedValue(run.name, "vocabulary", recorded, run.prepared.vocabularies.content_hash)
 
 
 def _check_selection(run: CheckedRun) -> Findings:
     """Compare grid, choice and weights of selection.json with config, rule and result."""
     penalties = length_penalties(run.folder.run.decode)
-    if len(penalties) == 1:
-        return
-    try:
+    if len(penalties) > 1:
         selection = read_selection(run.folder.selection, penalties)  # checks the grid and the rule
-    except (ValueError, OSError) as error:
-        reason = str(error).removeprefix(f"{run.folder.selection}: ")
-        yield ComparedValue(run.name, SELECTION, "a choice by the rule", reason)
-        return
-    yield ComparedValue(run.name, f"{SELECTION}: weights", selection.weights, run.weights_hash)
+        yield ComparedValue(run.name, f"{SELECTION}: weights", selection.weights, run.weights_hash)
 
 
 def _check_likelihoods(run: CheckedRun) -> Findings:
@@ -266,20 +215,18 @@ def _check_external(run: CheckedRun) -> Findings:
 
 Check = Callable[[CheckedRun], Findings]
 """Check of one run."""
-INVARIANTS: tuple[Check, ...] = (
-    _check_name,
-    _check_status,
-    _check_initial_weights,
-    _check_log,
-    _check_choice,
+INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
+    ("status", False, _check_status),
+    ("train.init_from", False, _check_initial_weights),
+    ("metrics.jsonl", False, _check_log),
+    ("metrics.jsonl: final line", False, _check_choice),
+    ("hashes", True, _check_hashes),
+    ("vocabulary", True, _check_vocabulary),
+    (SELECTION, True, _check_selection),
+    ("perplexity.json", True, _check_likelihoods),
+    ("external.json", True, _check_external),
 )
-INVARIANTS_OF_DONE: tuple[Check, ...] = (
-    _check_hashes,
-    _check_vocabulary,
-    _check_selection,
-    _check_likelihoods,
-    _check_external,
-)
+"""The subject, which is named where files cannot be read; whether the run must be done; and the check."""
 
 
 # Invariants of the whole experiment.
@@ -299,12 +246,11 @@ def check_experiment_files(
     listed = registry.runs
     asked = [run_name(label, seed) for label, seeds in registry.asked_seeds.items() for seed in seeds]
     for name in dict.fromkeys([*asked, *listed, *present]):
-        if name not in listed:
-            expected = "asked for" if name in asked else "a folder"
-            yield ComparedValue(REGISTRY, f"runs, {name}", "not listed", expected)
-        else:
-            there = "a folder" if name in present else "no such folder"
-            yield ComparedValue(REGISTRY, f"runs, {name}", "a folder", there)
+        recorded = "listed" if name in listed else "not listed"
+        expected = "listed" if name in present else "no such folder"
+        if name in asked and name not in listed:
+            expected = "asked for"
+        yield ComparedValue(REGISTRY, f"runs, {name}", recorded, expected)
     for run in runs:
         found = "asked for" if run.name in asked else "not asked for"
         yield ComparedValue(REGISTRY, f"asked_seeds, {run.name}", found, "asked for")
@@ -316,9 +262,7 @@ def check_experiment_files(
             yield ComparedValue(REGISTRY, f"{key} of {run.name}", getattr(registry, key), value)
     corpora = [run.prepared.corpus for run in runs if run.prepared is not None]
     if (folder / SOURCES).is_file() and corpora:
-        sources = corpora[0].splits[corpora[0].tests[0]].src
-        same = (
-            read_bytes(folder / SOURCES, max_bytes=MAX_BYTES) == "".join(f"{s}\n" for s in sources).encode()
-        )
+        corpus = corpora[0]
+        same = tuple(read_lines(folder / SOURCES)) == tuple(corpus.splits[corpus.tests[0]].src)
         found = "as in the corpus" if same else "something else"
         yield ComparedValue(SOURCES, "content", "as in the corpus", found)

@@ -3,19 +3,18 @@
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from compare.check.decoding import check_weights
 from compare.check.invariants import (
     INVARIANTS,
-    INVARIANTS_OF_DONE,
-    SOURCES,
     check_experiment_files,
     check_hashes_alone,
 )
-from compare.check.run_data import CheckedRun, CheckResult, ComparedValue, DataCache, Findings, Gap, read_run
+from compare.check.run_data import CheckedRun, ComparedValue, DataCache, Findings, Gap, read_run
 from compare.experiment.compute_result import (
     Figures,
     compute_figures,
@@ -23,7 +22,6 @@ from compare.experiment.compute_result import (
     speed_figures,
     unfinished_result,
 )
-from compare.experiment.tune import TRIALS
 from compare.report.views import render_views
 from compare.results.records import read_speed
 from compare.results.result import SETTINGS, Result
@@ -32,7 +30,6 @@ from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
 from compare.system.device import Machine
 from compare.system.plugins import code_version, plugin_problem
-from compare.training.serialization import CHECKPOINTS
 from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
@@ -43,8 +40,31 @@ NOT_DERIVED = (
 """Fields of a result that has begun which config and data do not determine."""
 DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, OSError)
 """What a damaged file can raise."""
-VIEWS = ("results.jsonl", "table.md", "table.csv", "table.json")
 FIELDS = frozenset(item.name for item in dataclasses.fields(Result))
+
+
+class CheckResult(NamedTuple):
+    """Result of checking an experiment."""
+
+    findings: list[ComparedValue]
+    """All values that were compared."""
+    notes: list[str]
+    """One line per other code version that made the results."""
+    not_checked: list[str]
+    """One line per subject that the files cannot prove, or that needs a file that is not there."""
+    hashes_only: list[str]
+    """Names of the runs whose plug-ins are not here: of these, only hashes of files were compared."""
+
+    @property
+    def differences(self) -> list[ComparedValue]:
+        """The values that do not agree."""
+        return [finding for finding in self.findings if not finding.same]
+
+    @property
+    def summary(self) -> str:
+        """One line: how much was compared, and how much differs."""
+        incomplete = f"; of {len(self.hashes_only)} runs only hashes of files" if self.hashes_only else ""
+        return f"{len(self.findings)} figures and files compared, {len(self.differences)} differ{incomplete}"
 
 
 def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = "") -> CheckResult:
@@ -95,7 +115,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
             runs.append(run)
             findings += [*problems, *check_run(run, decode)]
         present = [result.run for result in results if result in begun or result.status != "unfinished"]
-        findings += check_experiment_files(folder, registry, runs, present)
+        findings += _catch(REGISTRY, "files", check_experiment_files(folder, registry, runs, present))
         views = render_views(results) if not stored else {}  # a table shows every run
         for name, text in views.items():
             if (folder / name).is_file():
@@ -112,7 +132,6 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         ],
         not_checked=[
             *_group_by_subject(finding for finding in findings if isinstance(finding, Gap)),
-            *_files_not_read(folder, runs, stored),
             *_general_limits(decode),
         ],
         hashes_only=stored,
@@ -126,20 +145,24 @@ def check_run(run: CheckedRun, decode: int) -> Findings:
         run: the run.
         decode: lines of each test set to translate again.
     """
-    checks = [*INVARIANTS]
+    done = run.result.status == "done"
+    for name, needs_done, check in INVARIANTS:
+        if done or not needs_done:
+            yield from _catch(run.name, name, check(run))
     if (run.folder.folder / "result.json").is_file():
-        checks.append(check_result)
-    if run.result.status == "done":
-        checks += INVARIANTS_OF_DONE
-        if decode:
-            checks.append(lambda run: check_weights(run, decode))
-    else:
+        yield from _catch(run.name, "result.json", check_result(run))
+    if not done:
         yield Gap(f"the figures of a run that is {run.result.status}", run.name)
-    for check in checks:
-        try:
-            yield from list(check(run))
-        except DAMAGE as error:
-            yield ComparedValue(run.name, "files", "readable", str(error))
+    elif decode:
+        yield from _catch(run.name, "weights", check_weights(run, decode))
+
+
+def _catch(context: str, name: str, findings: Findings) -> Findings:
+    """Give findings, and where a file is damaged, the error as one more difference."""
+    try:
+        yield from findings
+    except DAMAGE as error:
+        yield ComparedValue(context, name, "readable", str(error))
 
 
 def check_result(run: CheckedRun) -> Findings:
@@ -210,35 +233,5 @@ def _general_limits(decoded: int) -> Iterator[str]:
     elif decoded < sys.maxsize:
         yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
     yield "settings that leave no trace, such as dropout and clipping: only training again shows them"
+    yield "the trials of a search, plots, reports, and logs for people"
     yield "whether several files were changed together so that they agree"
-
-
-def _files_not_read(folder: Path, runs: Sequence[CheckedRun], stored: Sequence[str]) -> Iterator[str]:
-    """Name the files of the folder that no check reads: plots, reports, caches, logs for people.
-
-    Args:
-        folder: the folder of the experiment.
-        runs: the runs that are checked.
-        stored: names of those of which only hashes are.
-    """
-    read = {folder / name for name in (REGISTRY, SOURCES, *VIEWS)}
-    for run in runs:
-        read |= {run.folder.folder / "result.json", *run.folder.files().values()}
-    for name in stored:
-        read |= set((folder / name).rglob("*"))
-    if (folder / TRIALS).is_file():
-        yield f"the trials of the search: {TRIALS}, from which the report and a plot are made"
-        read.add(folder / TRIALS)
-    others = (path for path in sorted(folder.rglob("*")) if path.is_file() and path not in read)
-    kinds = dict.fromkeys(_kind(path.relative_to(folder)) for path in others)
-    if kinds:
-        yield f"files that no figure comes from: {', '.join(kinds)}"
-
-
-def _kind(path: Path) -> str:
-    """Name a file of the experiment's folder: "plots/*", "*/log.txt", "report.html"."""
-    if len(path.parts) == 1:
-        return path.name
-    if CHECKPOINTS in path.parts:
-        return f"*/{CHECKPOINTS}/*"
-    return f"*/{path.name}" if path.name == "log.txt" else f"{path.parts[0]}/*"

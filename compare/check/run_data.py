@@ -13,7 +13,6 @@ from compare.results.run_folder import RunFolder
 from compare.system.log import no_messages
 from compare.training.metrics_log import read_metrics
 from compare.training.serialization import WEIGHTS
-from data.batches import BatchStream
 from data.files import hash_file
 from data.vocabulary import load_pair
 
@@ -54,30 +53,6 @@ class Gap(NamedTuple):
 
 
 Findings = Iterator[ComparedValue | Gap]
-
-
-class CheckResult(NamedTuple):
-    """Result of checking an experiment."""
-
-    findings: list[ComparedValue]
-    """All values that were compared."""
-    notes: list[str]
-    """One line per other code version that made the results."""
-    not_checked: list[str]
-    """One line per subject that the files cannot prove, or that needs a file that is not there."""
-    hashes_only: list[str]
-    """Names of the runs whose plug-ins are not here: of these, only hashes of files were compared."""
-
-    @property
-    def differences(self) -> list[ComparedValue]:
-        """The values that do not agree."""
-        return [finding for finding in self.findings if not finding.same]
-
-    @property
-    def summary(self) -> str:
-        """One line: how much was compared, and how much differs."""
-        incomplete = f"; of {len(self.hashes_only)} runs only hashes of files" if self.hashes_only else ""
-        return f"{len(self.findings)} figures and files compared, {len(self.differences)} differ{incomplete}"
 
 
 def join_differences(findings: Iterable[ComparedValue]) -> Iterator[ComparedValue]:
@@ -137,7 +112,7 @@ class DataCache:
         """
         self._encoded, self.data_root = encoded, data_root
         self._corpora: dict[object, PreparedData | Exception] = {}
-        self._streams: dict[object, PreparedData] = {}
+        self._batches: dict[object, PreparedData] = {}
 
     def prepare(self, run: Run, folder: Path) -> PreparedData:
         """Return the data that the sections of ``run`` describe.
@@ -150,26 +125,20 @@ class DataCache:
         """
         own = load_pair(folder) if run.train.init_from is not None else None
         settings = (run.data, run.vocabulary, run.task, own.content_hash if own else None)
-        key = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
         if settings not in self._corpora:
             try:
                 with no_messages(prepare_data.__module__):
-                    prepared = prepare_data(run, self._encoded, vocabularies=own)
-                self._corpora[settings] = prepared
-                self._streams[key] = _with_batches(prepared, prepared.stream)
+                    self._corpora[settings] = prepare_data(run, self._encoded, vocabularies=own)
             except (ValueError, OSError) as error:
                 self._corpora[settings] = error
         found = self._corpora[settings]
         if isinstance(found, Exception):
             raise found
-        if key not in self._streams:
-            self._streams[key] = _with_batches(found, training_batches(found.train, found.vocabularies, run))
-        return self._streams[key]
-
-
-def _with_batches(prepared: PreparedData, stream: BatchStream) -> PreparedData:
-    """Return ``prepared`` with the batches of ``stream``, hashed anew."""
-    return replace(prepared, stream=stream, batch_hash=stream.stream_hash(1))
+        key = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
+        if key not in self._batches:
+            stream = training_batches(found.train, found.vocabularies, run)
+            self._batches[key] = replace(found, stream=stream, batch_hash=stream.stream_hash(1))
+        return self._batches[key]
 
 
 def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun, list[ComparedValue | Gap]]:

@@ -104,8 +104,7 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman sleeps." --model bahdanau --out heads.pdf
     """
-    from compare.report.attention_plots import draw_attention
-    from compare.report.figures import ATTENTION, FIGURES, draw_figure
+    from compare.report.figures import ATTENTION, FIGURES, draw_attention, draw_figure
     from compare.report.views import draw_plots, refresh_views
     from compare.system.log import show_messages
 
@@ -124,7 +123,7 @@ def plot(
     if kind in ("", ATTENTION):
         show_messages(quiet=quiet)
     if kind == "list":
-        abouts = {**{name: figure.about for name, figure in FIGURES.items()}, ATTENTION: _ATTENTION_HELP}
+        abouts = {**{name: about for name, (about, _) in FIGURES.items()}, ATTENTION: _ATTENTION_HELP}
         written: Iterable[object] = [f"{name:<17} {about}" for name, about in abouts.items()]
     elif kind == ATTENTION:
         written = draw_attention(

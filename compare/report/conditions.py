@@ -61,6 +61,49 @@ def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
+SMALLEST = "Smallest difference that would be found with a probability of 80%, median over pairs of models"
+CONDITIONS: dict[str, dict[str, str]] = {
+    "Hardware": {
+        "device": "{}",
+        "torch": "torch {}",
+        "threads": "{} threads",
+        "cores": "{} cores",
+        "clock_mhz": "{:,.0f} MHz",
+    },
+    "Precision": {
+        "precision": "training {}",
+        "recurrent_precision": "recurrent layers {}",
+        "decode_precision": "decoding {}",
+    },
+    "Processes": {"processes": "{} trained a model together"},
+    "Search": {
+        "beam": "beam {}",
+        "length_normalization": "length penalty {}",
+        "max_ratio": f"at most {{}} x source tokens + {EXTRA_TOKENS} tokens",
+    },
+    "Training": {
+        "batch_tokens": "{} target tokens per batch",
+        "accumulate": "each share of a batch in {} parts",
+        "valid_every": "validated every {} updates",
+        "averaged": "up to {} averaged",
+        "ema": "moving average of decay {}",
+        "label_smoothing": "label smoothing {}",
+        "consistency": "consistency {}",
+        "subword_sampling": "subword sampling {}",
+        "clip_norm": "gradient norm at most {}",
+        "reproducible": "weights reproducible {}",
+    },
+    "Data": {
+        "data_hash": "{:.12}",
+        "batch_hash": "batches {:.12}",
+        "settings_hash": "settings {:.12}",
+        "code_version": "code {}",
+    },
+}
+"""Conditions of the figures: by subject the columns and the texts of their values."""
+NOT_CLIPPED = "gradients not clipped"
+
+
 def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tuple[str, str]]:
     """List metric signatures, hardware, search and data as (name, values); unknown ones are left out.
 
@@ -69,75 +112,30 @@ def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tupl
         means: their means over seeds, with the smallest differences that would have been found.
     """
     lines = {
-        **{
-            metric_heading(metric): list(
-                dict.fromkeys(signature for column in columns for signature in distinct(rows, column))
-            )
-            for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
-        },
-        "Hardware": [
-            *distinct(rows, "device"),
-            *(f"torch {version}" for version in distinct(rows, "torch")),
-            *(f"{threads} threads" for threads in distinct(rows, "threads")),
-            *(f"{cores} cores" for cores in distinct(rows, "cores")),
-            *(f"{float(clock):,.0f} MHz" for clock in distinct(rows, "clock_mhz")),
-        ],
-        "Precision": [
-            *(f"training {precision}" for precision in distinct(rows, "precision")),
-            *(f"recurrent layers {precision}" for precision in distinct(rows, "recurrent_precision")),
-            *(f"decoding {precision}" for precision in distinct(rows, "decode_precision")),
-        ],
-        "Processes": _processes(rows),
-        "Speeds": _timings(rows),
-        "Smallest difference that would be found with a probability of 80%, median over pairs of models": (
-            _smallest_differences(means)
-        ),
-        "Search": [
-            *(f"beam {size}" for size in distinct(rows, "beam")),
-            *(f"length penalty {form}" for form in distinct(rows, "length_normalization")),
-            *(
-                f"at most {ratio} x source tokens + {EXTRA_TOKENS} tokens"
-                for ratio in distinct(rows, "max_ratio")
-            ),
-        ],
-        "Training": [
-            *(f"{tokens} target tokens per batch" for tokens in distinct(rows, "batch_tokens")),
-            *(f"each share of a batch in {parts} parts" for parts in distinct(rows, "accumulate")),
-            *(f"validated every {updates} updates" for updates in distinct(rows, "valid_every")),
-            *_averages(rows),
-            *(f"label smoothing {mass}" for mass in distinct(rows, "label_smoothing")),
-            *(f"consistency {method}" for method in distinct(rows, "consistency")),
-            *(f"subword sampling {setting}" for setting in distinct(rows, "subword_sampling")),
-            *(
-                "gradients not clipped" if float(norm) == 0 else f"gradient norm at most {norm}"
-                for norm in distinct(rows, "clip_norm")
-            ),
-            *(f"weights reproducible {how}" for how in distinct(rows, "reproducible")),
-        ],
-        "Data": [
-            *distinct(rows, "data_hash", 12),
-            *(f"batches {value}" for value in distinct(rows, "batch_hash", 12)),
-            *(f"settings {value}" for value in distinct(rows, "settings_hash", 12)),
-            *(f"code {version}" for version in distinct(rows, "code_version")),
-        ],
+        metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
+        for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
     }
-    return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if any(values)]
+    settings = [{**row, "averaged": _describe_average(row)} for row in rows]
+    for subject, columns in CONDITIONS.items():
+        lines[subject] = [
+            NOT_CLIPPED if (name, value) == ("clip_norm", 0) else text.format(value)
+            for name, text in columns.items()
+            for value in dict.fromkeys(row.get(name) for row in settings)
+            if value is not None
+        ]
+        if subject == "Processes":
+            if lines[subject]:
+                lines[subject] += ["dropout seeded by process and update", "speeds timed in one process"]
+            lines |= {"Speeds": _timings(rows), SMALLEST: _smallest_differences(means)}
+    return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if values]
 
 
-def _processes(rows: Sequence[Row]) -> list[str]:
-    """Describe training by several processes, and what that does not change."""
-    counts = distinct(rows, "processes")
-    texts = [f"{count} trained a model together" for count in counts]
-    return [*texts, "dropout seeded by process and update", "speeds timed in one process"] if counts else []
-
-
-def _averages(rows: Sequence[Row]) -> list[str]:
-    """Describe the averages of weights that training may have chosen."""
-    counts = [number for number in distinct(rows, "average") if number != "1"]
-    distances = distinct(rows, "average_every")
-    weights = f"weights {' or '.join(distances)} updates apart" if distances else "validations"
-    decays = [f"moving average of decay {decay}" for decay in distinct(rows, "ema")]
-    return [*(f"up to {number} {weights} averaged" for number in counts), *decays]
+def _describe_average(row: Row) -> str | None:
+    """Describe the averages of weights that training may have chosen; None without any."""
+    number, distance = row.get("average"), row.get("average_every")
+    if number in (None, 1):
+        return None
+    return f"{number} weights {distance} updates apart" if distance else f"{number} validations"
 
 
 def _smallest_differences(means: Sequence[Row]) -> list[str]:

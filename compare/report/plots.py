@@ -1,8 +1,7 @@
 """Drawing: style, panels of lines, one function per figure, and files of figures; all without a display."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
@@ -14,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from compare.analysis.efficiency import NO_BLEU
+from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
 from compare.analysis.tables import Row
 from compare.results.store import refuse_writing
 from data.files import write_atomically
@@ -178,19 +177,9 @@ def _plot(rows: Sequence[Row], group: str, size: str, columns: Mapping[str, str]
 # Quality against cost: of training, and of the trained model.
 
 
-Cost = Literal["seconds", "updates", "tokens", "flops", "joules"]
-SPENT: dict[Cost, str] = {
-    "seconds": "seconds of training",
-    "updates": "updates",
-    "tokens": "tokens of source and target",
-    "flops": "floating-point operations of training",
-    "joules": "joules of training",
-}
-"""Axis label of each cost."""
-Rival = Literal["beam_sentences_per_s", "params"]
-FRONTS: dict[Rival, tuple[str, str, str]] = {
-    "beam_sentences_per_s": ("sentences per second, beam search", "speed_front", "steps-pre"),
-    "params": ("parameters", "size_front", "steps-post"),
+FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
+    SPEED: ("sentences per second, beam search", "speed_front", "steps-pre"),
+    SIZE: ("parameters", "size_front", "steps-post"),
 }
 """Axis label, column that marks the front, and drawing style of the steps between models on the front.
 
@@ -200,7 +189,7 @@ LOG_RATIO = 10
 """Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 
-def learning_plot(rows: Sequence[Row], against: Cost = "updates") -> Figure:
+def learning_plot(rows: Sequence[Row], against: str = "updates") -> Figure:
     """Plot validation loss and BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
 
     Language models have no BLEU, and so only the loss.
@@ -213,13 +202,13 @@ def learning_plot(rows: Sequence[Row], against: Cost = "updates") -> Figure:
     for axes, (column, name) in zip(panels, names.items(), strict=True):
         for index, model_rows in enumerate(models.values()):
             draw_line(axes, mean_curve(model_rows, against, column), index)
-        axes.set(xlabel=SPENT[against], ylabel=name, xlim=(0, None))
+        axes.set(xlabel=COSTS[against], ylabel=name, xlim=(0, None))
     for axes in panels[1:]:
         axes.set_ylim(bottom=0)
     return finish_figure(figure, list(models))
 
 
-def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
+def progress_plot(rows: Sequence[Row], against: str) -> Figure:
     """Plot validation BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
 
     Raises:
@@ -233,12 +222,12 @@ def progress_plot(rows: Sequence[Row], against: Cost) -> Figure:
     figure, (axes,) = make_panels(1, legend_entries=len(models))
     for index, model_rows in enumerate(models.values()):
         draw_line(axes, mean_curve(model_rows, against, "bleu"), index)
-    axes.set(xlabel=SPENT[against], ylabel="validation BLEU", xlim=(0, None), ylim=(0, None))
+    axes.set(xlabel=COSTS[against], ylabel="validation BLEU", xlim=(0, None), ylim=(0, None))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     return finish_figure(figure, list(models))
 
 
-def pareto_plot(rows: Sequence[Row], against: Rival) -> Figure:
+def pareto_plot(rows: Sequence[Row], against: str) -> Figure:
     """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
 
     Models on the Pareto front have filled markers, the others hollow ones; vertical lines span the seeds,
@@ -261,7 +250,7 @@ def pareto_plot(rows: Sequence[Row], against: Rival) -> Figure:
     return finish_figure(figure, list(models))
 
 
-def mean_curve(rows: Sequence[Row], against: Cost, column: str) -> Points:
+def mean_curve(rows: Sequence[Row], against: str, column: str) -> Points:
     """Compute one model's ``column`` over its seeds, at the updates that all seeds reached."""
     seeds = len({row["seed"] for row in rows})
     measured = (row for row in rows if row[column] is not None)
@@ -273,7 +262,7 @@ def mean_curve(rows: Sequence[Row], against: Cost, column: str) -> Points:
     )
 
 
-def _draw_front(axes: Axes, rows: Sequence[Row], against: Rival) -> None:
+def _draw_front(axes: Axes, rows: Sequence[Row], against: str) -> None:
     """Join the models on the front by steps."""
     _, on_front, steps = FRONTS[against]
     front = sorted((row[against], row["bleu"]) for row in rows if row[on_front])
@@ -379,21 +368,26 @@ def plots_folder(folder: Path, out: str | Path | None) -> Path:
     return folder / "plots"
 
 
-@contextmanager
-def reproducible_svg() -> Iterator[None]:
-    """Make SVG files deterministic, and keep text as text: small, searchable, in the reader's font."""
+def draw(figure: Figure, form: str) -> bytes:
+    """Return the content of an image file; the same figure always gives the same bytes.
+
+    The text of an SVG file remains text: small, searchable, in the reader's font.
+
+    Args:
+        figure: any figure.
+        form: of ``FORMATS``.
+    """
+    buffer = BytesIO()
     with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield
-
-
-def valid_svg(content: bytes) -> bytes:
-    """Escape control characters in matplotlib's SVG: copied from labels, they would make the XML invalid."""
-    return visible_lines(content.decode()).encode()
+        figure.savefig(buffer, format=form, bbox_inches="tight", **FORMATS[form])
+    content = buffer.getvalue()
+    # Control characters, which labels may hold, would make the XML invalid.
+    return visible_lines(content.decode()).encode() if form == "svg" else content
 
 
 def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write ``path``.png, .svg or .pdf, atomically; the same figure always gives the same bytes.
+    """Write ``path``.png, .svg or .pdf, atomically.
 
     Args:
         figure: what to write.
@@ -406,10 +400,7 @@ def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "sv
     path.parent.mkdir(parents=True, exist_ok=True)
     written = []
     for suffix in formats:
-        buffer = BytesIO()
-        with reproducible_svg():
-            figure.savefig(buffer, format=suffix, bbox_inches="tight", **FORMATS[suffix])
         target = path.with_name(f"{path.name}.{suffix}")  # a label may hold a dot
-        write_atomically(target, valid_svg(buffer.getvalue()) if suffix == "svg" else buffer.getvalue())
+        write_atomically(target, draw(figure, suffix))
         written.append(target)
     return written

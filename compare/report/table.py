@@ -4,14 +4,12 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compare.analysis.tables import Table
+from compare.analysis.tables import Row, Table
 from compare.report.conditions import (
     distinct,
     find_warnings,
@@ -20,11 +18,10 @@ from compare.report.conditions import (
     metric_heading,
     signature_columns,
 )
-from compare.results.column import Column, Group, Row, Shown
+from compare.results.column import Column, Group, Shown
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
-    LEFT_ALIGNED,
     PRIMARY,
     are_language_models,
     bleu_interval_column,
@@ -38,7 +35,7 @@ from compare.results.columns import (
     text_columns,
 )
 from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
-from compare.results.text import UNKNOWN, csv_table, escape_markdown, format_number, markdown_table
+from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
 from compare.scoring.metrics import METRICS
 from compare.system.plugins import plugin_problem
 from data.files import as_paths
@@ -48,81 +45,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# A table as people see it; Markdown, LaTeX and the HTML report draw this.
+# Columns and notes of a result table.
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShownTable:
-    """Rows, and the columns that make their cells."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Row]
-    title: str = ""
-    caption: str = ""
-    """Explanation of how to read it."""
-    notes: Sequence[str] = ()
-    """Conditions of the figures, and warnings where rows do not compare."""
-    optional: Collection[str] = ()
-    """Headings of the columns that a page shows only once the reader has chosen them."""
-
-    @property
-    def headings(self) -> list[str]:
-        """The headings of the columns."""
-        return [column.heading for column in self.columns]
-
-    @property
-    def cells(self) -> list[list[str]]:
-        """Rows of texts, one per column."""
-        return [[column.text(row) for column in self.columns] for row in self.rows]
-
-    @cached_property
-    def numeric(self) -> list[bool]:
-        """Whether each column holds numbers, and so is sorted by them."""
-        return [any(column.order(row) is not None for row in self.rows) for column in self.columns]
-
-
-def plain_column(name: str, heading: str = "", *, render: Callable[[Row], str] | None = None) -> Column:
-    """Return a column of values by ``name``, printed by ``format_number`` unless ``render`` is given."""
-    return Column(
-        name,
-        heading or name,
-        Group.IDENTITY,
-        render=render or (lambda row: format_number(row.get(name))),
-    )
-
-
-SPELLINGS = {"aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)"}
-"""Words of column names that headings spell differently; metrics have their own headings."""
-
-
-def heading_of(name: str) -> str:
-    """Return the name of a figure of an analysis in words: "BLEU difference" for "bleu_difference"."""
-    spellings = SPELLINGS | {name: metric.heading for name, metric in METRICS.items()}
-    return " ".join(spellings.get(word, word) for word in name.split("_"))
-
-
-def analysis_table(table: Table, title: str, optional: Collection[str] = ()) -> ShownTable:
-    """Return a table of an analysis as people see it: the columns of all rows, without empty ones.
-
-    Args:
-        table: the table.
-        title: its title.
-        optional: names of columns that are shown only once the reader has chosen them.
-    """
-    union = dict.fromkeys(name for row in table.rows for name in row)
-    names = [name for name in union if any(row.get(name) is not None for row in table.rows)]
-    return ShownTable(
-        columns=[plain_column(name, heading_of(name)) for name in names],
-        rows=table.rows,
-        title=title,
-        caption=table.caption,
-        optional={heading_of(name) for name in optional},
-    )
-
-
-def layout_table(
-    rows: Sequence[Row], names: Sequence[str] | None = None, runs: Sequence[Row] = ()
-) -> ShownTable:
+def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: Sequence[Row] = ()) -> Table:
     """Choose the columns of a result table, and list its notes.
 
     Args:
@@ -140,7 +66,7 @@ def layout_table(
     ended = [run for run in runs if run["status"] == "done"] or rows
     notes = [f"{name}: {values}" for name, values in list_conditions(ended, rows)]
     notes += [*list_left_out(runs), *find_warnings(ended)]
-    return ShownTable(columns=list(columns.values()), rows=rows, notes=notes)
+    return Table("", rows, layout=list(columns.values()), notes=notes)
 
 
 def _default_columns(rows: Sequence[Row]) -> list[Column]:
@@ -183,13 +109,14 @@ def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
     if name not in rows[0] or name in {column.heading for column in list_columns(tests)}:
         return find_column(name, tests)
 
-    def text(row: Row) -> str:
+    def text(row: Mapping[str, Any]) -> str:
         value = row.get(name)
         if value is None:
             return UNKNOWN
         return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
-    return plain_column(name, render=text)
+    left = name in COLUMNS and COLUMNS[name].left
+    return Column(name, name, Group.IDENTITY, left=left, render=text)
 
 
 # A table in LaTeX, with booktabs, caption and label, for a paper to include.
@@ -230,7 +157,7 @@ SIGNS = {
 PATTERN = re.compile("|".join(map(re.escape, SIGNS)))
 
 
-def latex(table: ShownTable, experiments: Sequence[str] = (), caption: str = "") -> str:
+def latex(table: Table, experiments: Sequence[str] = (), caption: str = "") -> str:
     r"""Format the table as a floating table that a document can \input, with its notes below it.
 
     Args:
@@ -238,7 +165,7 @@ def latex(table: ShownTable, experiments: Sequence[str] = (), caption: str = "")
         experiments: names of the experiments that the rows are from; label and caption name them.
         caption: another caption.
     """
-    alignment = "".join("l" if heading in LEFT_ALIGNED else "r" for heading in table.headings)
+    alignment = "".join("l" if column.left else "r" for column in table.columns)
     lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.cells]
     headings = " & ".join(map(_escape, table.headings))
     notes = NOTES % "; ".join(map(_escape, table.notes)) if table.notes else ""
@@ -256,11 +183,12 @@ def _escape(text: str) -> str:
 # A table with its notes as Markdown.
 
 
-def markdown(table: ShownTable) -> str:
+def markdown(table: Table) -> str:
     """Format the table, and below it a list of its notes."""
     rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.cells]
     notes = "".join(f"- {escape_markdown(note)}\n" for note in table.notes)
-    return f"{markdown_table(rows, left=LEFT_ALIGNED)}\n" + (f"\n{notes}" if notes else "")
+    left = {column.heading for column in table.columns if column.left}
+    return f"{markdown_table(rows, left=left)}\n" + (f"\n{notes}" if notes else "")
 
 
 # Results as one table in Markdown, LaTeX, CSV or JSON.
@@ -360,7 +288,7 @@ def _check_tasks(frame: "pd.DataFrame") -> None:
         )
 
 
-def _rows(frame: "pd.DataFrame") -> list[dict[str, Any]]:
+def _rows(frame: "pd.DataFrame") -> list[Row]:
     """Return the rows of ``frame`` as plain Python values, None for unknown ones."""
     known = frame.notna() & ~frame.isin([math.inf, -math.inf])
     rows = frame.astype(object).where(known, None).to_dict("records")

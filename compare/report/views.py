@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from compare.analysis.efficiency import validation_rows
-from compare.report.attention_plots import draw_test_line
+from compare.report.figures import draw_test_line
 from compare.report.plots import learning_plot, plots_folder, save_figure
 from compare.report.table import TableForm, render_table
 from compare.results.result import Result

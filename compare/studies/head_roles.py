@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.analysis.gold_alignments import Gold, corpus_gold
+from compare.analysis.gold_alignments import Gold, corpus_gold, link_matrix
 from compare.analysis.tables import Row, Table
 from compare.analysis.word_attention import attend_words
 from compare.decoding.translator import Translator
@@ -150,7 +150,7 @@ def gold_shares(translator: Translator, gold: Gold) -> dict[str, float]:
     on_gold: dict[str, float] = {}
     total: dict[str, float] = {}
     for pair in attend_words(translator, gold.pairs):
-        links = gold.links[pair.number].possible
+        links = link_matrix(gold.links[pair.number].possible, gold.pairs[pair.number].size)
         linked = links.any(1)
         for head, weights in zip(pair.heads, pair.weights, strict=True):
             name = str(head)

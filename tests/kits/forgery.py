@@ -1,4 +1,4 @@
-"""A forger who makes hashes, figures and views of an experiment consistent again after each change."""
+"""Edits of an experiment's files, after which hashes, figures and tables are made to agree again."""
 
 import json
 from collections.abc import Callable
@@ -9,58 +9,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from compare.check.recompute import NOT_DERIVED
-from compare.config.parse import load_experiment
-from compare.experiment.compute_result import compute_figures
+from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.experiment.prepare import prepare_data
-from compare.experiment.run import run_experiment, unfinished_result
 from compare.report.views import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
-from compare.system.log import Reporter
-from tests.conftest import write_corpus
-
-TOML = """
-[data]
-root = "{root}"
-max_test = 30
-
-[vocabulary]
-kind = "words"
-
-[train]
-device = "cpu"
-precision = "fp32"
-batch_tokens = 90
-max_updates = 120
-valid_every = 50
-average = 2
-log_every = 20
-checkpoint_every = 50
-
-[decode]
-beam_size = 2
-
-[bench]
-sentences = 4
-repeats = 2
-latency_sentences = 2
-
-[[models]]
-preset = "luong-general"
-label = "luong"
-embedding_size = 16
-hidden_size = 16
-dropout = 0.1
-learning_rate = 3e-2
-warmup_updates = 5
-
-[[models]]
-preset = "lstm"
-embedding_size = 16
-hidden_size = 16
-learning_rate = 3e-2
-warmup_updates = 5
-"""
 
 
 def edit_text(path: Path, old: str, new: str) -> None:
@@ -77,17 +30,6 @@ def edit_json(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     change(content)
     assert json.dumps(content) != before
     path.write_text(json.dumps(content, indent=2), encoding="utf-8")
-
-
-def edit_log(path: Path, change: Callable[[dict[str, Any]], object], *kinds: str) -> None:
-    """Change every line of these kinds in a metrics.jsonl in place."""
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    before = json.dumps(lines)
-    for line in lines:
-        if line["kind"] in kinds:
-            change(line)
-    assert json.dumps(lines) != before
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def renew_hashes(folder: Path) -> None:
@@ -119,13 +61,3 @@ def renew_views(folder: Path) -> None:
         results = read_results(folder)
         for name, text in render_views(results).items():
             (folder / name).write_text(text, encoding="utf-8")
-
-
-def make_experiment(folder: Path) -> Path:
-    """Run two models from two seeds each on a made-up corpus; returns the folder of the experiment."""
-    root = write_corpus(folder / "corpus", {"train": 400, "valid": 40, "test": 40, "test_short": 6})
-    (folder / "forged.toml").write_text(TOML.format(root=root.as_posix()))
-    out = folder / "run"
-    run_experiment(load_experiment(folder / "forged.toml"), out, Reporter(quiet=True), seeds=(1, 2))
-    renew_views(out)
-    return out

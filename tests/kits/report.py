@@ -10,7 +10,6 @@ from typing import Any
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
-from compare.report.html.page import ReportContent, gather_content
 from compare.results.store import Result, save_result
 from compare.scoring.score import score_texts
 from data.vocabulary import build_pair
@@ -137,8 +136,3 @@ def change_result(folder: Path, run: str, **changes: Any) -> None:
     """Rewrite some fields of a run's row."""
     path = folder / run / "result.json"
     save_result(path.parent, replace(Result.from_json(path.read_bytes()), **changes))
-
-
-def read(folder: Path) -> ReportContent:
-    """Content of the report of ``folder``, with attention made by hand."""
-    return replace(gather_content(folder), viewer=VIEWER)

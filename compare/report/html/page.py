@@ -5,25 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from compare.analysis.comparison import Comparison, describe_smallest, headlines, smallest_differences
+from compare.analysis.comparison import describe_smallest, headlines, smallest_differences
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import ScoredTestSet, match_runs, score_tests
+from compare.analysis.tables import Table
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings
 from compare.report.html.parts import Section
 from compare.report.html.results import choose_reference, result_table, run_comparisons, significance
 from compare.report.html.sections import (
-    ALIGNMENT,
     NO_TEXTS,
     Methods,
-    alignment,
+    alignment_section,
+    analyses,
     methods,
-    sections,
     tuning_section,
 )
 from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.report.table import ShownTable
 from compare.results.columns import PRIMARY
 from compare.results.store import refuse_writing
 from compare.system.messages import explain
@@ -49,13 +48,12 @@ class ReportContent:
     """One sentence per model other than the best."""
     unknown: Sequence[str]
     """Limits of the evidence, and their reasons."""
-    results: ShownTable
+    results: Table
     """One row per model, with the rows of its runs as "runs"."""
     reference: str
     """Model that the others are compared with; empty where nothing is compared."""
-    significance: Section
     sections: Sequence[Section]
-    alignment: Section
+    """Significance, the analyses, tuning if there was a search, and alignment."""
     viewer: AttentionViewer
     sentences: Sequence[Sentence]
     seed: int
@@ -81,24 +79,39 @@ def gather_content(
     """
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
     reference = choose_reference(finished, baseline)
-    seed = finished.runs[0].run.train.seed
+    seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
     logger.info("report: scores of resampled test sets")
-    scored = {} if finished.no_texts else score_tests(finished)
-    comparisons, not_compared = _compare(finished, scored, reference)
+    scored: Mapping[str, ScoredTestSet] = {} if finished.no_texts else score_tests(finished)
+    comparisons, not_compared = [], finished.no_texts and NO_TEXTS
+    try:
+        comparisons = run_comparisons(scored, reference) if scored else []
+    except ValueError as error:
+        not_compared = explain(error)
+    if not_compared:
+        tests = Section(name="significance", title="Significance", notes=[not_compared])
+        summary = ["The models were not compared: see below."]
+    else:
+        smallest = describe_smallest(smallest_differences(match_runs(scored), len(comparisons)))
+        tests = significance(
+            comparisons, list(dict.fromkeys(row.label for row in finished.results)), smallest
+        )
+        summary = headlines(
+            finished, [each for each in comparisons if (each.test, each.metric) == (test, PRIMARY)]
+        )
     tuned = tuning_section(finished, tuning)
-    aligned, shown = _attention(finished, seed)
+    others = analyses(finished)
+    aligned, chosen = alignment_section(finished)
+    numbers = draw_numbers(len(finished.corpus.splits[test].src), seed)
     return ReportContent(
         title=folder.resolve().name,
         facts=_facts(finished),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
-        summary=_summary(finished, comparisons, not_compared),
+        summary=summary,
         unknown=unknown(finished),
         results=result_table(finished, scored, comparisons, reference),
         reference=reference if comparisons else "",
-        significance=_significance(finished, scored, comparisons, not_compared),
-        sections=[*sections(finished, finished.no_texts), *([tuned] if tuned else [])],
-        alignment=aligned,
-        viewer=shown,
+        sections=[tests, *others, *([tuned] if tuned else []), aligned],
+        viewer=attention_viewer(finished, numbers, chosen),
         sentences=draw_sentences(finished, scored, seed),
         seed=seed,
         methods=methods(finished),
@@ -140,49 +153,6 @@ def _facts(finished: FinishedExperiment) -> list[str]:
         f"{len(finished.runs)} of {len(finished.results)} runs finished",
         *(f"equal {budget}" for budget in budgets),
     ]
-
-
-def _compare(
-    finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet], reference: str
-) -> tuple[list[Comparison], str]:
-    """Compare the models; return no comparison and the reason where they cannot be compared."""
-    if finished.no_texts:
-        return [], NO_TEXTS
-    try:
-        return run_comparisons(scored, reference), ""
-    except ValueError as error:
-        return [], explain(error)
-
-
-def _summary(finished: FinishedExperiment, comparisons: Sequence[Comparison], not_compared: str) -> list[str]:
-    """Describe the comparisons by BLEU on the first test set."""
-    if not_compared:
-        return ["The models were not compared: see below."]
-    first = finished.corpus.tests[0]
-    return headlines(finished, [each for each in comparisons if (each.test, each.metric) == (first, PRIMARY)])
-
-
-def _significance(
-    finished: FinishedExperiment,
-    scored: Mapping[str, ScoredTestSet],
-    comparisons: Sequence[Comparison],
-    not_compared: str,
-) -> Section:
-    if not_compared:
-        return Section(name="significance", title="Significance", notes=[not_compared])
-    labels = dict.fromkeys(row.label for row in finished.results)
-    smallest = describe_smallest(smallest_differences(match_runs(scored), len(comparisons)))
-    return significance(comparisons, list(labels), smallest)
-
-
-def _attention(finished: FinishedExperiment, seed: int) -> tuple[Section, AttentionViewer]:
-    """Make the section on alignment, and the data of its viewer."""
-    if finished.no_texts:
-        section = Section(name="alignment", title=ALIGNMENT, notes=[NO_TEXTS])
-        return section, AttentionViewer(models=[], sentences=[])
-    section, chosen = alignment(finished)
-    numbers = draw_numbers(len(finished.corpus.splits[finished.corpus.tests[0]].src), seed)
-    return section, attention_viewer(finished, numbers, chosen)
 
 
 # Render the content of the report as one HTML file.

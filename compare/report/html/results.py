@@ -1,8 +1,8 @@
 """Result table of the page, one row per model that unfolds into one per run, and its significance tests."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from compare.analysis.comparison import (
@@ -18,10 +18,10 @@ from compare.analysis.comparison import (
 )
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.intervals import ScoredTestSet, check_label, match_runs
-from compare.analysis.tables import Table
+from compare.analysis.tables import Table, plain_column
 from compare.report.html.parts import Section
-from compare.report.table import ShownTable, analysis_table, plain_column, render_table
-from compare.results.column import Column, Group, Row, Shown
+from compare.report.table import render_table
+from compare.results.column import Column, Group, Shown
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -46,14 +46,6 @@ If there are more, one model is compared with each of the others.
 """
 TRIALS = 10_000
 """Trials per test; more if so many models are compared that none could be significant with these."""
-DETAILS = (
-    "seeds",
-    "seeds 95%",
-    "p_randomisation",
-    "p_bootstrap",
-    *(f"sentences_{end}" for end in ("won", "lost", "tied")),
-)
-"""Columns of the table of every comparison that are shown only once they are chosen."""
 
 
 def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
@@ -99,14 +91,7 @@ def significance(comparisons: Sequence[Comparison], labels: Sequence[str], small
             "Smallest true difference that would have been found with a probability of "
             f"{POWER:.0%}: {smallest} ({scope})."
         )
-    rows = [_readable(comparison.row) for comparison in comparisons]
-    combined = any(row.get("combined 95%") for row in rows)
-    caption = (
-        "The difference with its three intervals, p-values (randomisation, bootstrap, and the first by "
-        "Holm), sentences won, lost and tied by chrF, and the verdict."
-    )
-    optional = {*DETAILS, *(["test set 95%"] if combined else [])}
-    details = analysis_table(Table(caption, rows), "Every comparison", optional)
+    details = _details(comparisons)
     known = [label for label in labels if any(label in (each.first, each.second) for each in comparisons)]
     if len(known) > 2 and len({comparison.second for comparison in comparisons}) == 1:
         few = "Only one model is compared with each other: all pairs are too many, or share no seed."
@@ -119,30 +104,46 @@ def significance(comparisons: Sequence[Comparison], labels: Sequence[str], small
     for comparison in comparisons:
         groups.setdefault((comparison.metric, comparison.test), []).append(comparison)
     matrices = [
-        ShownTable(
-            title=f"Differences in {METRICS[metric].heading} on {test}",
-            columns=[
+        Table(
+            "",
+            [{"label": label} for label in known],
+            f"Differences in {METRICS[metric].heading} on {test}",
+            layout=[
                 plain_column("label", "model"),
                 *(VerdictColumn.of(label, group, label, in_matrix=True) for label in known),
             ],
-            rows=[{"label": label} for label in known],
         )
         for (metric, test), group in groups.items()
     ]
     return Section(name=NAME, title=TITLE, notes=[how, *notes], tables=[*matrices, details])
 
 
-def _readable(row: Row) -> dict[str, Any]:
-    """Return a comparison's row with each interval merged into one column, and the metric's heading."""
-    found: dict[str, Any] = {}
-    for name, value in row.items():
-        if name.endswith("_low"):
-            kind = name.removeprefix("difference_").removesuffix("_low").replace("_", " ")
-            high = row[name.replace("_low", "_high")]
-            found[f"{kind} 95%"] = None if value is None else f"{value:.2f} to {high:.2f}"
-        elif not name.endswith("_high"):
-            found[name] = METRICS[value].heading if name == "metric" else value
-    return found
+def _details(comparisons: Sequence[Comparison]) -> Table:
+    """Make the table of every comparison, with each interval merged into one column."""
+    rows = [
+        comparison.row
+        | {"metric": METRICS[comparison.metric].heading}
+        | {
+            f"{kind.replace('_', ' ')} 95%": interval and f"{interval.low:.2f} to {interval.high:.2f}"
+            for kind, interval in comparison.intervals._asdict().items()
+        }
+        for comparison in comparisons
+    ]
+    names = ["test", "metric", "model", "against", "seeds", "difference"]
+    names += [f"{kind.replace('_', ' ')} 95%" for kind in INTERVALS]
+    names += ["p_randomisation", "p_bootstrap", "p_holm"]
+    names += ["sentences_won", "sentences_lost", "sentences_tied", "verdict"]
+    optional = {"seeds", "seeds 95%", "p randomisation", "p bootstrap"}
+    optional |= {"sentences won", "sentences lost", "sentences tied"}
+    if any(comparison.intervals.combined for comparison in comparisons):
+        optional.add("test set 95%")
+    return Table(
+        "The difference with its three intervals, p-values (randomisation, bootstrap, and the first by "
+        "Holm), sentences won, lost and tied by chrF, and the verdict.",
+        [{name: row[name] for name in names} for row in rows],
+        "Every comparison",
+        optional=optional,
+    )
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ class VerdictColumn(Column):
         }
         return cls(heading, heading, Group.QUALITY, other=other, sides=sides, in_matrix=in_matrix)
 
-    def text(self, row: Row) -> str:
+    def text(self, row: Mapping[str, Any]) -> str:
         """Return the difference, its p-value, and the mark of the verdict."""
         side = self.sides.get(row["label"])
         if side is not None:
@@ -175,7 +176,7 @@ class VerdictColumn(Column):
         own, missing = ("", "not tested") if self.in_matrix else ("itself", UNKNOWN)
         return own if row["label"] == self.other else missing
 
-    def order(self, row: Row) -> float | None:
+    def order(self, row: Mapping[str, Any]) -> float | None:
         """Return the difference; in the result table 0 for the model itself."""
         side = self.sides.get(row["label"])
         if side is not None:
@@ -194,17 +195,11 @@ def verdict(side: Comparison) -> str:
 # Columns of the report's result table.
 
 
-DEFAULT = (
-    PRIMARY,
-    "chrf",
-    "params",
-    "length_ratio",
-    "train_tokens_per_s",
-    "beam_sentences_per_s",
-    "train_s",
-)
-"""Columns that are shown without being chosen, beside the interval and the verdict: so many that the table
-fits 1280 pixels."""
+DEFAULT = ("params", "length_ratio", "train_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
+"""Columns that are shown without being chosen, beside BLEU, its widest interval, the verdict and chrF.
+
+They are so many that the table fits 1280 pixels.
+"""
 
 
 def columns_of(
@@ -222,38 +217,31 @@ def columns_of(
     kinds = ["test_set"] if not several else ["test_set", "seeds"] if finished.no_texts else list(INTERVALS)
     first, *further = finished.corpus.tests
 
-    def known(columns: Iterable[Column], note: str = "") -> list[tuple[Column, bool]]:
-        return [
-            (replace(column, help=note + column.help), column.name in DEFAULT)
-            for column in columns
-            if any(row.get(column.name) is not None for row in rows)
-        ]
-
-    def verdicts(test: str, heading: str) -> list[Column]:
+    def verdicts(test: str, heading: str) -> VerdictColumn:
         of_test = [each for each in comparisons if (each.test, each.metric) == (test, PRIMARY)]
-        column = VerdictColumn.of(reference, of_test, heading)
-        return [column] if column.sides else []
+        return VerdictColumn.of(reference, of_test, heading)
 
-    found = known([score_column(PRIMARY)], f"on {first}, mean ± standard deviation; ")
-    if translated := bool(found):
-        found += [(bleu_interval_column(kind), kind == kinds[-1]) for kind in kinds]
-    found += [(column, True) for column in verdicts(first, f"against {reference}")]
-    found += known([score_column(metric) for metric in METRICS if metric != PRIMARY], f"on {first}; ")
-    found += known(external_columns(name for row in rows for name in row))
+    columns = [score_column(PRIMARY), *map(bleu_interval_column, kinds)]
+    columns.append(verdicts(first, f"against {reference}"))
+    at_once = [columns[0], *columns[-2:], score_column("chrf"), *(COLUMNS[name] for name in DEFAULT)]
+    columns += [score_column(metric) for metric in METRICS if metric != PRIMARY]
+    columns += external_columns(name for row in rows for name in row)
     for test in further:
-        found += known([score_column(PRIMARY, test)])
-        if translated:
-            found.append((replace(bleu_interval_column(kinds[-1], test), help=""), False))
-        found += known(text_columns(test))
-        found += [(column, False) for column in verdicts(test, f"{test} against {reference}")]
-    found += known(
+        columns += [score_column(PRIMARY, test), bleu_interval_column(kinds[-1], test), *text_columns(test)]
+        columns.append(verdicts(test, f"{test} against {reference}"))
+    columns += [
         column
         for column in COLUMNS.values()
         if column.group is not Group.IDENTITY and column.shown is not Shown.NEVER
-    )
+    ]
     if any(result.status != "done" for result in finished.results):
-        found.append((COLUMNS["status"], True))
-    return found
+        columns.append(COLUMNS["status"])
+    known = {name for row in rows for name, value in row.items() if value is not None}
+    return [
+        (column, column in at_once)
+        for column in columns
+        if (column.sides if isinstance(column, VerdictColumn) else column.name in known)
+    ]
 
 
 # Result table of the page: one row per model, which unfolds into one row per run.
@@ -264,7 +252,7 @@ def result_table(
     scored: Mapping[str, ScoredTestSet],
     comparisons: Sequence[Comparison],
     reference: str,
-) -> ShownTable:
+) -> Table:
     """Build the result table, whose rows hold the rows of their runs as "runs".
 
     Args:
@@ -289,9 +277,10 @@ def result_table(
         for label, results in groups.items()
     ]
     columns = columns_of(finished, comparisons, reference)
-    return ShownTable(
-        columns=[column for column, _ in columns],
-        rows=rows,
+    return Table(
+        "",
+        rows,
+        layout=[column for column, _ in columns],
         optional={column.heading for column, at_once in columns if not at_once},
     )
 

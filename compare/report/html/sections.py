@@ -3,37 +3,24 @@
 import json
 import logging
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from compare.analysis.alignment import BASELINE, align_experiment, attention_spread, median_over_seeds
-from compare.analysis.efficiency import pareto, progress, time_to_quality
+from compare.analysis import alignment, efficiency, quality
+from compare.analysis.efficiency import COSTS, SIZE, SPEED
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
-from compare.analysis.quality import behaviour, by_distance, by_length, copies_and_numbers, rare_words
-from compare.analysis.tables import Row, Table, mean_over_seeds
-from compare.analysis.tuning import tuning_curve
-from compare.analysis.word_attention import ARG_MAX, AttentionHead
+from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
+from compare.analysis.word_attention import ARG_MAX
+from compare.attention.layers import AttentionHead
 from compare.config.run import runs_to_toml
 from compare.experiment.tune import TRIALS, TrialResult, find_winners, read_trials, summarize
+from compare.report import plots
 from compare.report.conditions import distinct, list_conditions
 from compare.report.html.parts import Drawing, Section, embed_figure
-from compare.report.plots import (
-    SPENT,
-    Bar,
-    Rival,
-    bar_plot,
-    by_label,
-    distance_plot,
-    learning_plot,
-    length_plot,
-    pareto_plot,
-    progress_plot,
-    tuning_plot,
-    word_plot,
-)
-from compare.report.table import ShownTable, analysis_table, plain_column
+from compare.report.plots import Bar
 from compare.results.column import Group
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.text import UNKNOWN, format_number
@@ -46,71 +33,37 @@ logger = logging.getLogger(__name__)
 
 NO_TEXTS = "Not made: the texts cannot be read."
 
-Part = Drawing | ShownTable
+Part = Drawing | Table
 """A part of a section."""
 
-# Section of speed, memory and seconds.
 
-
-BARS = ("train_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
-"""Columns that are drawn as bars."""
-SHOWN = ("label", *SPREADS, "peak_memory_bytes", "cpu_share", "train_s")
-"""Columns of the table that are shown without being chosen."""
-
-
-def speed(finished: FinishedExperiment) -> Iterator[Part]:
-    """Yield bars of the speeds that papers report, and a table of all columns of the group."""
-    panels = {}
-    for name in BARS:
-        bars = {label: _bar(name, runs) for label, runs in finished.labels.items()}
-        if any(bars.values()):
-            panels[COLUMNS[name].heading] = bars
-    if panels:
-        values = [
-            f"{title}: "
-            + "; ".join(f"{label} {format_number(bar.value)}" for label, bar in bars.items() if bar)
-            for title, bars in panels.items()
-        ]
-        lines = "Lines go from the lowest to the highest repeat, or seed where each run was timed alone."
-        description = f"{lines} {'. '.join(values)}."
-        yield embed_figure(
-            bar_plot(panels), "speed-bars", "Speed of training and of translation", description
-        )
-    yield _speed_table(finished)
-
-
-def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
-    """Return the speed of a model with its spread, or that over the seeds if each run was timed alone."""
-    values = [value for run in runs if (value := getattr(run.result, name)) is not None]
-    bar, spread = Bar.over(values), timed_spread(runs, name)
-    return Bar(bar.value, *spread) if bar and spread else bar
-
-
-def _speed_table(finished: FinishedExperiment) -> ShownTable:
-    """Build the table of means over seeds, without the columns in which no run has a value."""
-    columns = [
-        column
-        for name, column in COLUMNS.items()
-        if name in ("label", "seed", "seeds") or (column.group is Group.SPEED and name not in SPREAD_ENDS)
-    ]
-    names = [*(column.name for column in columns), *SPREAD_ENDS]
-    results = [run.result.flat() for run in finished.runs]
-    rows = mean_over_seeds(
-        Table("", [{name: row[name] for name in names if name in row} for row in results])
-    ).rows
-    in_turn = all(run.result.timed_together for run in finished.runs)
-    how = " (lowest to highest), of one seed per model; all models took turns" if in_turn else ""
-    return ShownTable(
-        title="Speed, memory and seconds",
-        caption=f"Medians of the timed repeats{how}. Tokens are of source and target, without padding. "
-        "Memory and times are per run, means over the seeds.",
-        columns=[column for column in columns if any(row.get(column.name) is not None for row in rows)],
-        rows=rows,
-        optional={column.heading for column in columns if column.name not in SHOWN},
+def make_section(name: str, title: str, parts: Iterator[Part]) -> Section:
+    """Make a section of its parts; where they cannot be made, it contains the reason."""
+    logger.info(f"report: {title.lower()}")
+    made: list[Part] = []
+    notes = []
+    try:
+        made.extend(parts)
+    except (OSError, ValueError) as error:
+        notes.append(f"Not made: {explain(error)}")
+        logger.info(f"report: {title.lower()}: {notes[0]}")
+    return Section(
+        name=name,
+        title=title,
+        notes=notes,
+        drawings=[part for part in made if isinstance(part, Drawing)],
+        tables=[part for part in made if isinstance(part, Table)],
     )
 
 
-# Sections of analyses.
+def analyses(finished: FinishedExperiment) -> list[Section]:
+    """Make one section per analysis."""
+    return [
+        Section(name=name, title=title, notes=[NO_TEXTS])
+        if needs_texts and finished.no_texts
+        else make_section(name, title, make(finished))
+        for name, title, needs_texts, make in PLANS
+    ]
 
 
 def first_to_last(rows: Sequence[Row], column: str) -> str:
@@ -123,136 +76,133 @@ def first_to_last(rows: Sequence[Row], column: str) -> str:
     for row in rows:
         if row[column] is not None:
             curves.setdefault(row["label"], {}).setdefault(row["seed"], []).append(row[column])
-    ends = {label: [(line[0], line[-1]) for line in lines.values()] for label, lines in curves.items()}
-    means = {
-        label: [format_number(fmean(end)) for end in zip(*pairs, strict=True)]
-        for label, pairs in ends.items()
+    ends = {
+        label: [format_number(fmean(line[end] for line in lines.values())) for end in (0, -1)]
+        for label, lines in curves.items()
     }
-    return "; ".join(f"{label} {first} to {last}" for label, (first, last) in means.items())
+    return "; ".join(f"{label} {first} to {last}" for label, (first, last) in ends.items())
 
 
-Make = Callable[[FinishedExperiment], Iterator[Part]]
-
-
-class _Plan(NamedTuple):
-    """A section of the page to be made: its heading, and the function that makes its content."""
-
-    name: str
-    title: str
-    needs_texts: bool
-    make: Make
-
-
-def sections(finished: FinishedExperiment, no_texts: str | None) -> list[Section]:
-    """Make one section per analysis; if an analysis fails, its section contains the reason."""
-    return [_section(plan, finished, no_texts) for plan in PLANS]
-
-
-def _section(plan: _Plan, finished: FinishedExperiment, no_texts: str | None) -> Section:
-    if plan.needs_texts and no_texts:
-        return Section(name=plan.name, title=plan.title, notes=[NO_TEXTS])
-    logger.info(f"report: {plan.title.lower()}")
-    parts: list[Part] = []
-    notes = []
-    try:
-        parts.extend(plan.make(finished))
-    except (OSError, ValueError) as error:
-        notes.append(f"Not made: {explain(error)}")
-        logger.info(f"report: {plan.title.lower()}: {notes[0]}")
-    return Section(
-        name=plan.name,
-        title=plan.title,
-        notes=notes,
-        drawings=[part for part in parts if isinstance(part, Drawing)],
-        tables=[part for part in parts if isinstance(part, ShownTable)],
-    )
+def means(table: Table) -> Table:
+    """Return the table with means over seeds."""
+    return replace(table, rows=mean_over_seeds(table.rows))
 
 
 def _learning(finished: FinishedExperiment) -> Iterator[Part]:
-    rows = progress(finished).rows
-    figures = {
-        name: ends for name in ("bleu", "loss") if (ends := first_to_last(rows, name))
-    }  # language models have no BLEU
-    titles = {"bleu": "BLEU", "loss": "Loss"}
-    title = f"Validation loss{' and BLEU' if 'bleu' in figures else ''} against updates"
-    description = (
+    rows = efficiency.progress(finished).rows
+    lines = {"BLEU": first_to_last(rows, "bleu"), "Loss": first_to_last(rows, "loss")}
+    title = f"Validation loss{' and BLEU' if lines['BLEU'] else ''} against updates"
+    ends = " ".join(f"{name}: {line}." for name, line in lines.items() if line)  # language models: no BLEU
+    how = (
         "Lines are means over seeds, bands go from the lowest to the highest. From first to last validation, "
-        + " ".join(f"{titles[name]}: {ends}." for name, ends in figures.items())
     )
-    yield embed_figure(learning_plot(rows), "learning", title, description)
+    yield embed_figure(plots.learning_plot(rows), "learning", title, how + ends)
 
 
 def _quality(finished: FinishedExperiment) -> Iterator[Part]:
-    rows = progress(finished).rows
-    for cost, axis in SPENT.items():
+    rows = efficiency.progress(finished).rows
+    for cost, axis in COSTS.items():
         if cost == "updates" or any(row[cost] is None for row in rows):
             continue  # the learning curves show updates; not every machine reads its joules
-        title = f"Validation BLEU against {axis}"
         description = (
             f"From first to last validation, BLEU: {first_to_last(rows, 'bleu')}. "
             f"Cost up to these validations: {first_to_last(rows, cost)}."
         )
-        yield embed_figure(progress_plot(rows, cost), f"cost-{cost}", title, description, choice=cost)
-    yield analysis_table(mean_over_seeds(time_to_quality(rows)), "Cost of reaching shares of the best BLEU")
+        title, figure = f"Validation BLEU against {axis}", plots.progress_plot(rows, cost)
+        yield embed_figure(figure, f"cost-{cost}", title, description, choice=cost)
+    yield means(efficiency.time_to_quality(rows))
 
 
 def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
-    table = pareto(finished)
-    rivals: dict[Rival, tuple[str, str]] = {
-        "beam_sentences_per_s": ("speed_front", "decoding speed"),
-        "params": ("size_front", "number of parameters"),
-    }
-    for rival, (front, words) in rivals.items():
-        title = f"Test BLEU against {words}"
-        on = ", ".join(str(row["label"]) for row in table.rows if row[front])
-        description = f"On the front, where no other model is better in one and as good in the other: {on}."
-        yield embed_figure(pareto_plot(table.rows, rival), f"pareto-{rival}", title, description)
-    yield analysis_table(table, "Models on the Pareto fronts")
+    table = efficiency.pareto(finished)
+    for rival, words in ((SPEED, "decoding speed"), (SIZE, "number of parameters")):
+        yield embed_figure(
+            plots.pareto_plot(table.rows, rival), f"pareto-{rival}", f"Test BLEU against {words}"
+        )
+    yield table
+
+
+BARS = ("train_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
+"""Columns that are drawn as bars, the speeds that papers report."""
+SHOWN = ("label", *SPREADS, "peak_memory_bytes", "cpu_share", "train_s")
+"""Columns of the table of speeds that are shown without being chosen."""
+
+
+def speed(finished: FinishedExperiment) -> Iterator[Part]:
+    """Yield bars of ``BARS``, and a table of all columns of speed in which a run has a value."""
+    panels = {}
+    for name in BARS:
+        bars = {label: _bar(name, runs) for label, runs in finished.labels.items()}
+        if any(bars.values()):
+            panels[COLUMNS[name].heading] = bars
+    if panels:
+        title = (
+            "Speed of training and of translation, with the lowest and highest repeat, or seed if timed alone"
+        )
+        yield embed_figure(plots.bar_plot(panels), "speed-bars", title)
+    columns = [
+        column
+        for name, column in COLUMNS.items()
+        if name in ("label", "seed", "seeds") or (column.group is Group.SPEED and name not in SPREAD_ENDS)
+    ]
+    names = [*(column.name for column in columns), *SPREAD_ENDS]
+    results = [run.result.flat() for run in finished.runs]
+    rows = mean_over_seeds([{name: row[name] for name in names if name in row} for row in results])
+    in_turn = all(run.result.timed_together for run in finished.runs)
+    how = " (lowest to highest), of one seed per model; all models took turns" if in_turn else ""
+    yield Table(
+        f"Medians of the timed repeats{how}. Tokens are of source and target, without padding. "
+        "Memory and times are per run, means over the seeds.",
+        rows,
+        title="Speed, memory and seconds",
+        layout=[column for column in columns if any(row.get(column.name) is not None for row in rows)],
+        optional={column.heading for column in columns if column.name not in SHOWN},
+    )
+
+
+def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
+    """Return the speed of a model with its spread, or that over the seeds if each run was timed alone."""
+    values = [value for run in runs if (value := getattr(run.result, name)) is not None]
+    bar, spread = Bar.over(values), timed_spread(runs, name)
+    return Bar(bar.value, *spread) if bar and spread else bar
 
 
 def _lengths(finished: FinishedExperiment) -> Iterator[Part]:
-    for make, plot, name, words in (
-        (by_length, length_plot, "length", "length of the source"),
-        (by_distance, distance_plot, "distance", "distance to the lengths of training"),
-    ):
-        table, title = make(finished), f"BLEU and chrF by {words}"
-        description = f"From the first group to the last, BLEU: {first_to_last(table.rows, 'bleu')}."
-        yield embed_figure(plot(table.rows), name, title, description)
-        yield analysis_table(mean_over_seeds(table), title)
+    for make, plot in ((quality.by_length, plots.length_plot), (quality.by_distance, plots.distance_plot)):
+        table = make(finished)
+        yield embed_figure(plot(table.rows), make.__name__, table.title)
+        yield means(table)
 
 
 def _words(finished: FinishedExperiment) -> Iterator[Part]:
     test = finished.corpus.tests[0]
-    table = rare_words(finished, test)
-    title = "Recall and precision of words by training count"
-    description = (
-        f"Recall from the rarest group to the most frequent: {first_to_last(table.rows, 'recall_percent')}."
+    table = quality.rare_words(finished, test)
+    yield embed_figure(
+        plots.word_plot(table.rows), "words", "Recall and precision of words by training count"
     )
-    yield embed_figure(word_plot(table.rows), "words", title, description)
-    yield analysis_table(mean_over_seeds(table), "Words by training count")
-    yield analysis_table(mean_over_seeds(copies_and_numbers(finished, test)), "Names and numbers")
+    yield means(table)
+    yield means(quality.copies_and_numbers(finished, test))
 
 
 def _faults(finished: FinishedExperiment) -> Iterator[Part]:
-    yield analysis_table(mean_over_seeds(behaviour(finished)), "Faults of the translations")
+    yield means(quality.behaviour(finished))
 
 
-PLANS = (
-    _Plan("learning-curves", "Learning curves", False, _learning),
-    _Plan("time-to-quality", "Time to quality", False, _quality),
-    _Plan("pareto", "Quality against speed and size", False, _pareto),
-    _Plan("speed", "Speed", False, speed),
-    _Plan("lengths", "Quality by length", True, _lengths),
-    _Plan("rare-words", "Rare words, names and numbers", True, _words),
-    _Plan("faults", "Repetition, truncation, length", True, _faults),
+PLANS: tuple[tuple[str, str, bool, Callable[[FinishedExperiment], Iterator[Part]]], ...] = (
+    ("learning-curves", "Learning curves", False, _learning),
+    ("time-to-quality", "Time to quality", False, _quality),
+    ("pareto", "Quality against speed and size", False, _pareto),
+    ("speed", "Speed", False, speed),
+    ("lengths", "Quality by length", True, _lengths),
+    ("rare-words", "Rare words, names and numbers", True, _words),
+    ("faults", "Repetition, truncation, length", True, _faults),
 )
-"""The sections in the order of the page."""
+"""The analyses in the order of the page: id, title, whether it needs the texts, and what makes its parts."""
 
 
 # Section on attention as alignment: alignment error rate against gold links, and entropy.
 
 
-ALIGNMENT = "Attention as alignment"
 ERRORS = (
     "Against the gold links of the test set (Och and Ney 2003), by the best head or mean of heads and the "
     "best threshold, both chosen on validation; medians over seeds. The diagonal needs no model."
@@ -265,61 +215,60 @@ SPREAD = (
 )
 
 
-def alignment(finished: FinishedExperiment) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
+def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple[str, int], AttentionHead]]:
     """Make the section of alignment errors and entropies; also return the best head of each run."""
+    name, title = "alignment", "Attention as alignment"
+    if finished.no_texts:
+        return Section(name=name, title=title, notes=[NO_TEXTS]), {}
     notes: list[str] = []
     drawings: list[Drawing] = []
-    tables: list[ShownTable] = []
+    tables: list[Table] = []
     chosen: dict[tuple[str, int], AttentionHead] = {}
     try:
-        found = align_experiment(finished)
+        found = alignment.align_experiment(finished)
         chosen = found.chosen
-        drawings.append(_error_bars(found.rows, finished.labels))
-        tables.append(analysis_table(Table(ERRORS, median_over_seeds(found.rows)), "Alignment errors"))
-        tables.append(
-            analysis_table(mean_over_seeds(Table(HEADS, found.heads)), "Alignment errors of every head")
-        )
+        drawings.append(_error_bars(found.rows, list(finished.labels)))
+        tables.append(Table(ERRORS, alignment.median_over_seeds(found.rows), "Alignment errors"))
+        tables.append(Table(HEADS, mean_over_seeds(found.heads), "Alignment errors of every head"))
     except (OSError, ValueError) as error:
         notes.append(f"Alignment errors are not shown: {explain(error)}")
     try:
         logger.info("report: entropy of attention")
         tables.append(
-            analysis_table(mean_over_seeds(Table(SPREAD, attention_spread(finished))), "Entropy of attention")
+            Table(SPREAD, mean_over_seeds(alignment.attention_spread(finished)), "Entropy of attention")
         )
     except (OSError, ValueError) as error:
         notes.append(f"Entropies are not shown: {explain(error)}")
-    section = Section(name="alignment", title=ALIGNMENT, notes=notes, drawings=drawings, tables=tables)
-    return section, chosen
+    return Section(name=name, title=title, notes=notes, drawings=drawings, tables=tables), chosen
 
 
-def _error_bars(rows: Sequence[Row], labels: Iterable[str]) -> Drawing:
+def _error_bars(rows: Sequence[Row], labels: Sequence[str]) -> Drawing:
     """Draw the AER by arg max of each model's best head, and of the diagonal baseline.
 
     A model without attention has no bar.
     """
-    values: dict[str, list[float]] = {label: [] for label in (*labels, BASELINE)}
+    values: dict[str, list[float]] = {label: [] for label in (*labels, alignment.BASELINE)}
     for row in rows:
-        if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:
+        if (
+            row["method"] in (ARG_MAX, alignment.BASELINE)
+            and row["read"] != "mean"
+            and row["aer"] is not None
+        ):
             values[row["label"]].append(row["aer"])
     title = "Alignment error rate of each model's best head, by arg max"
-    means = "; ".join(f"{label} {format_number(fmean(own))}" for label, own in values.items() if own)
     panels = {"alignment error rate (0 is best)": {label: Bar.over(own) for label, own in values.items()}}
-    return embed_figure(bar_plot(panels), "aer-bars", title, f"Means over seeds: {means}.")
+    return embed_figure(plots.bar_plot(panels), "aer-bars", title)
 
 
 # Methods: settings, hashes, signatures, machines, and commands to repeat it.
 
 
-Settings = dict[str, Any]
-"""Settings by "section.key"."""
-
-
 class Methods(NamedTuple):
     """Settings and conditions needed to reproduce the figures."""
 
-    shared: ShownTable
-    differing: ShownTable | None
-    hashes: ShownTable
+    shared: Table
+    differing: Table
+    hashes: Table
     conditions: list[tuple[str, str]]
     """Conditions of the figures as (name, value)."""
     commands: list[str]
@@ -330,36 +279,30 @@ class Methods(NamedTuple):
 def methods(finished: FinishedExperiment) -> Methods:
     """Collect the settings of all finished runs and their conditions."""
     models = {label: runs[0].run for label, runs in finished.labels.items()}
-    settings: dict[str, Settings] = {label: run.settings() for label, run in models.items()}
+    settings = {label: run.settings() for label, run in models.items()}
     names = list(dict.fromkeys(name for model in settings.values() for name in model if name != "train.seed"))
-    same = [name for name in names if len({repr(model.get(name)) for model in settings.values()}) == 1]
-    different = [name for name in names if name not in same]
-    first = next(iter(settings.values()))
+    values = {name: [_toml(model.get(name)) for model in settings.values()] for name in names}
+    keys = [f"model {label}" for label in settings]
     return Methods(
-        shared=ShownTable(
-            title="Settings of all models, except the seed",
-            columns=[plain_column("setting"), plain_column("value")],
-            rows=[{"setting": name, "value": _toml(first[name])} for name in same],
+        shared=Table(
+            "",
+            [{"setting": name, "value": own[0]} for name, own in values.items() if len(set(own)) == 1],
+            "Settings of all models, except the seed",
         ),
-        differing=_differing(settings, different) if different else None,
+        differing=Table(
+            "A dash: the model has no such setting.",
+            [
+                {"setting": name, **dict(zip(keys, own, strict=True))}
+                for name, own in values.items()
+                if len(set(own)) > 1
+            ],
+            "Settings that differ by model",
+            layout=[plain_column("setting"), *map(plain_column, keys, settings)],
+        ),
         hashes=_hashes(finished.runs),
         conditions=_conditions(finished),
         commands=_commands(finished),
         config=runs_to_toml(list(models.values())),
-    )
-
-
-def _differing(settings: Mapping[str, Settings], names: Sequence[str]) -> ShownTable:
-    """Build the table of the settings ``names``, one column per model."""
-    return ShownTable(
-        title="Settings that differ by model",
-        caption="A dash: the model has no such setting.",
-        columns=[plain_column("setting"), *(plain_column(f"model {label}", label) for label in settings)],
-        rows=[
-            {"setting": name}
-            | {f"model {label}": _toml(model.get(name)) for label, model in settings.items()}
-            for name in names
-        ],
     )
 
 
@@ -368,34 +311,30 @@ def _toml(value: Any) -> str:
     return UNKNOWN if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _hashes(runs: Sequence[FinishedRun]) -> ShownTable:
+def _hashes(runs: Sequence[FinishedRun]) -> Table:
     """Build the table of hashes, one row per run."""
     names = ("data_hash", "batch_hash", "config_hash", "weights", "code_version")
-    headings = {name: COLUMNS[name].heading for name in names if name in COLUMNS}
     rows = [
         run.result.flat()
         | {"run": f"{run.result.label}, seed {run.result.seed}"}
         | {"weights": run.result.files.get(f"checkpoints/{FINAL}")}
         for run in runs
     ]
-    return ShownTable(
-        title="Hashes (sha256) of the inputs and weights of each run",
-        columns=[plain_column("run"), *(plain_column(name, headings.get(name, name)) for name in names)],
-        rows=rows,
-    )
+    headings = [COLUMNS[name].heading if name in COLUMNS else name for name in names]
+    title = "Hashes (sha256) of the inputs and weights of each run"
+    return Table("", rows, title, layout=[plain_column("run"), *map(plain_column, names, headings)])
 
 
 def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
     """List the known conditions of the figures as (name, value)."""
     rows = [run.result.flat() for run in finished.runs]
-    conditions = dict(list_conditions(rows))
     signatures = {
         metric.heading: _signature(metric, rows) for name, metric in METRICS.items() if distinct(rows, name)
     }
     splits = finished.corpus.splits.items()
     pairs = ", ".join(f"{name} {len(pairs.src):,}" for name, pairs in splits if pairs.src)
-    conditions = {**signatures, **conditions, "Code of this report": code_version(), "Pairs": pairs}
-    return [(name, value) for name, value in conditions.items() if value]
+    conditions = {**signatures, **dict(list_conditions(rows)), "Code of this report": code_version()}
+    return [(name, value) for name, value in {**conditions, "Pairs": pairs}.items() if value]
 
 
 def _signature(metric: Metric, rows: Sequence[Row]) -> str:
@@ -421,9 +360,6 @@ def _commands(finished: FinishedExperiment) -> list[str]:
 # Section on tuning: effort and winners of the search, expected best score against trials.
 
 
-TUNING = "Tuning"
-
-
 def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section | None:
     """Make the section from a search's trials.jsonl.
 
@@ -438,39 +374,26 @@ def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section
         OSError: ``folder`` has no trials.jsonl.
         ValueError: ``folder`` has a damaged trials.jsonl, or one without trials.
     """
-    if folder is None:
-        if not (finished.folder / TRIALS).exists():
-            return None
-        try:
-            return _tuning(finished, read_trials(finished.folder))
-        except (OSError, ValueError) as error:
-            return Section(name="tuning", title=TUNING, notes=[f"Not made: {explain(error)}"])
-    trials = read_trials(folder)
-    if not trials:
-        raise ValueError(f"{folder / TRIALS} holds no trials: let attnbench tune end some")
-    return _tuning(finished, trials)
-
-
-def _tuning(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> Section:
-    if not trials:
-        return Section(name="tuning", title=TUNING, notes=["No trial has ended."])
-    curve = tuning_curve(trials)
-    title = "Expected best validation BLEU against number of trials"
-    ends = {label: (rows[0], rows[-1]) for label, rows in by_label(curve.rows).items()}
-    changes = "; ".join(
-        f"{label} " + " to ".join(format_number(row["expected_bleu"]) for row in pair)
-        for label, pair in ends.items()
-    )
-    drawing = embed_figure(
-        tuning_plot(curve.rows), "tuning", title, f"From one trial to all, without replacement: {changes}."
-    )
-    effort = Table("Effort of the search, and the best trial of each model.", summarize(trials))
-    return Section(
-        name="tuning",
-        title=TUNING,
+    if folder is None and not (finished.folder / TRIALS).exists():
+        return None
+    section = Section(name="tuning", title="Tuning")
+    try:
+        trials = read_trials(folder or finished.folder)
+        if not trials:
+            raise ValueError(
+                f"{(folder or finished.folder) / TRIALS} holds no trials: let attnbench tune end some"
+            )
+    except (OSError, ValueError) as error:
+        if folder:
+            raise
+        return replace(section, notes=[f"Not made: {explain(error)}"])
+    curve = efficiency.tuning_curve(trials)
+    effort = "Effort of the search, and the best trial of each model."
+    return replace(
+        section,
         notes=_tuning_notes(finished, trials),
-        drawings=[drawing],
-        tables=[analysis_table(effort, "Trials and winners"), analysis_table(curve, title)],
+        drawings=[embed_figure(plots.tuning_plot(curve.rows), "tuning", curve.title)],
+        tables=[Table(effort, summarize(trials), "Trials and winners"), curve],
     )
 
 
@@ -483,8 +406,7 @@ def _have_equal_effort(trials: Sequence[TrialResult]) -> bool:
 
 def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> list[str]:
     """Say how the search went, and where the models were not run with what it found."""
-    counts = {row["trials"] for row in summarize(trials)}
-    if len(counts) > 1:
+    if len({row["trials"] for row in summarize(trials)}) > 1:
         notes = ["Models got different numbers of trials: the search has not ended, so compare with care."]
     elif _have_equal_effort(trials):
         notes = ["Every model got the same random draws; the validation set alone decided."]

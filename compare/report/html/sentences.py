@@ -6,15 +6,14 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Literal
-
-import numpy as np
+from typing import Literal, NamedTuple
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.gold_alignments import WordPair, corpus_gold, word_pairs
 from compare.analysis.intervals import ScoredTestSet
 from compare.analysis.quality import word_counts
-from compare.analysis.word_attention import AttentionHead, attend_words
+from compare.analysis.word_attention import attend_words
+from compare.attention.layers import AttentionHead
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
 from compare.results.run_folder import load_model
 from compare.system.messages import explain
@@ -27,8 +26,7 @@ SENTENCES = 20
 """Number of sentences drawn from each test set; of a smaller test set, all are shown."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(NamedTuple):
     """Words in both translation and reference ("same"), or in only one of them.
 
     "extra" words are only in the translation, "missing" words only in the reference.
@@ -40,8 +38,7 @@ class Piece:
     """Whether a space precedes it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Output:
+class Output(NamedTuple):
     """A model's translation of one sentence."""
 
     model: str
@@ -80,20 +77,20 @@ def draw_sentences(
     for test, of_test in scored.items():
         pairs = finished.corpus.splits[test]
         words = word_counts(pairs.src)
-        for place in draw_numbers(len(pairs.src), seed):
+        runs = {label: next(iter(runs.values())) for label, runs in of_test.models.items()}
+        for index in draw_numbers(len(pairs.src), seed):
+            src, ref = pairs.src[index], pairs.tgt[index]
             outputs = [
                 Output(
-                    model=label,
-                    chrf=float(run.sentence_chrf[place]),
-                    exact=run.lines[place] == pairs.tgt[place],
-                    pieces=differences(run.lines[place], pairs.tgt[place]),
+                    label,
+                    float(run.sentence_chrf[index]),
+                    run.lines[index] == ref,
+                    differences(run.lines[index], ref),
                 )
-                for label, runs in of_test.models.items()
-                for run in [next(iter(runs.values()))]
+                for label, run in runs.items()
             ]
-            src, ref = pairs.src[place], pairs.tgt[place]
             found.append(
-                Sentence(test=test, number=place + 1, words=words[place], src=src, ref=ref, outputs=outputs)
+                Sentence(test=test, number=index + 1, words=words[index], src=src, ref=ref, outputs=outputs)
             )
     return found
 
@@ -104,7 +101,8 @@ def differences(hypothesis: str, reference: str) -> list[Piece]:
     Words and punctuation characters of ``data.vocabulary`` are compared; white space is not.
     """
     output, wanted = mark_words(hypothesis), mark_words(reference)
-    matcher = SequenceMatcher(None, _plain(wanted), _plain(output), autojunk=False)
+    one, other = ([unmarked(token) for token in tokens] for tokens in (wanted, output))
+    matcher = SequenceMatcher(None, one, other, autojunk=False)
     pieces: list[Piece] = []
     for kind, start, end, from_, to in matcher.get_opcodes():
         if kind == "equal":
@@ -117,14 +115,10 @@ def differences(hypothesis: str, reference: str) -> list[Piece]:
     return pieces
 
 
-def _plain(tokens: Sequence[str]) -> list[str]:
-    return [unmarked(token) for token in tokens]
-
-
 def _piece(kind: Literal["same", "extra", "missing"], tokens: Sequence[str]) -> Piece:
     """Join tokens as in the text; a mark on the first one means that no space precedes it."""
     first, *others = tokens
-    return Piece(kind=kind, text=join_words([unmarked(first), *others]), spaced=unmarked(first) == first)
+    return Piece(kind, join_words([unmarked(first), *others]), spaced=unmarked(first) == first)
 
 
 # Data of the alignment viewer: attention weights of every head and model, limited in size.
@@ -134,20 +128,20 @@ logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1_500_000
 """Maximum size of the weights in the page, in bytes of JSON; further sentences are left out."""
-ChosenHeads = Mapping[tuple[str, int], AttentionHead]
-"""For each run, by label and seed, the head that aligns best."""
 
 
 def attention_viewer(
-    finished: FinishedExperiment, numbers: Sequence[int], chosen: ChosenHeads
+    finished: FinishedExperiment, numbers: Sequence[int], chosen: Mapping[tuple[str, int], AttentionHead]
 ) -> AttentionViewer:
     """Compute the attention of each model's first seed, all heads, on sentences of the first test set.
 
     Args:
         finished: the experiment.
         numbers: indices of sentences in the test set, from 0; those beyond ``MOST_BYTES`` are left out.
-        chosen: the head to show first; a run that is not in it shows the mean over all its heads.
+        chosen: the head to show first by label and seed of the run; other runs show the mean over all heads.
     """
+    if not numbers:
+        return AttentionViewer(models=[], sentences=[])
     test = finished.corpus.tests[0]
     pairs = finished.corpus.splits[test]
     words = word_pairs(pairs)
@@ -155,40 +149,36 @@ def attention_viewer(
     models, maps = [], []
     for run, *_ in finished.labels.values():
         logger.info(f"report: attention of {run.folder.name}")
-        model, found = _attended(run, shown, chosen)
+        model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)))
         models.append(model)
         maps.append(found)
     gold = corpus_gold(finished.corpus, test).links if pairs.links else None
     sentences: list[AttendedSentence] = []
     bytes_left = MOST_BYTES
     for index, (line, pair) in enumerate(zip(numbers, shown, strict=True)):
-        links = np.argwhere(gold[line].sure).tolist() if gold else []
+        links = sorted((j, i) for i, j in gold[line].sure) if gold else []
         weights = [found.get(index, []) for found in maps]
-        sentence = AttendedSentence(
-            number=line + 1, src=pair.src_words, tgt=pair.tgt_words, links=links, weights=weights
-        )
         bytes_left -= len(json.dumps(weights, separators=(",", ":")))
         if bytes_left < 0 and sentences:
             break
-        sentences.append(sentence)
+        sentences.append(
+            AttendedSentence(
+                number=line + 1, src=pair.src_words, tgt=pair.tgt_words, links=links, weights=weights
+            )
+        )
     return AttentionViewer(models=models, sentences=sentences)
 
 
-def _attended(
-    run: FinishedRun, pairs: Sequence[WordPair], chosen: ChosenHeads
+def _attend(
+    run: FinishedRun, pairs: Sequence[WordPair], best: AttentionHead | None
 ) -> tuple[AttendedModel, dict[int, list[list[int]]]]:
     """Return a model, and its weights by index of the sentence pair, one list per head."""
-    result = run.result
-    name = f"{result.label}, seed {result.seed}"
+    name = f"{run.result.label}, seed {run.result.seed}"
     try:
         found = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
     except (OSError, ValueError) as error:
         return AttendedModel(name=name, heads=[], chosen=0, trouble=explain(error)), {}
     heads = next(iter(found.values())).heads if found else ()
-    best = chosen.get((result.label, result.seed))
-    model = AttendedModel(
-        name=name,
-        heads=[str(head) for head in heads],
-        chosen=heads.index(best) if best in heads else max(len(heads) - 1, 0),  # the last is the widest mean
-    )
+    chosen = heads.index(best) if best in heads else max(len(heads) - 1, 0)  # the last is the widest mean
+    model = AttendedModel(name=name, heads=list(map(str, heads)), chosen=chosen)
     return model, {index: hundredths(pair.weights) for index, pair in found.items()}

@@ -1,15 +1,19 @@
-"""Attention as word alignment: with fixed attention by hand, and with trained models."""
+"""Attention between words as alignment: pieces joined, links, entropy; by hand and with trained models."""
 
 import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
-from compare.analysis import alignment as experiment_alignment
-from compare.analysis import alignment as experiment_entropy
+from compare.analysis import alignment as module
 from compare.analysis.alignment import (
     align_experiment,
     attention_spread,
@@ -18,24 +22,245 @@ from compare.analysis.alignment import (
     median_over_seeds,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
-from compare.analysis.gold_alignments import AlignmentCounts, word_pairs
-from compare.analysis.word_attention import AttentionHead, attend_words
+from compare.analysis.gold_alignments import AlignmentCounts, Gold, corpus_gold, count_links, word_pairs
+from compare.analysis.word_attention import (
+    above_threshold,
+    arg_max,
+    attend_words,
+    diagonal,
+    entropy,
+    merge_pieces,
+    mutual_arg_max,
+    shared_bytes,
+    shift_links,
+    sum_entropy,
+)
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.results.run_folder import load_model
 from compare.results.store import Result
-from data.corpus import Corpus, Pairs
-from data.vocabulary import BOS, EOS, VocabularyPair, build_vocabulary
-from tests.kits.alignment import (
-    CPU,
-    SENTENCES,
-    backwards,
-    fixed_attention,
-    forwards,
-    reversed_corpus,
-    reversed_gold,
-    reversed_pairs,
-)
+from data.corpus import Corpus, Pairs, embedded_corpus
+from data.subwords import ESCAPED, SPACE
+from data.vocabulary import BOS, EOS, KINDS, Vocabulary, VocabularyPair, build_vocabulary, split_words
+
+# Pieces and words.
+
+SIZES = {"words": 400, "characters": 80, "unigram": 500, "bpe": 500}
+WORDS = [
+    "men",
+    "theatre",
+    "don't",
+    "e-mail",
+    "Übel",
+    "?!",
+    "...",
+    "▁",
+    "␛0",
+    "￭",
+    "漢字",
+    "😀",
+    "e\u0301",
+    "<0x41>",
+]
+TEXTS = st.lists(
+    st.sampled_from([*WORDS, " ", " ", "  ", "\t", "\u3000"]) | st.text(max_size=3), max_size=8
+).map("".join)
+
+
+@pytest.fixture(scope="module")
+def vocabularies() -> dict[str, Vocabulary]:
+    lines = [
+        *embedded_corpus(train=150).splits["train"].src,
+        *["Really?! The men ? Yes... The theatre ."] * 30,
+    ]
+    return {kind: build_vocabulary(kind, lines, size=SIZES[kind]) for kind in KINDS}
+
+
+def encoded_characters(kind: str, text: str) -> list[tuple[bytes, int | None]]:
+    """Return the bytes of each character as ``kind`` writes it, and the index of its word or None."""
+    numbers = iter([number for number, word in enumerate(split_words(text)) for _ in word])
+    characters = [(character, None if character.isspace() else next(numbers)) for character in text]
+    if kind in ("unigram", "bpe"):
+        spelled = [(ESCAPED.get(char, SPACE if char == " " else char), n) for char, n in characters]
+        characters = [(SPACE, None)] * bool(text) + spelled
+    if kind == "words":
+        characters = [(char, number) for char, number in characters if number is not None]
+    return [(char.encode(), number) for char, number in characters]
+
+
+def pieces_as_bytes(vocabulary: Vocabulary, text: str) -> list[bytes]:
+    if vocabulary.kind == "words":
+        return [word.encode() for word in split_words(text)]
+    if vocabulary.kind == "characters":
+        return [character.encode() for character in text]
+    labels = vocabulary.pieces(vocabulary.encode(text))
+    one_byte = [label.startswith("<0x") and len(label) == 6 for label in labels]
+    return [bytes.fromhex(a[3:5]) if b else a.encode() for a, b in zip(labels, one_byte, strict=True)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None)
+@given(text=TEXTS)
+def test_shared_bytes_equal_those_of_a_loop(vocabularies: dict[str, Vocabulary], kind: str, text: str):
+    """Compare with a loop over the text, byte by byte."""
+    characters, words = encoded_characters(kind, text), split_words(text)
+    pieces = pieces_as_bytes(vocabularies[kind], text)
+    assert b"".join(pieces) == b"".join(char for char, _ in characters)
+    word_of_byte = iter([number for char, number in characters for _ in char])
+    expected = np.zeros((len(pieces), len(words)), dtype=np.int64)
+    for index, piece in enumerate(pieces):
+        for number in [next(word_of_byte) for _ in piece]:
+            if number is not None:
+                expected[index, number] += 1
+    shared = shared_bytes(vocabularies[kind], text, vocabularies[kind].encode(text), words)
+    assert np.array_equal(shared, expected)
+
+
+def test_words_of_another_tokeniser_are_accepted(vocabularies: dict[str, Vocabulary]):
+    """Published gold links have their own tokenisation, with words such as "'s" and "o.k."."""
+    text = "it 's o.k. !"
+    shared = shared_bytes(vocabularies["words"], text, vocabularies["words"].encode(text), text.split())
+    by_hand = [[2, 0, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0], *([[0, 0, 1, 0]] * 4), [0, 0, 0, 1]]
+    assert shared.tolist() == by_hand  # it ' s o . k . !
+
+
+def test_merging_by_hand():
+    """Source words of 2 and 1 pieces with a space between; target words of 2 and 1 pieces, likewise."""
+    src = np.array([[2, 0], [3, 0], [0, 0], [0, 4]])
+    tgt = np.array([[1, 0], [0, 0], [5, 0], [0, 2]])
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [9, 9, 9, 9], [0.5, 0.1, 0.0, 0.4], [0.0, 0.0, 0.6, 0.3]])
+    expected = [[(0.3 + 0.6) / 2, (0.4 + 0.4) / 2], [0.0, 0.3]]
+    both = merge_pieces(np.stack([weights, 2 * weights]), tgt, src)  # any number of heads before T' and S'
+    np.testing.assert_allclose(both, [expected, np.multiply(expected, 2)], atol=1e-15)
+    # A source piece of two words is divided by bytes; a target piece of two words counts for both.
+    src, tgt = np.array([[3, 1], [0, 2]]), np.array([[1, 1]])
+    shared = merge_pieces(np.array([[0.8, 0.2]]), tgt, src)
+    np.testing.assert_allclose(shared, [[0.6, 0.4]] * 2, atol=1e-15)
+
+
+# Links and entropy.
+
+
+def test_entropy_by_hand():
+    """Pairs of 4, 2 and 1 source words; a share of log 1 = 0 is undefined."""
+    rows = np.array([[1, 1, 1, 1], [0, 3, 0, 0], [0.5, 0.25, 0.25, 0], [0, 0, 0, 0]])
+    entropies = entropy(rows)
+    np.testing.assert_allclose(entropies[:3], [math.log(4), 0, 1.5 * math.log(2)], atol=1e-15)
+    assert math.copysign(1, entropies[1]) == 1  # 0, not -0
+    assert math.isnan(entropies[3])
+    four = sum_entropy(np.array([[[1.0, 1, 1, 1], [0, 0, 0, 0]]]))
+    two = sum_entropy(np.array([[[1.0, 0], [1, 1], [1, 0]]]))
+    one = sum_entropy(np.array([[[1.0], [1.0]]]))
+    nats, share = four.plus(two).plus(one).means()
+    np.testing.assert_allclose(nats, (math.log(4) + math.log(2)) / (1 + 3 + 2), atol=1e-15)
+    np.testing.assert_allclose(share, (1 + 1) / (1 + 3), atol=1e-15)
+    assert np.isnan(one.means()[1]).all()
+
+
+def test_a_score_without_denominator_is_none():
+    assert list(AlignmentCounts(0, 0, 0, 0).scores().values()) == [None] * 4
+    assert list(AlignmentCounts(0, 5, 0, 0).scores().values()) == [1, None, 0, None]
+    assert list(AlignmentCounts(2, 5, 0, 0).scores().values()) == [1, 0, 0, 0]
+    assert list(AlignmentCounts(2, 0, 0, 1).scores().values()) == [0.5, 0.5, None, None]
+
+
+@settings(deadline=None)
+@given(arrays(np.bool_, (3, 2, 4, 3)), arrays(np.bool_, (2, 4, 3)), arrays(np.bool_, (2, 4, 3)))
+def test_scores_equal_the_formulas_over_sets(proposed: np.ndarray, sure: np.ndarray, also: np.ndarray):
+    """Two sentences and three heads at once, compared with the formulas over sets of links."""
+    possible = sure | also
+    counts_of_heads = sum(count_links(proposed[:, n], sure[n], possible[n]) for n in range(2))
+    s, p = ({tuple(link) for link in np.argwhere(part)} for part in (sure, possible))
+    for head in range(3):
+        a = {tuple(link) for link in np.argwhere(proposed[head])}
+        counts = AlignmentCounts(*counts_of_heads[head].tolist())
+        assert counts == (len(a), len(s), len(a & s), len(a & p))
+        if a or s:
+            assert counts.aer == pytest.approx(1 - (len(a & s) + len(a & p)) / (len(a) + len(s)))
+        if a and s and not (also & ~sure).any():
+            assert counts.f1 == pytest.approx(1 - counts.aer)
+
+
+def test_links_by_hand():
+    weights = np.array([[0.6, 0.3, 0.1], [0.5, 0.2, 0.2], [0.0, 0.3, 0.3], [0.0, 0.0, 0.0]])
+    assert np.argwhere(arg_max(weights)).tolist() == [[0, 0], [1, 0], [2, 1]]
+    # Source 1 has two equal maxima, of which target 0 is the first.
+    assert np.argwhere(mutual_arg_max(weights)).tolist() == [[0, 0]]
+    assert np.argwhere(above_threshold(weights, 0.3)).tolist() == [[0, 0], [0, 1], [1, 0], [2, 1], [2, 2]]
+    assert diagonal(2, 4).argmax(axis=1).tolist() == [1, 3]  # middles of the target words: 1/4 and 3/4 of 4
+    assert diagonal(4, 2).argmax(axis=1).tolist() == [0, 0, 1, 1]
+    links = np.array([[1, 0, 1], [0, 1, 0]], dtype=bool)
+    for by, expected in (  # those that leave the sentence do not come back
+        (0, [[1, 0, 1], [0, 1, 0]]),
+        (1, [[0, 1, 0], [0, 0, 1]]),
+        (-1, [[0, 1, 0], [1, 0, 0]]),
+        (3, [[0] * 3] * 2),
+    ):
+        assert shift_links(np.stack([links] * 2), by)[1].astype(int).tolist() == expected
+
+
+# Models with given attention weights, and corpora of reversed sentences with gold links.
+
+JUNK = 77.0
+"""Weight at padding and end-of-sentence positions, which must never be read."""
+SENTENCES = ("a b c", "d e", "f a b d", "c")
+SourceIndex = Callable[[int, int], int]
+"""Returns the source word that target word t attends to in a sentence of n words, called as f(n, t)."""
+Heads = Mapping[str, Sequence[SourceIndex | None]]
+"""The heads of each layer by its name; a head that is None gives all words the same weight."""
+
+
+class FixedAttention(nn.Module):
+    """A model that attends as given by ``heads``."""
+
+    def __init__(self, heads: Heads) -> None:
+        super().__init__()
+        self.heads = heads
+
+    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+        layers = {"encoder.0": torch.full((len(src), 1, src.size(1), src.size(1)), JUNK)}
+        for layer, heads in self.heads.items():
+            weights = torch.full((len(src), len(heads), tgt_in.size(1), src.size(1)), JUNK)
+            for row, n in enumerate((src_mask.sum(1) - 1).tolist()):
+                for head, source_index in enumerate(heads):
+                    weights[row, head, :n, :n] = 1 / n if source_index is None else 0
+                    for t in range(n if source_index else 0):
+                        weights[row, head, t, source_index(n, t)] = 1
+            layers[layer] = weights
+        return layers
+
+
+def backwards(n: int, t: int) -> int:
+    return n - 1 - t
+
+
+def forwards(n: int, t: int) -> int:
+    return t
+
+
+def fixed_attention(heads: Heads, batch_tokens: int = 100) -> Translator:
+    """Return a translator whose model is ``FixedAttention(heads)``."""
+    vocabulary = build_vocabulary("words", SENTENCES, size=20)
+    config = DecodeConfig(batch_tokens=batch_tokens)
+    pair = VocabularyPair(vocabulary, vocabulary)
+    return Translator(FixedAttention(heads), pair, config, torch.device("cpu"))
+
+
+def reversed_pairs(lines: tuple[str, ...]) -> Pairs:
+    """Return pairs whose target is the reversed source, with their gold links."""
+    sentences = [line.split() for line in lines]
+    links = tuple(" ".join(f"{i}-{len(words) - 1 - i}" for i in range(len(words))) for words in sentences)
+    return Pairs(lines, tuple(" ".join(reversed(words)) for words in sentences), links)
+
+
+def reversed_corpus(valid: tuple[str, ...], test: tuple[str, ...]) -> Corpus:
+    splits = {"valid": valid, "test": test, "test_b": test[:1]}
+    pairs = {name: reversed_pairs(lines) for name, lines in splits.items()}
+    return Corpus(name="made", src_lang="en", tgt_lang="de", splits=pairs)
+
+
+def reversed_gold(*lines: str) -> Gold:
+    return corpus_gold(reversed_corpus(("a",), lines), "test")
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 9, 100])
@@ -50,10 +275,6 @@ def test_heads_and_means_exclude_end_of_sentence_and_padding(batch_tokens: int):
         eye, reversal = np.eye(n), np.eye(n)[::-1]
         expected = [reversal, eye, eye, (reversal + eye) / 2, (reversal + 2 * eye) / 3]
         np.testing.assert_allclose(pair.weights, expected, atol=1e-12)
-        assert pair.heads == (
-            *(AttentionHead("cross.0", 0), AttentionHead("cross.0", 1), AttentionHead("cross.1", 0)),
-            *(AttentionHead("cross.0", None), AttentionHead("cross", None)),
-        )
     assert [str(head) for head in attentions[0].heads[2:]] == ["cross.1 head 0", "cross.0 mean", "cross mean"]
 
 
@@ -64,47 +285,36 @@ def test_a_model_without_attention_to_the_source_yields_nothing():
     assert measure_alignment(fixed_attention({}), gold) is None
 
 
-class UniformAttention(nn.Module):
-    """A model that gives every source piece, including end of sentence, the same weight."""
-
-    def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
-        uniform = src_mask / src_mask.sum(1, keepdim=True)
-        return {"cross": uniform[:, None, None, :].expand(-1, 1, tgt_in.size(1), -1)}
-
-
 def test_pieces_of_each_side_are_merged_by_its_own_vocabulary():
     """Source of characters: 'a' has one of 5 positions, 'cd' two, space and end of sentence one each."""
-    vocabularies = VocabularyPair(
+
+    class UniformAttention(nn.Module):
+        def attention(self, src: Tensor, src_mask: Tensor, tgt_in: Tensor) -> dict[str, Tensor]:
+            uniform = src_mask / src_mask.sum(1, keepdim=True)
+            return {"cross": uniform[:, None, None, :].expand(-1, 1, tgt_in.size(1), -1)}
+
+    pair = VocabularyPair(
         build_vocabulary("characters", ["a cd"], size=20), build_vocabulary("words", ["x y z"], size=20)
     )
-    translator = Translator(UniformAttention(), vocabularies, DecodeConfig(), CPU)
-    (pair,) = attend_words(translator, word_pairs(Pairs(("a cd",), ("x y z",))))
-    np.testing.assert_allclose(pair.weights, [[[0.2, 0.4]] * 3], atol=1e-7)
+    translator = Translator(UniformAttention(), pair, DecodeConfig(), torch.device("cpu"))
+    (found,) = attend_words(translator, word_pairs(Pairs(("a cd",), ("x y z",))))
+    np.testing.assert_allclose(found.weights, [[[0.2, 0.4]] * 3], atol=1e-7)
 
 
 def test_link_counts_of_fixed_attention_by_hand():
     """Backwards is always correct; forwards only in the middle of 3 words and for 1 word: 2 of 10 links."""
-    measurement = measure_alignment(
-        fixed_attention({"cross": [backwards, forwards]}), reversed_gold(*SENTENCES)
-    )
-    assert measurement is not None
-    assert measurement.link_counts(measurement.best("arg max", [0])) == AlignmentCounts(10, 10, 10, 10)
-    assert measurement.link_counts(measurement.best("arg max", [1])) == AlignmentCounts(10, 10, 2, 2)
-    assert (
-        measurement.best("arg max", [1, 2]).head == 2
-    )  # the mean of both: equal weights, the first is often the correct one
-    assert measurement.best("intersection", range(3)).head == 0
+    found = measure_alignment(fixed_attention({"cross": [backwards, forwards]}), reversed_gold(*SENTENCES))
+    assert found.link_counts(found.best("arg max", [0])) == AlignmentCounts(10, 10, 10, 10)
+    assert found.link_counts(found.best("arg max", [1])) == AlignmentCounts(10, 10, 2, 2)
+    # The mean of both has equal weights, of which the first is often the correct one.
+    assert found.best("arg max", [1, 2]).head == 2
+    assert found.best("intersection", range(3)).head == 0
 
 
 def test_the_best_head_on_validation_is_reported_on_test():
     """Head 0 is correct for 3 words, as in validation, and attends to the first of 4 words, as in test."""
-    heads = {
-        "cross": [
-            lambda n, t: backwards(n, t) if n == 3 else 0,
-            lambda n, t: backwards(n, t) if n == 4 else 0,
-        ]
-    }
-    translator = fixed_attention(heads)
+    heads = [lambda n, t, right=right: backwards(n, t) if n == right else 0 for right in (3, 4)]
+    translator = fixed_attention({"cross": heads})
     valid, tested = (
         measure_alignment(translator, reversed_gold(*lines)) for lines in (["a b c"], ["a b c d", "d c b a"])
     )
@@ -112,14 +322,9 @@ def test_the_best_head_on_validation_is_reported_on_test():
     assert [(row["read"], row["method"]) for row in rows] == [
         (kind, method) for kind in ("head", "mean") for method in ("arg max", "intersection", "threshold")
     ]
-    assert rows[0]["attention"] == "cross head 0"
-    assert rows[0]["aer_valid"] == 0
+    assert (rows[0]["attention"], rows[0]["aer_valid"], rows[0]["entropy_nats"]) == ("cross head 0", 0, 0)
     assert rows[0]["aer"] == pytest.approx(1 - (2 + 2) / (8 + 8))  # one of four words is correct
-    assert rows[0]["entropy_nats"] == 0
-    assert rows[3]["attention"] == "cross mean"
-    assert rows[3]["entropy_nats"] == pytest.approx(
-        np.log(2) * 3 / 4
-    )  # both heads agree for one of four words
+    assert rows[3]["entropy_nats"] == pytest.approx(np.log(2) * 3 / 4)  # both agree for one of four words
 
 
 def test_attention_that_is_one_word_early_is_found_by_hand():
@@ -129,135 +334,93 @@ def test_attention_that_is_one_word_early_is_found_by_hand():
     """
     heads = {"cross": [lambda n, t: max(backwards(n, t) - 1, 0), backwards]}
     measurement = measure_alignment(fixed_attention(heads), reversed_gold(*SENTENCES))
-    assert measurement is not None
-    early, right, _ = measurement.rows("arg max")
+    early, right, _ = measurement.plus(measurement).rows("arg max")
     assert early["aer"] == pytest.approx(1 - (4 + 4) / (10 + 10))  # the last word of each sentence
     assert (early["shift"], early["aer_shifted"]) == (1, pytest.approx(1 - (6 + 6) / (9 + 10)))
     assert (right["shift"], right["aer_shifted"]) == (0, 0)
     assert "shift" not in measurement.rows("intersection")[0]
-    twice = measurement.plus(measurement).rows("arg max")
-    assert [(row["shift"], row["aer_shifted"]) for row in twice[:2]] == [(1, early["aer_shifted"]), (0, 0)]
-
-
-def finished_of(labels: list[tuple[str, int]], corpus: Corpus) -> FinishedExperiment:
-    runs = [
-        FinishedRun(
-            result=Result(label=label, preset="lstm", seed=seed, status="done"),
-            folder=Path(f"{label}-seed{seed}"),
-            run=None,
-            outputs={},
-        )
-        for label, seed in labels
-    ]
-    results = tuple(run.result for run in runs)
-    return FinishedExperiment(folder=Path("runs"), corpus=corpus, runs=tuple(runs), results=results)
 
 
 @pytest.fixture
 def experiment(monkeypatch: pytest.MonkeyPatch) -> FinishedExperiment:
     """Two seeds of a good model, a model without attention, and one whose attention is monotonic."""
     models = {
-        "good-seed1": fixed_attention({"cross": [backwards]}),
-        "good-seed2": fixed_attention({"cross": [forwards, backwards]}),
-        "plain-seed1": fixed_attention({}),
-        "deep-seed1": fixed_attention({"cross.0": [forwards], "cross.1": [forwards]}),
+        ("good", 1): fixed_attention({"cross": [backwards]}),
+        ("good", 2): fixed_attention({"cross": [forwards, backwards]}),
+        ("plain", 1): fixed_attention({}),
+        ("deep", 1): fixed_attention({"cross.0": [forwards], "cross.1": [None]}),
     }
-    for module in (experiment_alignment, experiment_entropy):
-        monkeypatch.setattr(module, "load_model", lambda folder, device: models[folder.name])
-    labels = [("good", 1), ("good", 2), ("plain", 1), ("deep", 1)]
-    return finished_of(labels, reversed_corpus(SENTENCES, ("a b c d", "e f")))
+    runs = tuple(
+        FinishedRun(
+            result=Result(label=label, preset="lstm", seed=seed, status="done"),
+            folder=Path(f"{label}-seed{seed}"),
+            run=None,
+            outputs={},
+        )
+        for label, seed in models
+    )
+    by_folder = {run.folder: model for run, model in zip(runs, models.values(), strict=True)}
+    monkeypatch.setattr(module, "load_model", lambda folder, device: by_folder[folder])
+    corpus = reversed_corpus(SENTENCES, ("a b c d", "e f"))
+    results = tuple(run.result for run in runs)
+    return FinishedExperiment(folder=Path("runs"), corpus=corpus, runs=runs, results=results)
 
 
 def test_rows_of_an_experiment(experiment: FinishedExperiment, caplog: pytest.LogCaptureFixture):
     with caplog.at_level("INFO", logger="compare"):
         alignments = align_experiment(experiment)
     assert caplog.messages == [f"aligning test: {run.folder.name}" for run in experiment.runs]
-    diagonal, *rows = alignments.rows
-    assert (diagonal["label"], diagonal["seed"], diagonal["aer"]) == ("diagonal", None, 1.0)
-    assert {(row["label"], row["seed"]) for row in rows} == {("good", 1), ("good", 2), ("deep", 1)}
+    first, *rows = alignments.rows
+    assert (first["label"], first["seed"], first["aer"]) == ("diagonal", None, 1.0)
     by_run = {(row["label"], row["seed"], row["read"]): row for row in rows if row["method"] == "arg max"}
     assert {key: row["aer"] for key, row in by_run.items() if key[2] == "head"} == {
         ("good", 1, "head"): 0.0,
         ("good", 2, "head"): 0.0,
-        ("deep", 1, "head"): 1.0,  # no word of "a b c d" and "e f" is in the middle
+        ("deep", 1, "head"): pytest.approx(2 / 3),  # equal weights: the first is that of the last word
     }
     assert by_run["good", 2, "head"]["attention"] == "cross head 1"
     assert by_run["deep", 1, "mean"]["attention"] == "cross mean"
-    assert alignments.chosen == {
-        ("good", 1): ("cross", 0),
-        ("good", 2): ("cross", 1),
-        ("deep", 1): ("cross.0", 0),
-    }
+    assert alignments.chosen["good", 2] == ("cross", 1)
     heads = [(row["label"], row["seed"], row["attention"], row["aer"]) for row in alignments.heads]
     assert heads[:3] == [
         ("good", 1, "cross head 0", 0.0),
         ("good", 2, "cross head 0", pytest.approx(0.8)),  # on validation: 2 of 10
         ("good", 2, "cross head 1", 0.0),
     ]
+    assert align_experiment(experiment, test="test_b").rows[0]["recall"] == 0
+    spread = {(row["label"], row["seed"]): row for row in attention_spread(experiment)}
+    uniform = (4 * np.log(4) + 2 * np.log(2)) / 6  # over n words log n, on one word 0
+    assert list(spread["deep", 1].values())[2:] == [
+        *[2, pytest.approx(uniform / 2), 0, pytest.approx(uniform), pytest.approx(1 / 2)]
+    ]
     for function in (align_experiment, attention_spread):
         with pytest.raises(ValueError, match="corpus made has no split 'tets': choose one of valid, test"):
             function(experiment, test="tets")
-    assert align_experiment(experiment, test="test_b").rows[0]["recall"] == 0
 
 
 def test_seeds_are_summarised_by_their_median():
+    names = ("label", "seed", "read", "method", "aer", "precision", "recall")
+    values = [("head", 0.3, None), ("head", 0.1, 0.5), ("head", 0.2, 0.75), ("mean", 0.9, 1)]
     rows = [
-        {
-            "label": "a",
-            "seed": seed,
-            "read": read,
-            "method": "arg max",
-            "aer": aer,
-            "precision": p,
-            "recall": aer,
-        }
-        for seed, read, aer, p in [
-            (1, "head", 0.3, None),
-            (2, "head", 0.1, 0.5),
-            (3, "head", 0.2, 0.75),
-            (1, "mean", 0.9, 1),
-        ]
+        dict(zip(names, ("a", seed, read, "arg max", aer, precision, aer), strict=True))
+        for seed, (read, aer, precision) in enumerate(values)
     ]
     head, mean = median_over_seeds(rows)
-    assert head == {
-        "label": "a",
-        "read": "head",
-        "method": "arg max",
-        "seeds": 3,
-        "aer_median": 0.2,
-        "aer_lowest": 0.1,
-        "aer_highest": 0.3,
-        "precision_median": 0.625,
-        "recall_median": 0.2,
-    }
+    assert list(head.values()) == ["a", "head", "arg max", 3, 0.2, 0.1, 0.3, 0.625, 0.2]
     assert (mean["seeds"], mean["aer_median"]) == (1, 0.9)
 
 
-def test_entropy_needs_no_gold(monkeypatch: pytest.MonkeyPatch):
-    """Uniform weights over n words have entropy log n, weights on one word 0."""
-    corpus = reversed_corpus(("a",), ("a b c d", "e f"))
-    models = {"plain-seed1": fixed_attention({}), "two-seed1": fixed_attention({"cross": [forwards, None]})}
-    monkeypatch.setattr(experiment_entropy, "load_model", lambda folder, device: models[folder.name])
-    (row,) = attention_spread(finished_of([("plain", 1), ("two", 1)], corpus))
-    uniform = (4 * np.log(4) + 2 * np.log(2)) / 6
-    assert row == {
-        "label": "two",
-        "seed": 1,
-        "heads": 2,
-        "entropy_nats": pytest.approx(uniform / 2),
-        "entropy_nats_narrowest": 0,
-        "entropy_nats_widest": pytest.approx(uniform),
-        "entropy_share": pytest.approx(1 / 2),
-    }
+# Trained models.
 
 
 @pytest.fixture(scope="module")
 def trained(finished: Path) -> FinishedExperiment:
     """The tiny experiment, whose German is its English word for word in reversed order."""
     loaded = load_finished(finished)
-    splits = {name: reversed_pairs(pairs.src) for name, pairs in loaded.corpus.splits.items()}
-    for name, pairs in loaded.corpus.splits.items():
-        splits[name] = splits[name]._replace(tgt=pairs.tgt)
+    splits = {
+        name: reversed_pairs(pairs.src)._replace(tgt=pairs.tgt)
+        for name, pairs in loaded.corpus.splits.items()
+    }
     return dataclasses.replace(loaded, corpus=dataclasses.replace(loaded.corpus, splits=splits))
 
 
@@ -276,10 +439,9 @@ def test_batched_attention_of_a_trained_model_equals_that_of_single_pairs(traine
             tgt_in = torch.tensor([[BOS, *vocabularies.tgt.encode(pair.tgt)]])
             with torch.inference_mode():
                 single = translator.model.attention(src, torch.ones_like(src, dtype=torch.bool), tgt_in)
-            cross = torch.cat([weights[0] for name, weights in single.items() if "cross" in name])[
-                :, :-1, :-1
-            ]
-            np.testing.assert_allclose(attention.weights[: len(cross)], cross.numpy(), atol=1e-5)
+            cross = torch.cat([weights[0] for name, weights in single.items() if "cross" in name])
+            found = attention.weights[: len(cross)]
+            np.testing.assert_allclose(found, cross[:, :-1, :-1].numpy(), atol=1e-5)
 
 
 def test_a_trained_experiment_is_aligned_as_by_the_formula(trained: FinishedExperiment):
@@ -293,8 +455,7 @@ def test_a_trained_experiment_is_aligned_as_by_the_formula(trained: FinishedExpe
         links += n
     (row,) = [row for row in alignments.rows if row["label"] == "luong" and row["method"] == "arg max"]
     assert row["aer"] == pytest.approx(1 - 2 * correct / (2 * links))
-    (entropy,) = [row for row in attention_spread(trained) if row["label"] == "luong"]
-    assert row["entropy_nats"] == pytest.approx(entropy["entropy_nats"])
-    assert 0 < row["entropy_share"] < 1
+    (spread,) = [row for row in attention_spread(trained) if row["label"] == "luong"]
+    assert row["entropy_nats"] == pytest.approx(spread["entropy_nats"])
     heads = [row["attention"] for row in alignments.heads if row["label"] == "transformer"]
     assert heads == ["cross.0 head 0", "cross.0 head 1", "cross.0 mean"]

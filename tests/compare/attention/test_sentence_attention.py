@@ -8,9 +8,8 @@ from html import unescape
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from compare.attention.layers import group_pieces
+from compare.attention.layers import group_pieces, with_means
 from compare.attention.sentence_attention import SentenceAttention
 from compare.attention.viewer import render_viewer
 from data.corpus import Pairs
@@ -31,18 +30,12 @@ LINES = ("Don't stop, she said.", "Zwei Kühe schlafen!", "a well-known cat (and
         (["▁5", "<0xE2>", "<0x82>", "<0xAC>", "▁x"], ["5", "€", "x"], [0, 1, 1, 1, 2]),
         (["▁x", "<0xE2>", "▁y"], ["x", "\ufffd", "y"], [0, 1, 2]),  # a broken character
         (["<unk>", "<unk>", "<eos>"], ["<unk>", "<unk>", "<eos>"], [0, 1, 2]),
-        (["▁a", "<eos>", "▁b"], ["a", "<eos>", "b"], [0, 1, 2]),
-        (["▁a", "▁"], ["a"], [0, 0]),
         (["▁", "<eos>"], ["▁", "<eos>"], [0, 1]),  # nothing but a space stays visible
         ([], [], []),
     ],
 )
 def test_subwords_are_joined(pieces: list[str], words: list[str], group: list[int]):
     assert group_pieces("unigram", pieces) == (words, group)
-
-
-def test_the_tokens_of_a_word_vocabulary_are_words():
-    assert group_pieces("words", ["a", "b", "<eos>"]) == (["a", "b", "<eos>"], [0, 1, 2])
 
 
 @pytest.mark.parametrize("kind", ["words", "characters", "unigram", "bpe"])
@@ -57,34 +50,26 @@ def test_the_words_are_those_of_the_text(kind: str):
         assert group == sorted(group)
 
 
-LABELS = ["▁a", "b", "▁", ".", "'", "<unk>", "<eos>", "<0xC3>", "<0xBC>", "?!", "é", "␛1"]
-
-
 SRC, TGT = ["▁Zwei", "▁Kü", "he", "<eos>"], ["▁two", "▁co", "w", "s", "<eos>"]
 WORDS = (["Zwei", "Kühe", "<eos>"], ["two", "cows", "<eos>"])
+EVERY = {"encoder.0": 2, "decoder.0": 2, "cross.0": 2, "encoder.1": 2, "decoder.1": 2, "cross.1": 2}
 
 
 def random_attention(layers: dict[str, int], label: str = "rnn") -> SentenceAttention:
     """Weights of the layers named, with so many heads each, as distributions."""
     rng = np.random.default_rng(0)
     sizes = {"cross": (5, 4), "encoder": (4, 4), "decoder": (5, 5)}
-    weights = {
-        name: rng.dirichlet(np.ones(sizes[name.split(".")[0]][1]), (heads, sizes[name.split(".")[0]][0]))
-        for name, heads in layers.items()
-    }
+    shapes = {name: (heads, *sizes[name.split(".")[0]]) for name, heads in layers.items()}
+    weights = {name: rng.dirichlet(np.ones(shape[2]), shape[:2]) for name, shape in shapes.items()}
     return SentenceAttention(
         source="Zwei Kühe",
         translation="two cows",
         src=SRC,
         tgt=TGT,
+        kinds=("bpe", "bpe"),
         weights={name: value.astype(np.float32) for name, value in weights.items()},
-        src_words=group_pieces("bpe", SRC),
-        tgt_words=group_pieces("bpe", TGT),
         label=label,
     )
-
-
-EVERY = {"encoder.0": 2, "decoder.0": 2, "cross.0": 2, "encoder.1": 2, "decoder.1": 2, "cross.1": 2}
 
 
 def test_weights_of_words_are_sums_over_source_and_means_over_target():
@@ -98,13 +83,11 @@ def test_weights_of_words_are_sums_over_source_and_means_over_target():
         [w[4, 0], w[4, 1] + w[4, 2], w[4, 3]],
     ]
     np.testing.assert_allclose(words.weights["cross"][0], by_hand, rtol=1e-6)
-    d = found.weights["decoder"][0].astype(float)  # its columns are <bos> and the pieces before
-    row = d[1:4].mean(axis=0)
+    row = found.weights["decoder"][0].astype(float)[1:4].mean(axis=0)  # columns: <bos> and the pieces before
     np.testing.assert_allclose(words.weights["decoder"][0][1], [row[0], row[1], row[2:].sum()], rtol=1e-6)
-    for weights in words.weights.values():
-        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
     again = words.words()
     for name, weights in words.weights.items():
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
         np.testing.assert_allclose(again.weights[name], weights, rtol=1e-6)
     assert [(each.name, each.rows, each.columns) for each in words.layers()] == [
         ("cross", WORDS[1], WORDS[0]),
@@ -113,15 +96,20 @@ def test_weights_of_words_are_sums_over_source_and_means_over_target():
     ]
 
 
-def texts(figure: Figure) -> list[str]:
-    return [text.get_text() for axes in figure.axes for text in axes.texts]
+def test_means_of_heads_by_hand():
+    one, two = np.array([[[1.0]], [[3.0]]]), np.array([[[8.0]]])
+    heads, weights = with_means({"cross.0": one, "cross.1": two})
+    names = ["cross.0 head 0", "cross.0 head 1", "cross.1 head 0", "cross.0 mean", "cross mean"]
+    assert list(map(str, heads)) == names
+    assert weights.ravel().tolist() == [1, 3, 8, 2, 4]
+    assert list(map(str, with_means({"cross": two})[0])) == ["cross head 0"]
 
 
 def test_a_figure_has_every_head_with_named_axes_and_the_sentence():
     found = random_attention({"cross.0": 2, "cross.1": 2})
     figure = found.plot()
     heads = [f"cross.{layer} {head}" for layer in (0, 1) for head in ("head 0", "head 1", "mean")]
-    assert texts(figure) == heads
+    assert [text.get_text() for axes in figure.axes for text in axes.texts] == heads
     assert figure.texts[0].get_text() == "rnn\nZwei Kühe\n→ two cows"
     words = found.words()
     for place, axes in enumerate(figure.axes[:-1]):
@@ -131,21 +119,13 @@ def test_a_figure_has_every_head_with_named_axes_and_the_sentence():
         assert axes.images[0].get_clim() == (0, 1)  # maps of two models can be laid side by side
         assert [each.get_text() for each in axes.get_xticklabels()] == words.src
         assert [each.get_text() for each in axes.get_yticklabels()] == ([] if head else words.tgt) or head
-        assert axes.get_xlabel() == "source"
-        assert axes.get_ylabel() == ("" if head else "translation")
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("source", "" if head else "translation")
     (only,) = random_attention({"cross": 1}).plot(pieces=True).axes[:-1]
     assert [each.get_text() for each in only.get_xticklabels()] == SRC
-    assert [each.get_text() for each in only.get_yticklabels()] == TGT
-
-
-def test_self_attention_is_drawn_where_asked_for():
-    found = random_attention(EVERY)
-    assert len(found.plot().axes) == 2 * 3 + 1
-    figure = found.plot(self_attention=True)
+    figure = random_attention(EVERY).plot(self_attention=True)
     assert len(figure.axes) == 6 * 3 + 1
     axes = figure.axes[4 * 3]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("translation so far", "translation")
-    assert [each.get_text() for each in axes.get_xticklabels()] == ["<bos>", "two", "cows"]
 
 
 @pytest.mark.parametrize("layers", [{"cross": 1}, EVERY])
@@ -162,19 +142,13 @@ def test_maps_do_not_overlap_and_letters_fit_their_cells(layers: dict[str, int])
     assert cells[0] * 72 >= 1.9 * size
 
 
-@pytest.mark.parametrize(
-    ("layers", "own", "message"),
-    [
+def test_a_model_without_attention_is_refused_and_a_figure_changes_no_settings():
+    for layers, own, message in (
         ({}, True, "rnn has no attention to the source"),
         ({"encoder": 1}, False, "rnn has no attention to the source; it has self-attention"),
-    ],
-)
-def test_a_model_without_attention_is_refused(layers: dict[str, int], own: bool, message: str):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        random_attention(layers).plot(self_attention=own)
-
-
-def test_a_figure_changes_no_settings_and_shows_itself_in_a_notebook():
+    ):
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+            random_attention(layers).plot(self_attention=own)
     before = dict(mpl.rcParams)
     figure = random_attention({"cross": 1}).plot()
     with warnings.catch_warnings():
@@ -186,23 +160,16 @@ def test_a_figure_changes_no_settings_and_shows_itself_in_a_notebook():
 def test_the_viewer_is_one_page_with_every_head_of_every_model():
     one, other = random_attention(EVERY, "transformer").words(), random_attention({}, "lstm").words()
     page = render_viewer(one.source, [one.viewed(), other.viewed()])
-    data = [
-        json.loads(found) for found in re.findall(r'<script type="application/json">(.*?)</script>', page)
-    ]
+    found = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    data = [json.loads(each) for each in found]
     assert [each["models"][0]["name"] for each in data] == [
         "Attention to the source",
         "Self-attention within the source",
         "Self-attention within the translation",
     ]
-    cross = data[0]
-    assert cross["models"][0]["heads"] == [
-        *(f"cross.{layer} head {head}" for layer in (0, 1) for head in (0, 1)),
-        "cross.0 mean",
-        "cross.1 mean",
-        "cross mean",
-    ]
-    assert cross["models"][0]["chosen"] == 6
-    (sentence,) = cross["sentences"]
+    model, sentence = data[0]["models"][0], data[0]["sentences"][0]
+    assert model["heads"][3:] == ["cross.1 head 1", "cross.0 mean", "cross.1 mean", "cross mean"]
+    assert model["chosen"] == 6
     assert (sentence["src"], sentence["tgt"]) == WORDS
     hundredths = np.array(sentence["weights"][0])
     expected = np.concatenate([one.weights["cross.0"], one.weights["cross.1"]])

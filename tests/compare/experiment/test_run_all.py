@@ -16,7 +16,7 @@ from compare.experiment import dry_run as estimate
 from compare.experiment import run as run_all
 from compare.experiment.dry_run import dry_run, estimate_experiment
 from compare.experiment.run import run_experiment
-from compare.report.attention_plots import find_runs
+from compare.report.figures import find_runs
 from compare.report.score_tables import render_estimates
 from compare.report.views import draw_plots
 from compare.results.result import Result

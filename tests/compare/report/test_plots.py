@@ -8,19 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
+import msgspec
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
 import compare
 from compare import draw_attention
-from compare.analysis.efficiency import COSTS, SIZE, SPEED
-from compare.analysis.tuning import tuning_curve
+from compare.analysis.efficiency import SIZE, SPEED, tuning_curve
 from compare.cli import main
 from compare.report.figures import ATTENTION, FIGURES, draw_figure
 from compare.report.plots import (
-    FRONTS,
-    SPENT,
     distance_plot,
     learning_plot,
     length_plot,
@@ -113,7 +111,6 @@ def test_progress_is_the_mean_of_cost_and_figure_at_updates_of_all_seeds():
         progress_plot(modelling, "seconds")
     with pytest.raises(ValueError, match="a: joules were not recorded in training; choose another axis"):
         progress_plot(rows, "joules")
-    assert (tuple(SPENT), tuple(FRONTS)) == (COSTS, (SPEED, SIZE))
 
 
 MODELS = [
@@ -152,20 +149,21 @@ def test_a_wide_range_has_a_logarithmic_axis():
 
 
 def test_the_tuning_curve_has_both_estimators():
+    one = compare.experiment.tune.TrialResult(
+        label="a",
+        trial=1,
+        settings={},
+        status="done",
+        bleu=3.0,
+        loss=1.0,
+        best_update=1,
+        updates=5,
+        seconds=1.0,
+        code_version="test",
+    )
     trials = [
-        compare.experiment.tune.TrialResult(
-            label="a",
-            trial=number,
-            settings={},
-            status="done",
-            bleu=bleu,
-            loss=1.0,
-            best_update=1,
-            updates=5,
-            seconds=1.0,
-            code_version="test",
-        )
-        for number, bleu in enumerate((3.0, 33.0, 30.0), start=1)
+        msgspec.structs.replace(one, trial=trial, bleu=bleu)
+        for trial, bleu in enumerate((3.0, 33.0, 30.0), start=1)
     ]
     figure = tuning_plot(tuning_curve(trials).rows)
     assert [point[0] for point in data_of(figure)[0]] == [1, 2, 3]
@@ -224,14 +222,12 @@ def test_files_are_valid_the_same_twice_and_written_whole(tmp_path: Path, monkey
 # Figures of an experiment by name.
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FIGURES if kind != "quality-joules"])
-def test_each_figure_is_drawn_alone(kind: str, made: Path, copied: Path):
-    folder = copied if kind == "tuning" else made
-    if kind == "tuning":
-        shutil.copy(ROOT / "results" / "demo" / "trials.jsonl", folder)
-    png, svg = draw_figure(folder, kind, out=copied / "plots")
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert b"<svg" in svg.read_bytes()
+def test_each_figure_is_drawn_alone(copied: Path):
+    shutil.copy(ROOT / "results" / "demo" / "trials.jsonl", copied)
+    for kind in FIGURES:
+        if kind != "quality-joules":
+            (svg,) = draw_figure(copied, kind, ["svg"], out=copied / "plots")
+            assert b"<svg" in svg.read_bytes()
 
 
 def test_curves_of_the_command_have_a_line_per_run(made: Path, tmp_path: Path):

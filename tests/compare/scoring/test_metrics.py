@@ -185,7 +185,7 @@ def test_means_over_seeds_and_the_report_hold_it(scored: Path):
     columns = {column.heading: column for column, _ in columns_of(loaded, [], "")}
     row = loaded.results[0].flat()
     assert (columns["exact"].text(row), columns["exact"].order(row)) == (f"{exact:.2f}", exact)
-    assert columns["exact"].help == "on test; share of exact translations"
+    assert columns["exact"].help == "share of exact translations"
     assert ("exact", "exact|v:1") in methods(loaded).conditions
     assert [name for name, _ in methods(loaded).conditions][:4] == ["BLEU", "chrF", "TER", "exact"]
 

@@ -1,0 +1,200 @@
+"""``attnbench check``: unchanged folders, changes by hand, and what it says that it cannot check."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compare import publish_experiment
+from compare.check.recompute import check_experiment
+from compare.cli import main
+from compare.results.run_folder import RunFolder
+from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
+
+RUN, OTHER = "luong-seed1", "luong-seed2"
+RUNS = (RUN, "lstm-seed1", OTHER, "lstm-seed2")
+
+
+def differences(folder: Path) -> list[str]:
+    return [f"{value.context}: {value.name}" for value in check_experiment(folder).differences]
+
+
+@pytest.mark.parametrize("decode", [0, 3, 10**6])
+def test_an_unchanged_experiment_has_no_difference(decode: int, honest: Path):
+    """The weights of some of its runs are averages."""
+    result = check_experiment(honest, decode=decode)
+    assert not result.differences
+    assert not result.notes
+    found = {(finding.context, finding.name) for finding in result.findings}
+    for figure in ("bleu", "bleu_ci_low", "params", "train_tokens_per_s", "latency_ms_p50", "batch_hash"):
+        assert {(run, figure) for run in RUNS} <= found
+    logs = [(honest / run / "metrics.jsonl").read_text().splitlines()[-1] for run in RUNS]
+    assert any("average" in json.loads(line)["chosen"] for line in logs)
+
+
+def test_the_command_prints_what_is_not_checked(honest: Path, capsys: pytest.CaptureFixture[str]):
+    result = check_experiment(honest)
+    assert main(["check", str(honest), "-q"]) == 0
+    *not_checked, summary = capsys.readouterr().out.splitlines()
+    assert summary == f"{len(result.findings)} figures and files compared, 0 differ"
+    assert not_checked == [f"not checked: {line}" for line in result.not_checked]
+    assert main(["check", str(honest), "--json", "-q"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["compared"] == len(result.findings)
+    assert content["not_checked"] == result.not_checked
+    assert content["differ"] == content["notes"] == content["hashes_only"] == []
+    gap = "that translations, validation scores and perplexities come from the weights"
+    assert any(line.startswith(gap) for line in result.not_checked)
+    assert not any(line.startswith(gap) for line in check_experiment(honest, decode=1).not_checked)
+
+
+@pytest.mark.parametrize("lines", ["-1", "many", "1.5"])
+def test_a_number_of_lines_that_is_none(lines: str, honest: Path, refusal: Refusal):
+    expected = f"--decode {lines}: must be a whole number"
+    assert refusal("check", honest, f"--decode={lines}").startswith(expected)
+
+
+def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path, refusal: Refusal):
+    (tmp_path / "lstm-seed1").mkdir()
+    (tmp_path / "lstm-seed1" / "config.toml").write_text("")
+    assert "no finished run" in refusal("check", tmp_path)
+
+
+# Changes by hand.
+
+
+def double(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda content: content.update({name: content[name] * 2})
+
+
+@pytest.mark.parametrize("name", ["bleu", "params", "tokens_seen", "beam_sentences_per_s", "valid_loss"])
+def test_a_changed_figure_is_found(forged: Path, name: str, capsys: pytest.CaptureFixture[str]):
+    edit_json(forged / RUN / "result.json", double(name))
+    assert main(["check", str(forged), "-q"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"{RUN}: {name}: recorded ") for line in lines)
+    assert any(line.startswith("results.jsonl: content") for line in lines)
+
+
+def test_a_changed_file_is_found_in_all_figures_computed_from_it(forged: Path):
+    def latency(content: dict[str, Any]) -> None:
+        content["timings"]["latency"]["ms"][0][0] *= 2
+
+    edit_json(forged / RUN / "speed.json", latency)
+    assert f"{RUN}: speed.json" in differences(forged)
+    assert any(name.startswith(f"{RUN}: latency_ms") for name in differences(forged))
+    edit_text(forged / OTHER / "config.toml", "dropout = 0.1", "dropout = 0.2")
+    assert {f"{OTHER}: config_hash", f"{OTHER}: config.toml"} <= set(differences(forged))
+    (forged / OTHER / "test.hyp").unlink()
+    assert {f"{OTHER}: figures", f"{OTHER}: test.hyp"} <= set(differences(forged))
+    weights = forged / "lstm-seed1" / "checkpoints" / "final.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    changed = ("checkpoints/final.safetensors", "selection.json: weights", "perplexity.json: weights")
+    assert [name for name in differences(forged) if "lstm-seed1" in name] == [
+        f"lstm-seed1: {name}" for name in changed
+    ]
+    shutil.copy(forged / RUN / "checkpoints" / "final.safetensors", weights)  # of another size
+    assert "lstm-seed1: figures" in differences(forged)
+
+
+def test_a_figure_that_nothing_supports_is_found(forged: Path):
+    (forged / RUN / "perplexity.json").unlink()
+    edit_json(forged / RUN / "result.json", lambda row: row.update(char_perplexity=1.001))
+    assert f"{RUN}: perplexity.json" in differences(forged)
+
+
+def test_changed_tables_translations_and_corpus_are_found(forged: Path, honest: Path):
+    edit_text(forged / "table.csv", "luong", "loung")
+    assert differences(forged) == ["table.csv: content"]
+    output = forged / RUN / "test.hyp"
+    output.write_text("Hund " + output.read_text())
+    found = differences(forged)
+    assert f"{RUN}: test.hyp" in found
+    assert any(name.startswith(f"{RUN}: chrf") for name in found)
+    corpus = Path(shutil.copytree(honest.parent / "corpus", forged.parent / "corpus"))
+    edit_text(corpus / "test.de", "Hund", "Hund Hund")
+    found = check_experiment(forged, data_root=str(corpus)).differences
+    assert {(OTHER, "data_hash"), (OTHER, "length_ratio")} <= {(each.context, each.name) for each in found}
+
+
+# What a check cannot cover is said, and is no difference.
+
+
+def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Compressed files are read; weights are missing, and the corpus is the reader's copy."""
+    folder = publish_experiment(honest, tmp_path / "published")
+    result = check_experiment(folder, decode=2)
+    assert not result.differences
+    for gap in ("data, batches and scores", "the hash of the weights", "translations by the weights"):
+        assert any(line.startswith(gap) for line in result.not_checked)
+    corpus = RunFolder.read(honest / RUN).run.data.root
+    arguments = ["check", str(folder), "-q", "--set", f"data.root={corpus}"]
+    assert main(arguments) == 0
+    assert "data, batches and scores" not in capsys.readouterr().out
+    edit_json(folder / RUN / "result.json", lambda row: row.update(bleu=row["bleu"] + 1, params=1))
+    assert main(arguments) == 1
+    shown = capsys.readouterr().out
+    assert f"{RUN}: bleu: recorded " in shown
+    assert f"{RUN}: params: recorded 1, found " in shown
+
+
+def test_a_missing_corpus(forged: Path):
+    """Everything that needs no corpus is still checked: log, config, sizes, speeds."""
+    gone = str(forged.parent / "gone")
+    for run in RUNS:
+        lines = (forged / run / "config.toml").read_text().splitlines()
+        edit_text(
+            forged / run / "config.toml",
+            next(line for line in lines if line.startswith("root")),
+            f"root = {json.dumps(gone)}",
+        )
+    renew_hashes(forged)
+    renew_views(forged)
+    result = check_experiment(forged, decode=2)
+    assert not result.differences
+    (line,) = (line for line in result.not_checked if line.startswith("data, batches and scores: "))
+    assert "no such folder" in line
+    assert line.endswith(f"({', '.join(RUNS)})")
+    edit_json(forged / RUN / "result.json", lambda row: row.update(beam=7, params=1))
+    assert {f"{RUN}: beam", f"{RUN}: params"} <= set(differences(forged))
+
+
+def test_an_unfinished_run(forged: Path):
+    for name in ("result.json", "speed.json"):
+        (forged / OTHER / name).unlink()
+    renew_views(forged)
+    result = check_experiment(forged)
+    assert not result.differences
+    assert f"the figures of a run that is unfinished ({OTHER})" in result.not_checked
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("result.json", lambda row: row.update(code_version="0.1.0+0")),
+        ("speed.json", lambda content: content["decoded_on"].update(threads=99)),
+    ],
+)
+def test_another_version_or_number_of_threads_may_translate_a_line_otherwise(
+    file: str, change: Callable[[dict[str, Any]], None], forged: Path
+):
+    """As another machine may: the rounding of one need not be that of the other."""
+    data, path = RunFolder.read(forged / RUN).run.data, forged / RUN / "test.hyp"
+    correct, lines = (Path(data.root) / "test.de").read_text().splitlines(), path.read_text().splitlines()
+    number = next(n for n, line in enumerate(lines) if line != correct[n])
+    lines[number] = correct[number]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    edit_json(forged / RUN / file, change)
+    renew_hashes(forged)
+    renew_views(forged)
+    result = check_experiment(forged, decode=10**6)
+    assert not [value for value in result.differences if "line" in value.name]
+    (line,) = (line for line in result.not_checked if "translated otherwise here" in line)
+    assert line.startswith("1 of ")
+    assert line.endswith(f"machine or code is not that of the run ({RUN})")
