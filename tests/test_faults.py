@@ -238,8 +238,8 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     *(
         ("state of another type", [partial(change_state, change=change), unfinish], [RUN_AGAIN])
         for change in (
-            lambda state: state["progress"].update(update="7"),
-            lambda state: state["optimizer"]["state"][0].update(exp_avg=torch.ones(1)),
+            lambda state: state["progress"].pop("update"),
+            lambda state: state["weights"].popitem(),
             lambda state: state["running_metrics"].pop("norm"),
         )
     ),

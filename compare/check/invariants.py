@@ -22,7 +22,6 @@ from compare.results.run_folder import REQUIRED
 from compare.results.store import REGISTRY, Registry
 from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, Validation
-from compare.training.metrics_log import ensure_complete
 from compare.training.serialization import WEIGHTS
 from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip, read_lines
@@ -66,7 +65,6 @@ def _check_initial_weights(run: CheckedRun) -> Findings:
 
 def _check_log(run: CheckedRun) -> Findings:
     """Compare learning rates with the schedule; epochs and tokens with the batches of the run's seed."""
-    ensure_complete(run.lines, "metrics.jsonl")
     windows = [line for line in run.lines if line["kind"] == "train"]
     optim, most = run.folder.run.model.optim, run.folder.run.train.max_updates
     rates = [optim.learning_rate_at(line["update"], most) for line in windows]

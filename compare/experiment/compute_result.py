@@ -25,7 +25,7 @@ from compare.scoring.score import SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
 from compare.system.measure import peak_flops, percentile
 from compare.system.plugins import code_version
-from compare.training.metrics_log import ensure_complete, read_metrics
+from compare.training.metrics_log import read_metrics
 from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
 from data.batches import BatchStream
@@ -102,7 +102,6 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
     size = size_figures(folder, run.model.architecture, prepared.vocabulary_sizes)
     metrics = read_metrics(folder.metrics)
-    ensure_complete(metrics, str(folder.metrics))
     figures = {
         **size,
         **training_figures(metrics, prepared.stream),

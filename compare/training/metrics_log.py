@@ -11,27 +11,17 @@ from data.files import append_whole, parse_json, read_bytes, sync_file, write_at
 
 MAX_BYTES = 2_000_000_000
 """Size that no log reaches: ten million lines."""
-COUNTS = (
-    *("update", "updates", "src_tokens", "tgt_tokens", "epoch", "best_update"),
-    *("processes", "devices", "nodes"),
-)
-"""Fields that are whole numbers from 0 on."""
 AVERAGES = ("average", "ema")
 """Kinds of the lines about averages of the weights, in the order in which these are validated."""
-REQUIRED = {
-    "train": ("update", "src_tokens", "tgt_tokens"),
+FIELDS = {
+    "train": ("update", "updates", "src_tokens", "tgt_tokens", "tokens_per_s", "data_s", "train_s"),
     "valid": ("update", "seconds", "loss", "bleu"),
-    **dict.fromkeys(AVERAGES, ("update",)),
-    "final": ("update",),
+    **dict.fromkeys(
+        AVERAGES, ("update",)
+    ),  # the average of good weights may be a model without a finite loss
+    "final": ("update", "best_update", "loss", "validation_s", "checkpoint_s"),
 }
-"""Fields that plots and analyses read, by kind of line."""
-SUMMARISED = {
-    "train": ("updates", "tokens_per_s", "data_s", "train_s"),
-    "final": ("best_update", "loss", "validation_s", "checkpoint_s"),
-}
-"""Fields that the result of a run is computed from, by kind of line."""
-UNKNOWN = ("joules", "bleu")
-"""Fields that may be null."""
+"""Numbers that results, plots and analyses read, by kind of line; BLEU is null for language models."""
 
 
 class MetricsLog:
@@ -69,7 +59,7 @@ class MetricsLog:
         lines = read_metrics(self.path) if self.path.exists() else []
         lines = [line for line in lines if line["update"] <= update and line["kind"] in ("train", "valid")]
         write_atomically(self.path, "".join(map(_encode, lines)))
-        return sum(line.get("updates", 0) for line in lines if line["kind"] == "train")
+        return sum(line["updates"] for line in lines if line["kind"] == "train")
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -84,11 +74,24 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         try:
             content = parse_json(line)
         except ValueError:
-            if number < len(lines):
-                raise ValueError(f"{path}, line {number}: not a JSON object of metrics") from None
-            break
+            if number == len(lines):
+                break
+            content = None
         metrics.append(_check(content, f"{path}, line {number}"))
     return metrics
+
+
+def _check(line: Any, context: str) -> dict[str, Any]:
+    """Return ``line`` if it has the fields of its kind; ``context`` begins error messages."""
+    if not isinstance(line, dict) or str(line.get("kind")) not in FIELDS:
+        raise ValueError(f"{context}: not a JSON object of metrics")
+    for name in FIELDS[line["kind"]]:
+        value = line.get(name)
+        if not is_finite(value) and not (name == "bleu" and name in line and value is None):
+            raise ValueError(
+                f"{context}: {name} of a {line['kind']} line must be a number, found {abbreviate(value)}"
+            )
+    return line
 
 
 def lines_by_update(lines: Iterable[Mapping[str, Any]], kind: str) -> dict[int, Mapping[str, Any]]:
@@ -100,45 +103,10 @@ def lines_by_update(lines: Iterable[Mapping[str, Any]], kind: str) -> dict[int, 
     return dict(sorted(found.items()))
 
 
+def is_finite(value: Any) -> bool:
+    """Return whether ``value``, from JSON, is a finite number."""
+    return type(value) is int or (type(value) is float and math.isfinite(value))
+
+
 def _encode(line: dict[str, Any]) -> str:
     return json.dumps(line) + "\n"
-
-
-def ensure_complete(metrics: Iterable[Mapping[str, Any]], context: str) -> None:
-    """Raise ValueError if a line lacks a field that the result is computed from."""
-    for line in metrics:
-        for name in SUMMARISED.get(line["kind"], ()):
-            if line.get(name) is None:
-                raise ValueError(
-                    f"{context}: the {line['kind']} line of update {line['update']} has no {name}"
-                )
-
-
-def is_finite(value: Any) -> bool:
-    """Return whether ``value``, from JSON, is a number that a float can hold."""
-    if type(value) is int:
-        return abs(value) < 2**63
-    return type(value) is float and math.isfinite(value)
-
-
-def _check(line: Any, context: str) -> dict[str, Any]:
-    """Return ``line`` if it has the fields of its kind; ``context`` begins error messages."""
-    if not isinstance(line, dict):
-        raise ValueError(f"{context}: not a JSON object of metrics")
-    kind = line.get("kind")
-    if not isinstance(kind, str) or kind not in REQUIRED:
-        raise ValueError(f"{context}: kind must be one of {', '.join(REQUIRED)}, found {abbreviate(kind)}")
-    if missing := [name for name in REQUIRED[kind] if name not in line]:
-        raise ValueError(f"{context}: a {kind} line without {missing[0]}")
-    for name, value in line.items():
-        if name in ("kind", "chosen") or (value is None and name in UNKNOWN):
-            continue
-        if name in COUNTS and not (type(value) is int and 0 <= value < 2**63):
-            raise ValueError(
-                f"{context}: {abbreviate(name)} must be a whole number, found {abbreviate(value)}"
-            )
-        if not is_finite(value) and kind not in AVERAGES:  # an average of good weights may be a bad model
-            raise ValueError(
-                f"{context}: {abbreviate(name)} must be a finite number, found {abbreviate(value)}"
-            )
-    return line

@@ -93,8 +93,6 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -
     ensure_fit(model, {name: tuple(tensor.shape) for name, tensor in weights.items()}, context)
     for name, parameter in model_weights(model).items():
         tensor = weights[name]
-        if tensor.is_floating_point() != parameter.is_floating_point():
-            raise ValueError(f"{context}: {name} is of type {tensor.dtype}, not {parameter.dtype}")
         if not tensor.is_meta and not tensor.isfinite().all():
             raise ValueError(f"{context}: {name} holds NaN or infinity: these weights cannot be used")
         parameter.copy_(tensor)
@@ -115,27 +113,6 @@ def ensure_fit(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], context:
                 f"{context}: {name} is {shapes[name]} but the model's is {tuple(parameter.shape)}"
                 ": the weights belong to another size or vocabulary"
             )
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Restore what ``optimizer.state_dict()`` returned.
-
-    Raises:
-        ValueError: the state does not fit the parameters, or its settings differ from the optimizer's.
-    """
-    settings = [dict(group) for group in optimizer.param_groups]
-    optimizer.load_state_dict(state)
-    for group, fresh in zip(optimizer.param_groups, settings, strict=True):
-        for name in fresh.keys() - {"params", "lr"}:
-            # A state of another version of torch may lack a setting, and so may a damaged one.
-            if group.setdefault(name, fresh[name]) != fresh[name]:
-                raise ValueError(f"{name} of the optimizer is {abbreviate(group[name])}, not {fresh[name]}")
-    names = {"step", "exp_avg", "exp_avg_sq"}
-    for parameter, values in optimizer.state.items():
-        if values.keys() != names or not all(isinstance(value, Tensor) for value in values.values()):
-            raise ValueError("the optimizer's state of a parameter has other parts than AdamW's")
-        if any(value.shape not in ((), parameter.shape) for value in values.values()):
-            raise ValueError("the optimizer's state of a parameter has another shape")
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
@@ -160,7 +137,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
-    """Read a trainer state, under the current names of its parts; returns None if there is none.
+    """Read a trainer state; returns None if there is none.
 
     Raises:
         ValueError: the file is damaged or contains anything but plain data.

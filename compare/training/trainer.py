@@ -1,7 +1,8 @@
-"""Training loop of every model: batches, updates, log lines, validation, and when to stop."""
+"""Training of every model: updates, log lines, validation, checkpoints, and the choice of weights."""
 
+import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,13 +13,27 @@ from torch import Tensor, nn
 
 from compare.config.sections import TrainConfig
 from compare.optim import OptimConfig, build_optimizer
+from compare.system.device import device_name, rng_state, set_rng_state
 from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import EnergyMeter
+from compare.system.messages import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
-from compare.training.checkpoints import Checkpoints, MovingAverage, RunningMetrics, TrainerState, Validation
+from compare.training.checkpoints import EMA, MovingAverage, RunningMetrics, TrainerState, Validation
 from compare.training.loss import TranslationLoss
-from compare.training.metrics_log import MetricsLog
-from compare.training.serialization import METRICS
+from compare.training.metrics_log import AVERAGES, MetricsLog
+from compare.training.serialization import (
+    CHECKPOINTS,
+    FINAL,
+    METRICS,
+    STATE,
+    average,
+    load_state,
+    load_weights,
+    model_weights,
+    save_state,
+    save_weights,
+    set_weights,
+)
 from compare.training.step import GradientSum, add_gradients, dropout_seed, update_weights
 from data.batches import BatchStream, GlobalBatch
 
@@ -34,6 +49,9 @@ class Trainer:
 
     Several processes train one model together: each has the model, computes the gradients of its share of
     every batch, and takes the same steps. Process 0 alone writes to the run folder.
+
+    A process killed at any moment leaves no file that relies on one not yet written: weights are saved before
+    the log line that tells of them, and the log is durable before a trainer state that relies on its lines.
     """
 
     def __init__(
@@ -70,11 +88,9 @@ class Trainer:
         self.energy = EnergyMeter(self.device)
         self.metrics = MetricsLog(run_folder / METRICS, report)
         self.ema = MovingAverage(self.model, train_config.ema) if train_config.ema else None
-        self.checkpoints = Checkpoints(
-            run_folder, self.model, self.optimizer, self.running_metrics, self.metrics, ema=self.ema
-        )
+        self.folder = run_folder / CHECKPOINTS
         if processes.is_main:
-            self.checkpoints.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
         self.processes, self.gradients = processes, GradientSum(criterion.parameters(), processes)
 
     def run(self) -> TrainerState:
@@ -174,7 +190,7 @@ class Trainer:
         if must_validate:
             self._validate()
         elif must_average:
-            self.processes.on_main(partial(self.checkpoints.save_snapshot, state))
+            self.processes.on_main(self._save_snapshot)
         if must_average:
             state.add_snapshot(config.average)
         signum = self.gradients.stop_signal(stop, must_know=must_save)  # once: what stops here has been saved
@@ -209,11 +225,6 @@ class Trainer:
             line |= {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
         self.metrics.append(line)
 
-    def _save(self) -> None:
-        """Save the state to continue from; raise if training has diverged, for NaN could not be continued."""
-        self._ensure_updates_finite()
-        self.checkpoints.save(self.state)
-
     def _ensure_updates_finite(self) -> None:
         """Raise if loss or gradient of an update since the last log line were not finite."""
         if not self.running_metrics.are_finite:
@@ -224,14 +235,17 @@ class Trainer:
 
     def _validate(self) -> None:
         """Measure the weights on the validation set and save them."""
-        state = self.state
-        with state.timed("validation"):
+        result = self._measure()
+        self.processes.on_main(partial(self._ensure_finite, result))
+        self.state.add_validation(result)
+        self.processes.on_main(partial(self._save_snapshot, result))
+
+    def _measure(self) -> Validation:
+        with self.state.timed("validation"):
             self.criterion.eval()
             result = self.validate()
             self.criterion.train()
-        self.processes.on_main(partial(self._ensure_finite, result))
-        state.add_validation(result)
-        self.processes.on_main(partial(self.checkpoints.save_snapshot, state, result))
+        return result
 
     def _ensure_finite(self, result: Validation) -> None:
         if not result.loss < float("inf"):
@@ -239,28 +253,157 @@ class Trainer:
                 f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
             )
 
-    def _choose(self) -> None:
-        """Choose the weights of the best validation, or an average that is better on validation."""
-        averages: dict[str, Validation] = {}
-        for kind in self.checkpoints.averages(self.state):
-            self.processes.on_main(partial(self.checkpoints.set_average, kind, self.state))
-            self.gradients.share_weights(self.criterion)
-            with self.state.timed("validation"):
-                self.criterion.eval()
-                averages[kind] = self.validate()
-        self.processes.on_main(partial(self.checkpoints.save_final, self.state, averages))
-        self.gradients.share_weights(self.criterion)
+    # Checkpoints: weights to choose from or to average, and the state that training resumes from.
+
+    def snapshot(self, update: int) -> Path:
+        """Return the path of the weights after ``update``."""
+        return self.folder / f"update-{update:07d}.safetensors"
+
+    def _save_snapshot(self, result: Validation | None = None) -> None:
+        """Save the weights after the current update, and log their validation if they were validated."""
+        with self.state.timed("checkpoint"):
+            save_weights(self.snapshot(self.state.update), model_weights(self.model))
+        if result is not None:
+            self._log_validation("valid", result)
+
+    def _log_validation(self, kind: str, result: Validation) -> None:
+        line = {"kind": kind, **self.state.log_fields(), "loss": result.loss, "bleu": result.bleu}
+        self.metrics.append(line)
+
+    def _save(self) -> None:
+        """Save all that ``_restore`` needs, then delete the snapshots no longer needed.
+
+        Raises:
+            TrainingDiverged: loss or gradient is not finite, from which training could not go on.
+        """
+        self._ensure_updates_finite()
+        with self.state.timed("checkpoint"):
+            saved = {
+                "progress": dataclasses.asdict(self.state),
+                "running_metrics": self.running_metrics.state(),
+                "weights": model_weights(self.model),
+                "optimizer": self.optimizer.state_dict(),
+                "rng": torch.get_rng_state(),
+                "device": device_name(self.device),
+                "rng_cuda": rng_state(self.device),
+            }
+            if self.ema:
+                saved["ema"] = self.ema.weights
+            self.metrics.sync()  # a power failure must not leave a state without its log lines
+            save_state(self.folder / STATE, saved)
+            needed = {self.snapshot(update) for update in (*self.state.snapshots, self.state.best_update)}
+            for path in self.folder.glob("update-*.safetensors"):
+                if path not in needed:
+                    path.unlink(missing_ok=True)
 
     def _resume(self) -> None:
         """Restore the saved state, if there is one, and drop the log lines written after it."""
         updates = self.processes.gather(self._restore)
-        self.processes.on_main(partial(self.checkpoints.rewind_log, updates))
+        self.processes.on_main(partial(self._rewind_log, updates))
         if self.state.update and self.processes.is_main:
             run, total = self.metrics.path.parent.name, self.train_config.max_updates
             logger.info(f"{run}: continues from update {self.state.update:,} of {total:,}")
         self.gradients.share_weights(self.criterion)
 
     def _restore(self) -> int:
-        """Restore the saved state, if there is one; returns the number of updates done."""
-        self.state = self.checkpoints.restore() or self.state
+        """Restore everything as ``_save`` found it; returns the updates done, 0 if nothing has been saved.
+
+        Raises:
+            ValueError: the saved state is damaged, of another model or of another kind of GPU.
+        """
+        path, here = self.folder / STATE, device_name(self.device)
+        again = f"delete {self.folder} to train this run again"
+        saved = load_state(path)
+        if saved is None:
+            return 0
+        if self.device.type != "cpu" and saved.get("device") != here:  # the times of the run would be of two
+            there = abbreviate(saved.get("device"))
+            raise ValueError(
+                f"{path} is of {there}, and this is {here}: continue on the same GPU, or {again}"
+            )
+        try:
+            names = [field.name for field in dataclasses.fields(TrainerState)]
+            self.state = TrainerState(**{name: saved["progress"][name] for name in names})
+            self.running_metrics.restore(saved["running_metrics"])
+            set_weights(self.model, saved["weights"], "weights")
+            self.optimizer.load_state_dict(saved["optimizer"])
+            if self.ema:
+                self.ema.restore(saved["ema"])
+            torch.set_rng_state(saved["rng"])
+            set_rng_state(saved["rng_cuda"], self.device)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            reason = first_line(error)
+            raise ValueError(f"{path}: the state of another model or version ({reason}): {again}") from None
         return self.state.update
+
+    def _rewind_log(self, updates: Sequence[int]) -> None:
+        """Drop the log lines written after the restored state; without one, drop all lines.
+
+        Args:
+            updates: number of updates that the restored state has in each process; 0 if there is none.
+
+        Raises:
+            OSError: the processes have restored different states.
+            ValueError: the log lacks updates that the state has.
+        """
+        if len(set(updates)) > 1:
+            raise OSError(f"{self.folder}: not all processes see the same folder and files")
+        update = updates[0]
+        if not update:
+            self.metrics.clear()
+            return
+        logged = self.metrics.rewind(update) + self.running_metrics.updates
+        if logged != update:
+            raise ValueError(
+                f"{self.metrics.path} covers {logged} of the {update} updates that "
+                f"{self.folder / STATE} has: delete {self.folder} to train this run again"
+            )
+
+    # The choice of weights, on validation alone.
+
+    def _choose(self) -> None:
+        """Choose the weights of the best validation, or an average that is better on validation."""
+        exist = {"average": len(self.state.snapshots) > 1, "ema": self.ema is not None}
+        averages: dict[str, Validation] = {}
+        for kind in AVERAGES:
+            if exist[kind]:
+                self.processes.on_main(partial(self._set_average, kind))
+                self.gradients.share_weights(self.criterion)
+                averages[kind] = self._measure()
+        self.processes.on_main(partial(self._save_final, averages))
+        self.gradients.share_weights(self.criterion)
+
+    def _average(self, kind: str) -> dict[str, Tensor]:
+        """Return the average of the latest snapshots, or the moving one."""
+        if kind == "ema" and self.ema:
+            return self.ema.weights
+        return average([self.snapshot(update) for update in self.state.snapshots])
+
+    def _set_average(self, kind: str) -> None:
+        set_weights(self.model, self._average(kind), kind)
+
+    def _save_final(self, averages: Mapping[str, Validation]) -> None:
+        """Save the best snapshot, or the average whose quality is higher; the model gets these weights.
+
+        Args:
+            averages: validations of the averages that there are, by kind. The best loss and BLEU of the state
+                become those of the weights saved.
+
+        Raises:
+            ValueError: the best snapshot is missing or damaged.
+        """
+        state, final = self.state, self.folder / FINAL
+        line: dict[str, Any] = {"kind": "final", **state.log_fields()}
+        weights, chosen = load_weights(self.snapshot(state.best_update)), f"update {state.best_update}"
+        names = {"average": f"average of updates {state.snapshots}", "ema": EMA}
+        for kind, result in averages.items():
+            self._log_validation(kind, result)
+            if result.quality > state.best.quality:
+                weights, chosen = self._average(kind), names[kind]
+                state.best_bleu, state.best_loss = result.bleu, result.loss
+        save_weights(final, weights)
+        set_weights(self.model, weights, str(final))
+        line |= {"chosen": chosen, "loss": state.best_loss, "bleu": state.best_bleu}
+        line |= {"best_update": state.best_update}
+        line |= {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
+        self.metrics.append(line)

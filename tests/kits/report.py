@@ -126,7 +126,8 @@ def _log(updates: Sequence[int], bleu: float, rank: int) -> list[str]:
     lines: list[dict[str, Any]] = []
     for number, update in enumerate(updates, start=1):
         share, seconds = number / len(updates), number * (rank + 1.0)
-        lines.append({"kind": "train", "update": update, "src_tokens": 100, "tgt_tokens": 90})
+        line = {"kind": "train", "update": update, "updates": 1, "src_tokens": 100, "tgt_tokens": 90}
+        lines.append(line | {"tokens_per_s": 95.0, "data_s": 0.5, "train_s": 1.5})
         found = {"loss": 5 - 4 * share, "bleu": bleu * share}
         lines.append({"kind": "valid", "update": update, "seconds": seconds, **found})
     return [json.dumps(line) for line in lines]

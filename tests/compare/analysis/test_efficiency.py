@@ -25,7 +25,8 @@ LINES = pairs(("a", "x"))
 
 
 def train_line(update: int, tokens: int) -> dict[str, object]:
-    return {"kind": "train", "update": update, "src_tokens": tokens, "tgt_tokens": 2 * tokens}
+    line = {"kind": "train", "update": update, "src_tokens": tokens, "tgt_tokens": 2 * tokens}
+    return line | {"updates": 1, "tokens_per_s": 1.0, "data_s": 1.0, "train_s": 1.0}
 
 
 def valid_line(update: int, seconds: float, bleu: float) -> dict[str, object]:

@@ -180,7 +180,7 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
     monkeypatch.setattr(measure, "_packages", packages)
 
     def costing(run, stop_at: int = 0):
-        update, validate, save = run._update, run.validate, run.checkpoints.save
+        update, validate, save = run._update, run.validate, run._save
 
         def costly_update(*arguments):
             counted.joules += 2
@@ -195,7 +195,7 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
 
             return spend
 
-        run._update, run.validate, run.checkpoints.save = costly_update, costly(validate), costly(save)
+        run._update, run.validate, run._save = costly_update, costly(validate), costly(save)
         return run
 
     settings = {"max_updates": 9, "valid_every": 4, "log_every": 3, "checkpoint_every": 5}

@@ -1,7 +1,9 @@
-"""The trainer alone: bitwise repeatable, resumable within an epoch, and right in its choice of weights."""
+"""The trainer alone: the loop by hand, breaks at any moment, what is written when, the choice of weights."""
 
 import os
+import re
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,16 +11,32 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
+from compare.config.sections import RegularizationConfig
 from compare.system.distributed import Processes
+from compare.system.measure import EnergyMeter
 from compare.system.signals import Interrupted
-from compare.training.checkpoints import Validation
-from compare.training.serialization import FINAL, STATE, average, load_weights, model_weights, save_weights
-from compare.training.trainer import TrainingDiverged
+from compare.training import trainer as module
+from compare.training.checkpoints import MovingAverage, RunningMetrics, TrainerState, Validation
+from compare.training.loss import TranslationLoss
+from compare.training.metrics_log import MetricsLog
+from compare.training.serialization import FINAL, STATE, load_state, load_weights, model_weights
+from compare.training.step import update_weights
+from compare.training.trainer import Trainer, TrainingDiverged
 from data.batches import BatchStream
+from tests.kits.loss import TinyModel
 from tests.kits.training import SMALL, bleus, make_stream, metrics, same_weights, trainer
+from transformer.config import TransformerConfig
 
 stream = pytest.fixture(scope="module")(make_stream)
+EVEN = {"average": 3, "average_every": 3, "valid_every": 5, "checkpoint_every": 4, "max_updates": 17}
+TRANSFORMER = TransformerConfig(
+    d_model=8, num_heads=2, encoder_layers=1, decoder_layers=1, ffn_size=8, attention_dropout=0.1
+)
+
+
+# --- updates
 
 
 def test_the_same_seed_gives_the_same_weights_after_50_updates(stream: BatchStream, tmp_path: Path):
@@ -45,23 +63,47 @@ def test_training_is_the_loop_that_one_would_write_by_hand(stream: BatchStream, 
         logits = by_hand(batch.src, batch.src_mask, batch.tgt_in)[batch.tgt_mask]
         targets = batch.tgt_out[batch.tgt_mask]
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(logits, targets, label_smoothing=0.1).backward()
-        torch.nn.utils.clip_grad_norm_(by_hand.parameters(), 1.0)
+        nn.functional.cross_entropy(logits, targets, label_smoothing=0.1).backward()
+        nn.utils.clip_grad_norm_(by_hand.parameters(), 1.0)
         optimizer.step()
     weights = load_weights(tmp_path / "a" / "checkpoints" / FINAL)
     for name, tensor in model_weights(by_hand).items():
         torch.testing.assert_close(weights[name], tensor, rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize(("clip_norm", "factor"), [(1.0, 1 / 5), (8.0, 1.0), (0.0, 1.0)])
+def test_gradients_are_scaled_down_to_the_norm_and_not_at_all_with_0(clip_norm: float, factor: float):
+    """With plain descent at rate 1, the weights change by the gradient, here of norm 5."""
+    model = TinyModel()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    length = sum(parameter.numel() for parameter in before) ** 0.5
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, 5 / length)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    assert float(update_weights(TranslationLoss(model, 0.0), optimizer, clip_norm)) == pytest.approx(5.0)
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        change = torch.full_like(old, -5 / length * factor)
+        torch.testing.assert_close(parameter.detach() - old, change, rtol=1e-5, atol=1e-9)
+        assert parameter.grad is None
+
+
 class Pretended(Processes):
-    """One process that takes itself for the first of two, and sends nothing."""
+    """One process that takes itself for the first of two."""
 
     def __init__(self) -> None:
         super().__init__()
         self.size = 2
-        for name in ("sum_tensor", "broadcast_tensor", "broadcast"):
-            setattr(self, name, lambda value: value)
-        self.gather = lambda work: [work()]
+
+    def gather(self, work: Callable[[], Any]) -> list[Any]:
+        return [work()]
+
+    def on_main(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    def sum_tensor(self, tensor: Tensor) -> None:
+        pass
+
+    broadcast_tensor = sum_tensor
 
 
 def test_each_update_draws_another_dropout_among_several_processes(stream: BatchStream, tmp_path: Path):
@@ -72,15 +114,29 @@ def test_each_update_draws_another_dropout_among_several_processes(stream: Batch
     assert len(seeds) == len(set(seeds)) == 10
 
 
+def test_padding_takes_no_part_in_the_token_counts(stream: BatchStream, tmp_path: Path):
+    state = trainer(stream, tmp_path, bleus(1), max_updates=5, valid_every=5, log_every=2).run()
+    batches = [batch for batch, _ in zip(stream.epoch(1), range(5), strict=False)]
+    src = [int(batch.src_mask.sum()) - len(batch) for batch in batches]
+    tgt = [int(batch.tgt_mask.sum()) for batch in batches]
+    lines = [line for line in metrics(tmp_path) if line["kind"] == "train"]
+    assert state.tokens == sum(src) + sum(tgt)
+    assert [line["src_tokens"] for line in lines] == [src[0] + src[1], src[2] + src[3], src[4]]
+    assert [line["tgt_tokens"] for line in lines] == [tgt[0] + tgt[1], tgt[2] + tgt[3], tgt[4]]
+
+
+# --- validation, and when training stops
+
+
 def test_the_best_weights_are_those_of_the_best_bleu(stream: BatchStream, tmp_path: Path):
     run = trainer(stream, tmp_path, bleus(1, 5, 9, 4, 3))
     state = run.run()
     assert (state.best_update, state.best_bleu, state.worse) == (6, 9, 2)
-    assert same_weights(tmp_path / "checkpoints" / FINAL, run.checkpoints.snapshot(6))
-    kept = load_file(tmp_path / "checkpoints" / FINAL)
+    assert same_weights(run.folder / FINAL, run.snapshot(6))
+    kept = load_file(run.folder / FINAL)
     assert all(torch.equal(tensor, kept[name]) for name, tensor in model_weights(run.model).items())
-    kinds = {path.name for path in run.checkpoints.folder.iterdir()}
-    assert kinds == {FINAL, STATE, "update-0000006.safetensors", "update-0000010.safetensors"}
+    names = {path.name for path in run.folder.iterdir()}
+    assert names == {FINAL, STATE, "update-0000006.safetensors", "update-0000010.safetensors"}
 
 
 def test_equal_bleu_is_decided_by_loss(stream: BatchStream, tmp_path: Path):
@@ -101,35 +157,148 @@ def test_the_last_update_is_validated_wherever_it_falls(stream: BatchStream, tmp
     assert [line["update"] for line in metrics(tmp_path) if line["kind"] == "valid"] == [3, 6, 7]
 
 
-@pytest.mark.parametrize("last", [9.5, 9, 8.5])
-def test_the_average_is_kept_where_validation_prefers_it(stream: BatchStream, tmp_path: Path, last: float):
-    run = trainer(stream, tmp_path, bleus(1, 9, 2, 3, 4, last), average=3, max_updates=10)
+def test_what_is_no_number_ends_the_run_and_is_not_saved(stream: BatchStream, tmp_path: Path):
+    """A state is due at update 4, before the first line of the log: the run could not go on from it."""
+    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2: lower learning_rate"):
+        trainer(stream, tmp_path / "a", [Validation(loss=float("nan"), bleu=1.0)]).run()
+    wild = trainer(stream, tmp_path / "b", bleus(1), log_every=10, valid_every=10, checkpoint_every=4)
+    with torch.no_grad():
+        next(wild.model.parameters()).fill_(float("nan"))
+    with pytest.raises(TrainingDiverged, match="loss or gradient became NaN or infinite by update 4: lower"):
+        wild.run()
+    assert not (wild.folder / STATE).exists()
+
+
+# --- averages
+
+
+def weights_by_update(run: Trainer) -> dict[int, dict[str, Tensor]]:
+    """Run a training, and keep the weights after each update, in float64."""
+    kept: dict[int, dict[str, Tensor]] = {}
+
+    def keep(line: dict[str, Any]) -> None:
+        if line["kind"] == "train":
+            kept[line["update"]] = {name: w.double() for name, w in model_weights(run.model).items()}
+
+    run.metrics.report = keep
+    run.run()
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("settings", "scores", "shares", "chosen"),
+    [
+        (EVEN, (5, 1, 2, 3, 6), dict.fromkeys((9, 12, 15), 1), "average of updates [9, 12, 15]"),
+        ({"average": 3}, (1, 9, 2, 3, 4, 9.5), dict.fromkeys((6, 8, 10), 1), "average of updates [6, 8, 10]"),
+        (
+            {"ema": 0.75},
+            (5, 1, 2, 3, 4, 6),
+            {update: 0.75 ** (10 - update) for update in range(1, 11)},
+            "exponential moving average",
+        ),
+    ],
+    ids=["even distances", "validations", "moving"],
+)
+def test_the_chosen_average_is_the_mean_of_these_weights(
+    stream: BatchStream, tmp_path: Path, settings: dict[str, Any], scores: Any, shares: Any, chosen: str
+):
+    run = trainer(stream, tmp_path, bleus(*scores), **settings)
+    kept = weights_by_update(run)
+    for name, tensor in load_file(run.folder / FINAL).items():
+        mean = sum(share * kept[update][name] for update, share in shares.items()) / sum(shares.values())
+        torch.testing.assert_close(tensor.double(), mean, rtol=0, atol=1e-6)
+        assert torch.equal(tensor, model_weights(run.model)[name])
+        assert not torch.equal(tensor, kept[run.state.update][name].float())
+    assert metrics(tmp_path)[-1]["chosen"] == chosen
+    if settings is EVEN:
+        files = {path.name for path in run.folder.glob("update-*")}
+        assert files == {f"update-{update:07d}.safetensors" for update in (*shares, 5)}
+
+
+def test_counters_have_no_mean():
+    model = nn.Linear(3, 2)
+    model.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+    mean = MovingAverage(model, 0.9)
+    for update in range(1, 8):
+        model.steps += 1
+        mean.add(update)
+    assert mean.weights["steps"] == 7
+    assert not any(weight.requires_grad for weight in mean.weights.values())
+
+
+@pytest.mark.parametrize(
+    ("best", "averaged", "moving", "chosen"),
+    [
+        (5, 5, 5, "update 5"),
+        (5, 6, 6, "average of updates [9, 12, 15]"),
+        (5, 6, 7, "exponential moving average"),
+        (5, 4, 6, "exponential moving average"),
+    ],
+)
+def test_validation_chooses_among_them(
+    stream: BatchStream, tmp_path: Path, best: float, averaged: float, moving: float, chosen: str
+):
+    run = trainer(stream, tmp_path, bleus(best, 1, 2, 3, averaged, moving), **EVEN, ema=0.5)
     state = run.run()
-    final = load_weights(run.checkpoints.folder / FINAL)
-    snapshots = [load_file(run.checkpoints.snapshot(update)) for update in (6, 8, 10)]
-    means = {name: torch.stack([one[name].double() for one in snapshots]).mean(0) for name in final}
-    assert state.best_bleu == max(9, last)
-    if last <= 9:
-        assert same_weights(run.checkpoints.folder / FINAL, run.checkpoints.snapshot(4))
-    else:
-        for name, tensor in final.items():
-            torch.testing.assert_close(tensor.double(), means[name], rtol=0, atol=1e-7)
-    assert all(torch.equal(tensor, final[name]) for name, tensor in model_weights(run.model).items())
+    lines = metrics(tmp_path)
+    assert [line["kind"] for line in lines[-3:]] == ["average", "ema", "final"]
+    assert lines[-1]["chosen"] == chosen
+    assert lines[-1]["bleu"] == state.best_bleu == max(best, averaged, moving)
+    assert chosen != "update 5" or same_weights(run.folder / FINAL, run.snapshot(5))
 
 
-def test_the_average_of_files_is_the_mean_of_their_tensors(tmp_path: Path):
-    tensors = [torch.tensor([1.0, 2e-8]), torch.tensor([3.0, 0.0]), torch.tensor([8.0, 1e-8])]
-    for number, tensor in enumerate(tensors):
-        save_weights(tmp_path / str(number), {"x": tensor})
-    mean = average([tmp_path / str(number) for number in range(3)])["x"]
-    torch.testing.assert_close(mean, torch.tensor([4.0, 1e-8]), rtol=1e-6, atol=0)
+# --- resuming
 
 
 class Stop(Exception):
     """Stands for the end of the process."""
 
 
-@pytest.mark.parametrize("at", [3, 4, 8, 10])
+BREAKS: dict[str, dict[str, Any]] = {
+    "average": {"average": 2, "log_every": 2, "valid_every": 5, "checkpoint_every": 3},
+    "moving": {**EVEN, "ema": 0.75, "log_every": 2},
+    "r-drop": {"regularization": RegularizationConfig(consistency="r-drop"), "accumulate": 2},
+    "simcut": {"regularization": RegularizationConfig(consistency="simcut"), "architecture": TRANSFORMER},
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_break_at_any_moment_changes_nothing(stream: BatchStream, tmp_path: Path, name: str):
+    """Die before and after each line of metrics in turn, in one run, the choice of weights included."""
+    settings = {"max_updates": 7, "valid_every": 3, "checkpoint_every": 2} | BREAKS[name]
+    unbroken, broken = (tmp_path / name for name in ("unbroken", "broken"))
+    trainer(stream, unbroken, bleus(1), **settings).run()
+    deaths: set[tuple[str, int]] = set()
+
+    def die(line: dict[str, Any]) -> None:
+        if (moment := (line["kind"], line["update"])) not in deaths:
+            deaths.add(moment)
+            raise Stop
+
+    for _ in range(40):
+        try:
+            trainer(stream, broken, bleus(1), die, **settings).run()
+        except Stop:
+            continue
+        break
+    timeless = ("kind", "update", "epoch", "loss", "grad_norm", "tgt_tokens", "learning_rate", "chosen")
+    lines, expected = (
+        [[line.get(name) for name in timeless] for line in metrics(folder)] for folder in (broken, unbroken)
+    )
+    assert lines == expected
+    assert len(deaths) == len(lines)
+    names = {path.name for path in (unbroken / "checkpoints").iterdir()}
+    assert {path.name for path in (broken / "checkpoints").iterdir()} == names
+    for file in names - {STATE}:
+        assert same_weights(broken / "checkpoints" / file, unbroken / "checkpoints" / file)
+    states = [load_state(folder / "checkpoints" / STATE) or {} for folder in (broken, unbroken)]
+    for state in states:
+        state["progress"]["seconds"] = state["running_metrics"]["began"] = None
+        del state["running_metrics"]["joules"]
+    assert str(states[0]) == str(states[1])
+
+
+@pytest.mark.parametrize("at", [3, 4, 10])
 def test_a_signal_stops_after_the_update_and_the_same_call_goes_on(
     stream: BatchStream, tmp_path: Path, at: int
 ):
@@ -144,44 +313,10 @@ def test_a_signal_stops_after_the_update_and_the_same_call_goes_on(
         trainer(stream, tmp_path / "a", bleus(1, 2, 3, 4, 5), interrupt, average=2).run()
     assert caught.value.signum == signal.SIGTERM
     assert handlers == [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-    scores = bleus(*range(1 + at // 2, 6), 5)
-    state = trainer(stream, tmp_path / "a", scores, average=2).run()
-    unbroken = trainer(stream, tmp_path / "b", bleus(1, 2, 3, 4, 5), average=2)
-    expected = unbroken.run()
-    for counted in (state, expected):
-        counted.seconds = {}
-    assert state == expected
+    state = trainer(stream, tmp_path / "a", bleus(*range(1 + at // 2, 6), 5), average=2).run()
+    expected = trainer(stream, tmp_path / "b", bleus(1, 2, 3, 4, 5), average=2).run()
+    assert replace(state, seconds={}) == replace(expected, seconds={})
     assert same_weights(*(tmp_path / name / "checkpoints" / FINAL for name in "ab"))
-
-
-def test_a_break_at_any_moment_changes_nothing(stream: BatchStream, tmp_path: Path):
-    """Die before and after each line of metrics in turn, in one run, the choice of weights included."""
-    steps = {
-        "average": 2,
-        "log_every": 2,
-        "valid_every": 5,
-        "checkpoint_every": 3,
-    }
-    expected = trainer(stream, tmp_path / "b", bleus(1), **steps).run()
-    deaths: set[tuple[str, int]] = set()
-
-    def die(line: dict[str, Any]) -> None:
-        if (moment := (line["kind"], line["update"])) not in deaths:
-            deaths.add(moment)
-            raise Stop
-
-    for _ in range(40):
-        try:
-            state = trainer(stream, tmp_path / "a", bleus(1), die, **steps).run()
-        except Stop:
-            continue
-        break
-    assert len(deaths) == 6 + 2 + 2
-    assert same_weights(*(tmp_path / name / "checkpoints" / FINAL for name in "ab"))
-    assert (state.update, state.best_update) == (expected.update, expected.best_update)
-    for line, other in zip(metrics(tmp_path / "a"), metrics(tmp_path / "b"), strict=True):
-        assert (line["kind"], line["update"]) == (other["kind"], other["update"])
-        assert (line.get("loss"), line.get("tgt_tokens")) == (other.get("loss"), other.get("tgt_tokens"))
 
 
 def test_a_line_cut_short_by_the_end_of_the_machine_is_written_again(stream: BatchStream, tmp_path: Path):
@@ -193,27 +328,153 @@ def test_a_line_cut_short_by_the_end_of_the_machine_is_written_again(stream: Bat
     assert [(line["kind"], line["update"], line.get("loss")) for line in metrics(tmp_path)] == whole
 
 
-def test_a_validation_loss_that_is_no_number_ends_the_run(stream: BatchStream, tmp_path: Path):
-    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2: lower learning_rate"):
-        trainer(stream, tmp_path, [Validation(loss=float("nan"), bleu=1.0)]).run()
+def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, tmp_path: Path):
+    run = trainer(stream, tmp_path, bleus(1))
+    run.run()
+    message = f"{run.folder}: not all processes see the same folder and files"
+    with pytest.raises(OSError, match=re.escape(message)):
+        run._rewind_log([4, 0])
+    lines = run.metrics.path.read_text().splitlines(keepends=True)
+    run.metrics.path.write_text("".join(lines[2:]))
+    with pytest.raises(ValueError, match=r"metrics\.jsonl covers \d of the 10 updates"):
+        trainer(stream, tmp_path, bleus(1), max_updates=12).run()
+    (run.folder / STATE).unlink()
+    run.snapshot(99).touch()  # of a killed process
+    trainer(stream, tmp_path, bleus(1), max_updates=2).run()
+    assert {line["update"] for line in metrics(tmp_path)} == {1, 2}
+    assert not run.snapshot(99).exists()
 
 
-def test_weights_that_are_no_numbers_are_not_saved_to_go_on_from(stream: BatchStream, tmp_path: Path):
-    """A state is due at update 4, before the first line of the log: the run could not go on from it."""
-    wild = trainer(stream, tmp_path, bleus(1), log_every=10, valid_every=10, checkpoint_every=4)
-    with torch.no_grad():
-        next(wild.model.parameters()).fill_(float("nan"))
-    with pytest.raises(TrainingDiverged, match="loss or gradient became NaN or infinite by update 4: lower"):
-        wild.run()
-    assert not (tmp_path / "checkpoints" / STATE).exists()
+@pytest.mark.parametrize("device", ["mps", "cpu"])
+def test_a_run_continues_on_its_own_kind_of_gpu(
+    device: str, stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Processors may differ."""
+    monkeypatch.setattr(module, "device_name", lambda device: "Abacus 2")
+    trainer(stream, tmp_path, bleus(1), max_updates=2).run()
+    again = trainer(stream, tmp_path, bleus(1), max_updates=4)
+    monkeypatch.setattr(module, "device_name", lambda device: "Abacus 1")
+    monkeypatch.setattr(again, "device", torch.device(device))
+    if device == "mps":
+        with pytest.raises(ValueError, match=r"trainer\.pt is of 'Abacus 2', and this is Abacus 1: continue"):
+            again._restore()
+    else:
+        assert again._restore() == 2
 
 
-def test_padding_takes_no_part_in_the_token_counts(stream: BatchStream, tmp_path: Path):
-    state = trainer(stream, tmp_path, bleus(1), max_updates=5, valid_every=5, log_every=2).run()
-    batches = [batch for batch, _ in zip(stream.epoch(1), range(5), strict=False)]
-    src = [int(batch.src_mask.sum()) - len(batch) for batch in batches]
-    tgt = [int(batch.tgt_mask.sum()) for batch in batches]
-    lines = [line for line in metrics(tmp_path) if line["kind"] == "train"]
-    assert state.tokens == sum(src) + sum(tgt)
-    assert [line["src_tokens"] for line in lines] == [src[0] + src[1], src[2] + src[3], src[4]]
-    assert [line["tgt_tokens"] for line in lines] == [tgt[0] + tgt[1], tgt[2] + tgt[3], tgt[4]]
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda state: state["weights"].popitem(),
+        lambda state: state["weights"].update({"output.bias": torch.zeros(1)}),  # would broadcast
+        lambda state: state["weights"]["output.bias"].fill_(float("nan")),
+        lambda state: state.pop("progress"),
+        lambda state: state["progress"].pop("snapshots"),
+        lambda state: state["running_metrics"].pop("norm"),
+        lambda state: state["optimizer"]["param_groups"].clear(),
+        lambda state: state.pop("ema"),
+    ],
+)
+def test_the_state_of_another_model_or_version_is_refused(
+    stream: BatchStream, tmp_path: Path, spoil: Callable[[dict[str, Any]], Any]
+):
+    trainer(stream, tmp_path, bleus(1), max_updates=2, ema=0.5).run()
+    path = tmp_path / "checkpoints" / STATE
+    state = load_state(path)
+    assert state is not None
+    spoil(state)
+    torch.save(state, path)
+    with pytest.raises(ValueError, match=r"trainer\.pt: the state of another model or version") as caught:
+        trainer(stream, tmp_path, bleus(1), max_updates=4, ema=0.5).run()
+    assert "\n" not in str(caught.value)
+
+
+# --- the order in which it writes, waits and counts
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Callable[..., str]], list[str]]:
+    """Adds what a function names of each of its calls to a list of events."""
+    events: list[str] = []
+
+    def watch(owner: Any, name: str, event: Callable[..., str]) -> list[str]:
+        call = getattr(owner, name)
+
+        def recorded(*arguments: Any, **settings: Any) -> Any:
+            events.append(event(*arguments))
+            return call(*arguments, **settings)
+
+        monkeypatch.setattr(owner, name, recorded)
+        return events
+
+    return watch
+
+
+def test_no_file_is_written_before_one_that_it_relies_on(stream: BatchStream, tmp_path: Path, watch: Any):
+    """Weights before their line, lines before the state; a snapshot goes once no saved state names it."""
+    watch(module, "save_weights", lambda path, weights: path.name)
+    watch(module, "save_state", lambda path, state: path.name)
+    watch(MetricsLog, "append", lambda log, line: f"{line['kind']} {line['update']}")
+    watch(MetricsLog, "sync", lambda log: "sync")
+    events = watch(Path, "unlink", lambda path, **_: f"delete {path.name}")
+    trainer(stream, tmp_path, bleus(2, 1, 3), max_updates=3, valid_every=1, average=2).run()
+    snapshots = [f"update-000000{update}.safetensors" for update in (1, 2, 3)]
+    names = (*snapshots, "trainer.pt", "final.safetensors")
+    known = [event for event in events if not event.startswith("delete") or event.split()[1] in names]
+    assert known == [
+        *("train 1", snapshots[0], "valid 1", "sync", "trainer.pt"),
+        *("train 2", snapshots[1], "valid 2", "sync", "trainer.pt"),
+        *("train 3", snapshots[2], "valid 3", "sync", "trainer.pt", f"delete {snapshots[0]}"),
+        *("average 3", "final.safetensors", "final 3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"valid_every": 4, "log_every": 3, "checkpoint_every": 2},
+            "take update update wait take save take update wait take "
+            "update wait take validate snapshot save take",
+        ),
+        (
+            {"valid_every": 4, "log_every": 4, "average": 2, "average_every": 2},
+            "take update update wait take snapshot save take update "
+            "update wait take validate snapshot save take validate",
+        ),
+    ],
+    ids=["saved without a line", "copied to average"],
+)
+def test_queued_work_is_finished_before_times_and_energy_go_to_another_phase(
+    stream: BatchStream, tmp_path: Path, watch: Any, settings: dict[str, int], expected: str
+):
+    """Update 2 is saved, or its weights are copied, without a log line; update 4 is validated."""
+    run = trainer(stream, tmp_path, bleus(1), max_updates=4, **settings)
+    names = {"synchronize": "wait", "take": "take", "validate": "validate", "_save": "save"}
+    names |= {"_save_snapshot": "snapshot", "_update": "update"}
+    events: list[str] = []
+    for name, said in names.items():
+        owner = {"synchronize": RunningMetrics, "take": EnergyMeter}.get(name, run)
+        events = watch(owner, name, lambda *_, said=said: said)
+    run.run()
+    assert " ".join(events) == expected
+
+
+def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
+    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Else the message would name an update that the saved state does not have."""
+    run = trainer(stream, tmp_path, bleus(1), checkpoint_every=3, valid_every=10, log_every=10)
+    save = run._save
+
+    def save_and_signal() -> None:
+        save()
+        if run.state.update == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(run, "_save", save_and_signal)
+    with pytest.raises(Interrupted, match="stopped at update 4 of 10"):
+        run.run()
+    state = load_state(run.folder / STATE)
+    assert state is not None
+    assert TrainerState(**state["progress"]).update == 4
