@@ -1,31 +1,25 @@
 """Recurrent encoder-decoders and language models, as PyTorch modules that need nothing but torch."""
 
-from .attention import Attention, AttentionOutput, SelfAttention, Source
-from .config import AttentionConfig, RecurrentLanguageModelConfig, RegularisationConfig, Seq2SeqConfig
-from .decoder import Decoder, DecoderOutput, Memory, State
-from .encoder import Encoder, EncoderOutput
+from .attention import NORMALISERS, SCOPES, Attention, AttentionOutput, Source
+from .config import (
+    AttentionConfig,
+    RecurrentLanguageModelConfig,
+    RegularisationConfig,
+    ReinforceConfig,
+    Seq2SeqConfig,
+)
+from .decoder import Decoder, DecoderOutput, EncoderOutput, Memory, SelfAttention, State
 from .language_model import RecurrentLanguageModel
-from .model import Choices, Features, Seq2Seq, collect_features, initialise_weights
-from .normalisers import NORMALISERS, ReinforceConfig
-from .scopes import SCOPES
+from .model import Choices, Encoder, Features, Seq2Seq, collect_features, initialise_weights
 from .scores import (
     SCORES,
     AdditiveScore,
     AttentionSizes,
-    CoverageScore,
-    DotScore,
-    DynamicFactorisedScore,
-    GeneralScore,
-    LocationAwareScore,
-    LocationScore,
     MultiplyAdds,
     Past,
     ProductScore,
     Queries,
-    ScaledDotScore,
     Score,
-    StaticFactorisedScore,
-    StaticScore,
     list_scores,
     register_score,
 )
@@ -40,17 +34,11 @@ __all__ = [
     "AttentionOutput",
     "AttentionSizes",
     "Choices",
-    "CoverageScore",
     "Decoder",
     "DecoderOutput",
-    "DotScore",
-    "DynamicFactorisedScore",
     "Encoder",
     "EncoderOutput",
     "Features",
-    "GeneralScore",
-    "LocationAwareScore",
-    "LocationScore",
     "Memory",
     "MultiplyAdds",
     "Past",
@@ -60,15 +48,12 @@ __all__ = [
     "RecurrentLanguageModelConfig",
     "RegularisationConfig",
     "ReinforceConfig",
-    "ScaledDotScore",
     "Score",
     "SelfAttention",
     "Seq2Seq",
     "Seq2SeqConfig",
     "Source",
     "State",
-    "StaticFactorisedScore",
-    "StaticScore",
     "collect_features",
     "initialise_weights",
     "list_scores",

@@ -1,111 +1,300 @@
-"""Attention over encoder states, composed of a score, a scope and a normaliser.
+"""Attention over encoder states: a score, a scope, which says where a query may attend, and a normaliser.
+
+Soft attention averages all visible positions; hard attention selects one of them.
 
 Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
-positions i, H size of a decoder state s, E size of an encoder state h, A size of a key, C size of a value.
+positions i from 0 on, H size of a decoder state s, E size of an encoder state h, A size of a key, C size of a
+value.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import logsigmoid, pad
 
-from .config import AttentionConfig
+from .config import DEFAULT_REINFORCE, AttentionConfig, ReinforceConfig
 from .fast import StepwiseProduct
-from .normalisers import NORMALISERS, NormaliserOutput
-from .scopes import SCOPES, ScopeOutput
-from .scores import SCORES, MultiplyAdds, Past, Queries, split_heads
+from .scores import (
+    SCORES,
+    AttentionSizes,
+    MultiplyAdds,
+    Past,
+    ProductScore,
+    Queries,
+    matrix_size,
+    split_heads,
+)
+from .sparse import cumulative_sum, entmax15, sparsemax
 
-# Self-attention of an RNN to its own earlier states.
-#
-# Shapes: B sentences, Q states that attend, P earlier states, S source positions, D directions, H size of a
-# state of one direction.
+DEFAULT_WINDOW = 10
+"""Half-width D of a window if the config leaves it out, as in Luong et al. 2015, section 3.2."""
 
 
-class SelfAttention(nn.Module):
-    """h'(t) = tanh(W [h(t); c(t)]), c(t) = sum over i < t of a(i, t) h(i), a(t) = softmax of h(i) . h(t).
+class ScopeOutput(NamedTuple):
+    """Positions that the queries can attend to, and a factor for their weights."""
 
-    c(1) is 0, as there are no earlier states. The recurrence itself continues with h, not with h': all states
-    are known before any of them attends. In the LSTMN of Cheng et al. 2016 (section 3), c takes the place of
-    h(t - 1) in the recurrence.
+    visible: Tensor
+    """True where a query may attend, at least once per query; broadcasts to (B, heads, Q, S)."""
+    factor: Tensor | None = None
+    """Multiplied with the normalised weights, (B, 1, Q, S); None stands for 1."""
+
+
+class GlobalScope(nn.Module):
+    """All source positions: Bahdanau et al. 2015, and Luong et al. 2015, section 3.1."""
+
+    def __init__(self, query_size: int, config: AttentionSizes) -> None:
+        """Create a scope.
+
+        Args:
+            query_size: H, the size of a decoder state.
+            config: the half-width of the window.
+        """
+        super().__init__()
+
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+        """Select the source positions that each query can attend to.
+
+        Args:
+            queries: Q queries per sentence.
+            mask: True for real tokens, which come first, at least one per sentence, (B, S).
+        """
+        return ScopeOutput(mask[:, None, None])
+
+
+class MonotonicScope(GlobalScope):
+    """Positions |i - p| <= D, p = min(t, S - 1): local-m of Luong et al. 2015, section 3.2.
+
+    t is the target position of the query and S the length of its source sentence. The paper sets p = t. The
+    minimum keeps the window at the last word if the target is longer than the source, so that no window is
+    empty.
     """
 
-    def __init__(self, size: int) -> None:
-        """Create the matrix W.
+    def __init__(self, query_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, config)
+        self.half_width = config.window or DEFAULT_WINDOW
 
-        Args:
-            size: H, the size of a state.
-        """
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+        """Select the window around the query's own target position; arguments as for ``GlobalScope``."""
+        centre = queries.position.minimum(mask.sum(1, keepdim=True) - 1)
+        visible = mask.unsqueeze(1) & (_offsets(centre, mask).abs() <= self.half_width)
+        return ScopeOutput(visible.unsqueeze(1))
+
+
+class PredictiveScope(MonotonicScope):
+    """Positions |i - p| <= D, p = S sigmoid(v . tanh(W s)): local-p of Luong et al. 2015, eq. 9 and 10.
+
+    S is the length of the source sentence. After the softmax over the window, the weights are multiplied by
+    exp(-(i - p)^2 / (2 sigma^2)) with sigma = D / 2, as in the paper, so that they sum to at most 1. Since
+    p is in [0, S] and D is at least 1, no window is empty.
+    """
+
+    def __init__(self, query_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, config)
+        self.hidden = nn.Linear(query_size, query_size, bias=False)
+        self.energy = nn.Linear(query_size, 1, bias=False)
+
+    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+        """Select the window around the predicted position p; arguments as for ``GlobalScope``."""
+        energy = self.energy(self.hidden(queries.state).tanh()).squeeze(-1)  # (B, Q)
+        # Under autocast it is bfloat16, which cannot represent fractions of a position above 128.
+        energy = energy.to(torch.promote_types(energy.dtype, torch.float32))
+        offsets = _offsets(mask.sum(1, keepdim=True) * energy.sigmoid(), mask)
+        visible = mask.unsqueeze(1) & (offsets.abs() <= self.half_width)
+        factor = (-2 * (offsets / self.half_width) ** 2).exp()  # sigma = half_width / 2
+        return ScopeOutput(visible.unsqueeze(1), factor.unsqueeze(1))
+
+
+def _offsets(centre: Tensor, mask: Tensor) -> Tensor:
+    """Return i - p for every position i of ``mask`` (B, S) and centre p (B, Q), (B, Q, S)."""
+    return torch.arange(mask.size(1), device=mask.device) - centre.unsqueeze(-1)
+
+
+SCOPES: dict[str, type[GlobalScope]] = {
+    "global": GlobalScope,
+    "local-m": MonotonicScope,
+    "local-p": PredictiveScope,
+}
+"""Scope classes by ``AttentionConfig.scope``."""
+
+
+class NormaliserOutput(NamedTuple):
+    """Attention weights; if they were sampled, also the log-probability and baseline for the loss."""
+
+    weights: Tensor
+    """Attention weights, which sum to 1 over S, with "monotonic" to at most 1, (B, heads, Q, S)."""
+    logp: Tensor | None = None
+    """Log-probability of the sampled positions, summed over the heads, times lambda_r, (B, Q)."""
+    value: Tensor | None = None
+    """Baseline of REINFORCE: the reward predicted before sampling, (B, Q)."""
+    entropy: Tensor | None = None
+    """Entropy of the choice, summed over the heads, times lambda_e, (B, Q); None if lambda_e is 0."""
+
+
+class Softmax(nn.Module):
+    """a = softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
+
+    needs_past = False
+    """Whether it reads ``Queries.past``, the weights of earlier steps."""
+
+    average: Tensor | None
+    """Moving average of the rewards, which the loss must update in place; None without one, (1,)."""
+
+    def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
+        """Create a normaliser for decoder states of ``query_size``."""
         super().__init__()
-        self.join = nn.Linear(2 * size, size, bias=False)
+        self.register_buffer("average", None)
 
-    def forward(self, states: Tensor, earlier: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend from states to earlier states and combine them.
+    def first_weights(self, like: Tensor) -> Tensor:
+        """Return the weights of the step before the first one, in the shape of ``like``, (B, heads, Q, S)."""
+        return torch.zeros_like(like)
 
-        Args:
-            states: h(t), (..., Q, H).
-            earlier: h(i), (..., P, H).
-            visible: True where state t may attend to i, (..., Q, P).
-
-        Returns:
-            The combined states h' (..., Q, H) and the weights (..., Q, P). The weights of a state that may
-            attend to nothing are all 0.
-        """
-        scores = states @ earlier.transpose(-1, -2)
-        # Not -inf: the softmax of a state that may attend to nothing would be NaN.
-        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
-        weights = scores.softmax(dim=-1).masked_fill(~visible, 0)
-        context = weights.to(earlier.dtype) @ earlier
-        combined: Tensor = self.join(torch.cat((states, context), dim=-1))
-        return combined.tanh(), weights
-
-
-class EncoderSelfAttention(nn.Module):
-    """One ``SelfAttention`` per direction of an encoder, each over what this direction has read before."""
-
-    def __init__(self, size: int, directions: tuple[bool, ...]) -> None:
-        """Create one self-attention per direction.
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Compute the attention weights.
 
         Args:
-            size: H, the size of a state of one direction.
-            directions: for each direction, whether it reads from left to right.
+            scores: e, -inf at masked positions, at least one finite per query, (B, heads, Q, S).
+            queries: the queries, whose states are (B, Q, H).
         """
-        super().__init__()
-        self.directions = directions
-        self.parts = nn.ModuleList(SelfAttention(size) for _ in directions)
-
-    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend within each direction.
-
-        Args:
-            states: encoder states in source order, the directions concatenated, (B, S, D * H).
-            mask: True for real tokens, (B, S).
-
-        Returns:
-            The combined states (B, S, D * H), which are 0 in the padding as ``states`` are, and the weights
-            (B, D, S, S).
-        """
-        both_real = mask.unsqueeze(1) & mask.unsqueeze(2)  # (B, S, S)
-        outputs = [
-            part(half, half, both_real.tril(-1) if forward else both_real.triu(1))
-            for part, half, forward in zip(
-                self.parts, states.chunk(len(self.parts), dim=-1), self.directions, strict=True
-            )
-        ]
-        combined, weights = zip(*outputs, strict=True)
-        return torch.cat(combined, dim=-1), torch.stack(weights, dim=1)
+        return NormaliserOutput(scores.softmax(-1))
 
 
-__all__ = [
-    "Attention",
-    "AttentionOutput",
-    "MultiplyAdds",
-    "Past",
-    "Queries",
-    "Source",
-    "attention_multiply_adds",
-]
+class Sparsemax(Softmax):
+    """a = max(e - tau, 0), the sum being 1: Martins and Astudillo 2016 (see Peters et al. 2019).
+
+    All positions whose scores are far enough below the largest one get a weight of exactly 0.
+    """
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Compute the attention weights; arguments as for ``Softmax``."""
+        return NormaliserOutput(sparsemax(_at_least_float32(scores)))
+
+
+class Entmax(Softmax):
+    """a = max(e / 2 - tau, 0)^2, the sum being 1: 1.5-entmax, Peters et al. 2019.
+
+    It is between softmax and sparsemax.
+    """
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Compute the attention weights; arguments as for ``Softmax``."""
+        return NormaliserOutput(entmax15(_at_least_float32(scores)))
+
+
+class StraightThrough(Softmax):
+    """a = one-hot(arg max e) with the gradient of softmax(e): Bengio et al. 2013, section 4."""
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Select the position of the highest score, in training too; arguments as for ``Softmax``."""
+        soft = scores.softmax(-1)
+        # soft - soft.detach() is exactly 0. Computed first, it leaves the one-hot exact; (one-hot + soft) -
+        # soft.detach() would be rounded.
+        weights = _one_hot(scores.argmax(-1, keepdim=True), soft) + (soft - soft.detach())
+        return NormaliserOutput(weights)
+
+
+class Reinforce(Softmax):
+    """a = one-hot(i), i sampled from softmax(e) in training, arg max e at test: Xu et al. 2015, section 4.1.
+
+    No gradient flows through the sample. The loss instead weights its log-probability by reward - value
+    (REINFORCE, Williams 1992). The baseline value = w . s + b is learned from the decoder state s, but its
+    gradient does not reach s; or it is a moving average (``ReinforceConfig``).
+    """
+
+    def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
+        super().__init__(query_size)
+        self.settings, self.baseline = reinforce, None
+        if reinforce.baseline == "learned":
+            self.baseline = nn.Linear(query_size, 1)
+        else:
+            self.average = torch.zeros(1)
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Sample one position per head and query in training; arguments as for ``Softmax``."""
+        if not self.training:
+            return NormaliserOutput(_one_hot(scores.argmax(-1, keepdim=True), scores))
+        # Under autocast scores may be bfloat16: too coarse for a log-probability, and samples would tie.
+        logp = scores.log_softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+        # With x[i] ~ Exp(1), which is never 0, arg max p[i] / x[i] is i with probability p[i].
+        # torch.multinomial samples the same way, but synchronises with the device.
+        sample = (logp.detach().exp() / torch.empty_like(logp).exponential_()).argmax(-1, keepdim=True)
+        if self.baseline is not None:
+            value = self.baseline(queries.state.detach()).squeeze(-1)
+        else:
+            assert self.average is not None
+            value = self.average.clone().expand(queries.position.shape)  # the loss changes the average
+        chosen = logp.gather(-1, sample).squeeze(-1).sum(1)
+        if self.settings.reward_weight != 1:
+            chosen = self.settings.reward_weight * chosen
+        entropy = None
+        if self.settings.entropy_weight:
+            finite = logp.masked_fill(logp == float("-inf"), 0)
+            entropy = -self.settings.entropy_weight * (logp.exp() * finite).sum((1, 3))
+        return NormaliserOutput(_one_hot(sample, scores), chosen, value, entropy)
+
+
+class Monotonic(Softmax):
+    """a(t, j) = p(j) sum[i <= j] a(t-1, i) prod[i <= l < j] (1 - p(l)): Raffel et al. 2017, 2.3.
+
+    This is the probability that a reader who stands at position i with probability a(t-1, i), goes on from
+    word l with probability 1 - p(l) and never back, stops at word j, with p = sigmoid(e + r). The reader
+    begins at the first word. The weights need not sum to 1: with the rest the reader passes the last word,
+    and the context is the smaller, at all later steps too.
+
+    In training, normal noise is added to e, so that p learns to be near 0 or 1 (section 2.5). In evaluation
+    the reader stops at the first word with e + r > 0 (section 2.2): the same formula for p of 0 and 1. The
+    sums run over all pairs i, j instead of the parallel form of the paper's appendix C, which divides by
+    products near 0. The offset r starts at 0, so that the reader goes on by about one word per step.
+    """
+
+    needs_past = True
+
+    def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
+        super().__init__(query_size)
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def first_weights(self, like: Tensor) -> Tensor:
+        """Return 1 at the first word: the reader begins there."""
+        first = torch.zeros_like(like)
+        first[..., 0] = 1
+        return first
+
+    def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
+        """Compute expected weights in training, one position at test; arguments as for ``Softmax``."""
+        assert queries.past is not None
+        # Under autocast scores may be bfloat16: too coarse for a product over many words.
+        scores = _at_least_float32(scores) + self.bias
+        last = queries.past.last
+        if not self.training:
+            stops = (last.cummax(-1).values > 0) & (scores > 0)
+            return NormaliserOutput((stops & (stops.cumsum(-1) == 1)).to(scores.dtype))
+        scores = scores + torch.randn_like(scores)
+        log_passed = pad(cumulative_sum(logsigmoid(-scores)), (1, -1))  # log of prod(1 - p) before each j
+        ratio = log_passed.unsqueeze(-2) - log_passed.unsqueeze(-1)  # (B, heads, Q, S from i, S to j)
+        backward = torch.ones_like(ratio[0, 0, 0], dtype=torch.bool).tril(-1)
+        arriving = (last.unsqueeze(-1) * ratio.masked_fill(backward, float("-inf")).exp()).sum(-2)
+        return NormaliserOutput(scores.sigmoid() * arriving)
+
+
+def _at_least_float32(scores: Tensor) -> Tensor:
+    """Return scores in float32, as autocast computes a softmax, or in float64."""
+    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+
+def _one_hot(index: Tensor, like: Tensor) -> Tensor:
+    """Return 1 at ``index`` (B, heads, Q, 1) and 0 elsewhere, in the shape and dtype of ``like``."""
+    return torch.zeros_like(like).scatter_(-1, index, 1.0)
+
+
+NORMALISERS: dict[str, type[Softmax]] = {
+    "softmax": Softmax,
+    "sparsemax": Sparsemax,
+    "entmax-1.5": Entmax,
+    "straight-through": StraightThrough,
+    "reinforce": Reinforce,
+    "monotonic": Monotonic,
+}
+"""Normaliser classes by ``AttentionConfig.normaliser``."""
 
 
 class Source(NamedTuple):
@@ -132,15 +321,6 @@ class AttentionOutput(NamedTuple):
     """Baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
     entropy: Tensor | None = None
     """Weighted entropy of the choice, (B, Q); only with normaliser "reinforce" and ``entropy_weight``."""
-
-
-class Products(NamedTuple):
-    """The two products with keys and values."""
-
-    score: Callable[[Queries], Tensor]
-    """From queries to scores, (B, heads, Q, S)."""
-    weighted_sum: Callable[[Tensor], Tensor]
-    """From attention weights (B, heads, Q, S) to context vectors, (B, Q, C)."""
 
 
 class Attention(nn.Module):
@@ -201,46 +381,41 @@ class Attention(nn.Module):
         zeros = source.values.new_zeros(batch, self.num_heads, queries, length, dtype=dtype)
         return Past(self.normaliser.first_weights(zeros), zeros)
 
-    def forward(self, queries: Queries, source: Source, products: Products | None = None) -> AttentionOutput:
+    def forward(self, queries: Queries, source: Source) -> AttentionOutput:
         """Attend from Q queries per sentence, which do not influence each other.
 
         Args:
             queries: decoder states (B, Q, H), their target positions (B, Q) and, if this attention
                 ``needs_past``, the weights of their earlier steps.
             source: output of ``remember``.
-            products: other ways to compute the same; see ``stepwise``.
         """
         if self.needs_past and queries.past is None:
             queries = queries._replace(past=self.first_past(source, queries.state.size(1)))
-        if products is None:
-            score = partial(self.scorer.score, keys=source.keys)
-            products = Products(score, partial(weighted_sum, values=source.values))
         scope: ScopeOutput = self.scope(queries, source.mask)
-        scores = products.score(queries)
+        scores = self.scorer.score(queries, source.keys)
         if self.temperature != 1:
             scores = scores / self.temperature
         scores = scores.masked_fill(~scope.visible, float("-inf"))
         normalised: NormaliserOutput = self.normaliser(scores, queries)
         weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
-        context = products.weighted_sum(weights)
+        context = weighted_sum(weights, source.values)
         return AttentionOutput(context, weights, normalised.logp, normalised.value, normalised.entropy)
 
-    def stepwise(self, source: Source, steps: int) -> Callable[[Queries], AttentionOutput]:
-        """Prepare a loop over time steps in training, with one gradient product for all of them.
+    def join_gradients(self, source: Source, steps: int) -> Source:
+        """Return ``source`` for a loop over ``steps`` in training, with one query per sentence and step.
 
-        Args:
-            source: output of ``remember``.
-            steps: number of time steps.
-
-        Returns:
-            ``forward`` for the one query per sentence of a step, to be called once per step, in order.
+        The products with its matrices then have one gradient product for all steps; see ``StepwiseProduct``.
         """
-        values = StepwiseProduct(split_heads(source.values, self.num_heads), steps)
-        products = Products(
-            score=self.scorer.stepwise(source.keys, steps),
-            weighted_sum=lambda weights: values(weights).transpose(1, 2).flatten(2),
-        )
-        return partial(self, source=source, products=products)
+        keys: Any = source.keys
+        if isinstance(self.scorer, ProductScore) and type(self.scorer).score is ProductScore.score:
+            keys = StepwiseProduct(self.scorer.transpose_keys(keys), steps)
+        values: Any = StepwiseProduct(split_heads(source.values, self.num_heads), steps)
+        return Source(keys, values, source.mask)
+
+    def multiply_adds(self) -> MultiplyAdds:
+        """Count the multiply-adds of matrix products, in training."""
+        count = self.scorer.multiply_adds()
+        return count._replace(target=count.target + matrix_size(self.scope, self.normaliser))
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
@@ -253,14 +428,9 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     Returns:
         Context vectors, the heads concatenated, (B, Q, C).
     """
+    if isinstance(values, StepwiseProduct):  # of a loop in training; see ``Attention.join_gradients``
+        return values(weights).transpose(1, 2).flatten(2)
     heads, weights = weights.size(1), weights.to(values.dtype)
     if heads == 1:
         return weights.squeeze(1) @ values
     return (weights @ split_heads(values, heads)).transpose(1, 2).flatten(2)
-
-
-def attention_multiply_adds(config: AttentionConfig, query_size: int, value_size: int) -> MultiplyAdds:
-    """Count the multiply-adds of ``Attention(config, query_size, value_size)`` in training."""
-    score = SCORES[config.score].multiply_adds(query_size, value_size, config)
-    scope = SCOPES[config.scope].multiply_adds(query_size)
-    return score + scope + NORMALISERS[config.normaliser].multiply_adds(query_size, config.reinforce)

@@ -1,39 +1,77 @@
 """Configuration of a recurrent encoder-decoder, of its attention, and of a recurrent language model."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_origin
 
-from .cells import MIN_CELLS
-from .normalisers import DEFAULT_REINFORCE, NORMALISERS, ReinforceConfig
-from .scopes import SCOPES
+from .min_rnn import MIN_CELLS
 from .scores import SCORES
 
+Scope = Literal["global", "local-m", "local-p"]
+Normaliser = Literal["softmax", "sparsemax", "entmax-1.5", "straight-through", "reinforce", "monotonic"]
+Baseline = Literal["learned", "moving-average"]
 Placement = Literal["before", "after"]
 Cell = Literal["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"]
 Direction = Literal["both", "forward", "backward", "both-bottom"]
 ContextTo = Literal["first", "all"]
-MAX_LAYERS = 1_000
-"""More layers than any recurrent model has; each takes time to build, however narrow it is."""
 Side = Literal["none", "encoder", "decoder", "both"]
 Readout = Literal["tanh", "maxout", "none"]
 DecoderStart = Literal["bridge", "last", "zeros"]
 Tie = Literal["none", "output", "all"]
 
 
-def _check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
-    if value not in (names := tuple(allowed)):
-        raise ValueError(f"{name} must be one of {', '.join(names)}, got {value!r}")
+Rules = Iterator[tuple[bool, str]]
+"""What cannot be combined: whether it is, and what to say then."""
 
 
-def _check_size(name: str, value: int) -> None:
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
+def check_fields(config: Any) -> None:
+    """Raise a ValueError for names that do not exist, sizes below 1 and dropouts outside [0, 1).
+
+    Args:
+        config: a dataclass; its types say what a field is.
+    """
+    for field in fields(config):
+        name, kind, value = field.name, field.type, getattr(config, field.name)
+        choices = [
+            name for part in (kind, *get_args(kind)) if get_origin(part) is Literal for name in get_args(part)
+        ]
+        if choices and value not in (*choices, field.default):
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        if kind in (int, int | None) and value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+        if name.endswith("dropout") and not 0 <= value < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
 
 
-def _check_probability(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
+def check_rules(rules: Rules) -> None:
+    """Raise a ValueError with the message of the first rule that is broken."""
+    for is_broken, message in rules:
+        if is_broken:
+            raise ValueError(message)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReinforceConfig:
+    """How samples of hard attention are trained: Xu et al. 2015, section 4.1; only with "reinforce"."""
+
+    baseline: Baseline = "learned"
+    """Reward that is expected before a choice: learned from the decoder state, or the moving average of all
+    rewards, 0.9 times the old one plus 0.1 times the mean of the batch, of each of its parts where gradients
+    are accumulated; each process has one of its own."""
+    reward_weight: float = 1.0
+    """lambda_r, the weight of the policy gradient."""
+    entropy_weight: float = 0.0
+    """lambda_e, the weight of the entropy of the choices, which training then raises."""
+
+    def __post_init__(self) -> None:
+        """Reject unknown baselines and weights that are negative or not finite."""
+        check_fields(self)
+        for name in ("reward_weight", "entropy_weight"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
+
+
+DEFAULT_REINFORCE = ReinforceConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +83,13 @@ class AttentionConfig:
 
     score: str = "additive"
     """Score of a decoder state and an encoder state, a key of ``SCORES``."""
-    scope: str = "global"
-    """Source positions that are visible, a key of ``SCOPES``: all of them ("global"), or a window around the
+    scope: Scope = "global"
+    """Source positions that are visible: all of them ("global"), or a window around the
     query's own position ("local-m") or around a predicted one ("local-p")."""
     window: int | None = None
     """Half-width D of the window of a local scope, in source positions; default 10."""
-    normaliser: str = "softmax"
-    """From scores to weights, a key of ``NORMALISERS``: average all visible positions ("softmax") or those
+    normaliser: Normaliser = "softmax"
+    """From scores to weights: average all visible positions ("softmax") or those
     of the highest scores ("sparsemax", "entmax-1.5"), select one, trained with the straight-through gradient
     or by REINFORCE, or read from left to right ("monotonic")."""
     temperature: float = 1.0
@@ -84,60 +122,46 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         """Reject invalid combinations and options that would have no effect."""
-        _check_choice("score", self.score, SCORES)
-        _check_choice("scope", self.scope, SCOPES)
-        _check_choice("normaliser", self.normaliser, NORMALISERS)
-        _check_choice("placement", self.placement, get_args(Placement))
-        _check_choice("context_to", self.context_to, get_args(ContextTo))
-        self._check_sizes()
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature must be positive and finite, got {self.temperature}")
-        if self.normaliser != "reinforce" and self.reinforce != DEFAULT_REINFORCE:
-            raise ValueError(
-                "baseline, reward_weight and entropy_weight have no effect with normaliser "
-                f'"{self.normaliser}": use "reinforce"'
-            )
-        if self.input_feeding and self.placement == "before":
-            raise ValueError(
-                'input_feeding needs placement "after": with "before" the cell reads the context anyway'
-            )
-        if self.placement == "after" and (self.context_to != "first" or not self.context_to_readout):
-            raise ValueError(
-                'context_to "all" and context_to_readout false need placement "before": with "after" only '
-                "the readout reads the context"
-            )
-        if NORMALISERS[self.normaliser].is_hard and SCOPES[self.scope].scales_weights:
-            raise ValueError(
-                f'normaliser "{self.normaliser}" cannot choose by scope "{self.scope}", whose weights do not '
-                'sum to 1: use "global" or "local-m"'
-            )
+        if self.score not in list(SCORES):
+            raise ValueError(f"score must be one of {', '.join(SCORES)}, got {self.score!r}")
+        check_fields(self)
+        check_rules(self._rules())
 
-    def _check_sizes(self) -> None:
-        """Reject sizes below 1, and sizes of parts that this attention does not have."""
-        score, scope = SCORES[self.score], SCOPES[self.scope]
-        _check_size("num_heads", self.num_heads)
-        if self.query_layer is not None:
-            _check_size("query_layer", self.query_layer)
-        if self.num_heads > 1 and not score.supports_heads:
-            supported = " or ".join(f'"{name}"' for name, other in SCORES.items() if other.supports_heads)
-            raise ValueError(f'num_heads above 1 needs score {supported}: "{self.score}" has one head')
-        for name, has_effect, reason in (
-            ("window", scope.has_window, f'scope "{self.scope}": it sees all positions'),
-            ("attention_size", score.has_inner_size, f'score "{self.score}": it has no inner width'),
-            ("kernel_size", score.has_kernel, f'score "{self.score}": it has no filters'),
-            ("max_source", score.needs_max_source, f'score "{self.score}": it takes sources of any length'),
-            ("max_target", score.needs_max_target, f'score "{self.score}": it takes targets of any length'),
-        ):
-            value = getattr(self, name)
-            if value is None:
-                continue
-            if not has_effect:
-                raise ValueError(f"{name} has no effect with {reason}")
-            _check_size(name, value)
-        if self.kernel_size is not None and self.kernel_size % 2 == 0:
-            raise ValueError(
-                f"kernel_size must be odd, got {self.kernel_size}: filters are centred on a position"
-            )
+    def _rules(self) -> Rules:
+        score, of_score = SCORES[self.score], f'with score "{self.score}"'
+        with_heads = " or ".join(f'"{name}"' for name, one in SCORES.items() if "num_heads" in one.options)
+        yield (
+            self.num_heads > 1 and "num_heads" not in score.options,
+            f"num_heads above 1 has no effect {of_score}: it needs {with_heads}",
+        )
+        for name in ("attention_size", "kernel_size", "max_source", "max_target"):
+            has_no_effect = getattr(self, name) is not None and name not in score.options
+            yield has_no_effect, f"{name} has no effect {of_score}"
+        has_no_effect = self.window is not None and self.scope == "global"
+        yield has_no_effect, f'window has no effect with scope "{self.scope}": it sees all positions'
+        even = self.kernel_size is not None and self.kernel_size % 2 == 0
+        yield even, f"kernel_size must be odd, got {self.kernel_size}: filters are centred on a position"
+        is_positive = 0 < self.temperature < float("inf")
+        yield not is_positive, f"temperature must be positive and finite, got {self.temperature}"
+        yield (
+            self.normaliser != "reinforce" and self.reinforce != DEFAULT_REINFORCE,
+            f'baseline, reward_weight and entropy_weight have no effect with normaliser "{self.normaliser}"',
+        )
+        before = self.placement == "before"
+        yield (
+            self.input_feeding and before,
+            'input_feeding needs placement "after": the cell reads the context',
+        )
+        only_before = self.context_to != "first" or not self.context_to_readout
+        yield (
+            only_before and not before,
+            'context_to "all" and context_to_readout false need placement "before"',
+        )
+        yield (
+            self.scope == "local-p" and self.normaliser in ("straight-through", "reinforce", "monotonic"),
+            f'normaliser "{self.normaliser}" cannot choose by scope "{self.scope}", whose weights do not '
+            "sum to 1",
+        )
 
     def inner_size(self, query_size: int) -> int:
         """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
@@ -159,13 +183,7 @@ class RegularisationConfig:
 
     def __post_init__(self) -> None:
         """Reject values that are no probability below 1."""
-        for name in ("recurrent_dropout", "word_dropout"):
-            _check_probability(name, getattr(self, name))
-
-    @property
-    def is_off(self) -> bool:
-        """Whether nothing is dropped."""
-        return self == RegularisationConfig()
+        check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,124 +239,77 @@ class Seq2SeqConfig:
 
     def __post_init__(self) -> None:
         """Reject invalid combinations and options that would have no effect."""
-        for name, allowed in (
-            ("cell", Cell),
-            ("direction", Direction),
-            ("self_attention", Side),
-            ("readout", Readout),
-            ("tie", Tie),
-        ):
-            _check_choice(name, getattr(self, name), get_args(allowed))
-        _check_choice("decoder_start", self.start, get_args(DecoderStart))
-        _check_probability("dropout", self.dropout)
-        if self.regularisation.variational and not self.dropout:
-            raise ValueError("variational has no effect with dropout 0: it says what dropout drops")
-        self._check_sizes()
-        if self.cell in MIN_CELLS and self.regularisation.recurrent_dropout:
-            raise ValueError(
-                f'recurrent_dropout has no effect with cell "{self.cell}", whose gates do not read the '
-                'state: use "lstm", "gru" or "layer-norm-lstm"'
-            )
-        if self.pre_norm:
-            self._check_pre_norm()
-        if self.attention is None:
-            self._check_without_attention()
-        elif self.feed_summary:
-            raise ValueError(
-                "feed_summary needs attention None: with attention a context is fed at every step anyway"
-            )
-        else:
-            self._check_attention(self.attention)
-            SCORES[self.attention.score].check_sizes(self.hidden_size, self.states_size, self.attention)
-        if self.readout == "none" and self.tie != "none" and self.embedding_size != self.output_size:
-            raise ValueError(
-                f'tie "{self.tie}" with readout "none" needs embeddings as wide as the input of the output '
-                f'layer, got {self.embedding_size} and {self.output_size}: use tie "none"'
-            )
+        check_fields(self)
+        check_rules(self._rules() if self.attention is None else self._rules_of_attention(self.attention))
+        check_rules(self._rules_of_sizes())
 
-    def _check_attention(self, attention: AttentionConfig) -> None:
-        """Reject parts of an attention that this decoder does not have."""
+    def _rules(self) -> Rules:
+        start, own = self.start == "zeros", self.self_attention in ("encoder", "both")
+        sees = "an attention: without one the decoder sees the last states of the encoder alone"
+        yield start, f'decoder_start "zeros" needs {sees}; use "last" or "bridge"'
+        yield own, f'self_attention "{self.self_attention}" needs {sees}; use "decoder" or "none"'
+
+    def _rules_of_attention(self, attention: AttentionConfig) -> Rules:
         layer, layers = attention.query_layer, self.num_layers
-        if layer is not None and layer > layers:
-            raise ValueError(f"query_layer must be at most num_layers ({layers}), got {layer}")
-        if self.queries_below_top and self.self_attention in ("decoder", "both"):
-            raise ValueError(
-                f"query_layer {layer} is below the top layer ({layers}), whose outputs self_attention "
-                f'"{self.self_attention}" combines: use self_attention "none", or leave query_layer out'
-            )
-        if attention.context_to == "all" and layers == 1:
-            raise ValueError('context_to "all" has no effect with num_layers 1: use "first"')
-        if self.readout == "none" and attention.input_feeding:
-            raise ValueError('input_feeding needs a readout, whose output is fed: use readout "tanh"')
+        yield self.feed_summary, "feed_summary needs attention None: a context is fed at every step anyway"
+        too_high = layer is not None and layer > layers
+        yield too_high, f"query_layer must be at most num_layers ({layers}), got {layer}"
+        yield (
+            self.queries_below_top and self.self_attention in ("decoder", "both"),
+            f"query_layer {layer} is below the top layer ({layers}), whose outputs self_attention "
+            f'"{self.self_attention}" combines: use self_attention "none", or leave query_layer out',
+        )
+        to_one = attention.context_to == "all" and layers == 1
+        yield to_one, 'context_to "all" has no effect with num_layers 1: use "first"'
+        not_fed = self.readout == "none" and attention.input_feeding
+        yield not_fed, 'input_feeding needs a readout, whose output is fed: use readout "tanh"'
 
-    def _check_pre_norm(self) -> None:
-        """Reject what norms between layers cannot be combined with."""
-        if self.cell not in MIN_CELLS:
-            cells = " or ".join(f'"{cell}"' for cell in MIN_CELLS)
-            raise ValueError(f'pre_norm needs cell {cells}, got "{self.cell}": use pre_norm false')
-        if self.direction == "both-bottom":
-            raise ValueError(
-                'pre_norm needs layers of one width, not direction "both-bottom": use "both", or pre_norm '
-                "false"
-            )
-        if self.queries_below_top:
-            raise ValueError(
-                "pre_norm needs the top layer to attend, whose output is normalised: leave query_layer out, "
-                "or use pre_norm false"
-            )
-
-    def _check_sizes(self) -> None:
-        """Reject sizes below 1, and odd sizes that have to be halved."""
-        for name in ("embedding_size", "hidden_size", "num_layers"):
-            _check_size(name, getattr(self, name))
-        _check_size("encoder_layers", self.encoder_depth)
-        for name, layers in (("num_layers", self.num_layers), ("encoder_layers", self.encoder_depth)):
-            if layers > MAX_LAYERS:
-                raise ValueError(f"{name} must be at most {MAX_LAYERS:,}, got {layers:,}")
-        if self.direction == "both-bottom" and self.encoder_depth == 1:
-            raise ValueError('direction "both-bottom" needs more than one layer in the encoder: use "both"')
-        if self.direction == "both-bottom" and self.self_attention in ("encoder", "both"):
-            raise ValueError(
-                f'self_attention "{self.self_attention}" needs layers of one direction or two, not '
-                'direction "both-bottom": use "both"'
-            )
+    def _rules_of_sizes(self) -> Rules:
+        settings, both_bottom = self.regularisation, self.direction == "both-bottom"
+        has_no_effect = settings.variational and not self.dropout
+        yield has_no_effect, "variational has no effect with dropout 0: it says what dropout drops"
+        one_layer = both_bottom and self.encoder_depth == 1
+        yield one_layer, 'direction "both-bottom" needs more than one layer in the encoder: use "both"'
+        own = both_bottom and self.self_attention in ("encoder", "both")
+        yield own, f'self_attention "{self.self_attention}" needs direction "both", "forward" or "backward"'
         states = "hidden_size" if self.encoder_size is None else "encoder_size"
-        _check_size(states, self.states_size)
-        if self.direction == "both" and self.states_size % 2:
-            raise ValueError(
-                f'{states} ({self.states_size}) must be even with direction "both": each direction has half '
-                "of it"
+        odd = self.direction == "both" and self.states_size % 2 == 1
+        yield (
+            odd,
+            f'{states} ({self.states_size}) must be even with direction "both": half for each direction',
+        )
+        odd = self.readout == "maxout" and self.tie == "none" and self.hidden_size % 2 == 1
+        yield odd, f'hidden_size ({self.hidden_size}) must be even with readout "maxout", which keeps half'
+        for name, found, wanted, needed in (
+            ("encoder_layers", self.encoder_depth, "num_layers", self.num_layers),
+            ("encoder_size", self.states_size, "hidden_size", self.hidden_size),
+        ):
+            yield (
+                self.start == "last" and found != needed,
+                f'{name} ({found}) must be {wanted} ({needed}) with decoder_start "last": the last encoder '
+                'states are the first decoder states; "bridge" takes any',
             )
-        if self.readout == "maxout" and self.tie == "none" and self.hidden_size % 2:
-            raise ValueError(
-                f'hidden_size ({self.hidden_size}) must be even with readout "maxout", which keeps one of '
-                "every two units"
-            )
-        if self.start == "last" and self.encoder_depth != self.num_layers:
-            raise ValueError(
-                f"encoder_layers ({self.encoder_layers}) must be num_layers ({self.num_layers}) with "
-                'decoder_start "last": the last encoder states are the first decoder states; "bridge" takes '
-                "any number"
-            )
-        if self.start == "last" and self.states_size != self.hidden_size:
-            raise ValueError(
-                f"encoder_size ({self.encoder_size}) must be hidden_size ({self.hidden_size}) with "
-                'decoder_start "last": the last encoder states are the first decoder states; "bridge" takes '
-                "any size"
-            )
-
-    def _check_without_attention(self) -> None:
-        """Reject options that need attention."""
-        if self.start == "zeros":
-            raise ValueError(
-                'decoder_start "zeros" needs an attention: without one the decoder sees the source only '
-                'through its initial state; use "last" or "bridge"'
-            )
-        if self.self_attention in ("encoder", "both"):
-            raise ValueError(
-                f'self_attention "{self.self_attention}" needs an attention: without one the decoder sees '
-                'only the last states of the recurrence; use "decoder" or "none"'
-            )
+        is_min = self.cell in MIN_CELLS
+        has_no_effect = is_min and settings.recurrent_dropout > 0
+        yield (
+            has_no_effect,
+            f'recurrent_dropout has no effect with cell "{self.cell}", which has no recurrent product',
+        )
+        other = self.pre_norm and not is_min
+        yield other, f'pre_norm needs cell "min-gru" or "min-lstm", got "{self.cell}": use pre_norm false'
+        yield self.pre_norm and both_bottom, 'pre_norm needs layers of one width, not direction "both-bottom"'
+        below_top = self.pre_norm and self.queries_below_top
+        yield (
+            below_top,
+            "pre_norm needs the top layer to attend, whose output is normalised: leave query_layer out",
+        )
+        if self.attention is not None:
+            SCORES[self.attention.score].check_sizes(self.hidden_size, self.states_size, self.attention)
+        yield (
+            self.readout == "none" and self.tie != "none" and self.embedding_size != self.output_size,
+            f'tie "{self.tie}" with readout "none" needs embeddings as wide as the input of the output '
+            f'layer, got {self.embedding_size} and {self.output_size}: use tie "none"',
+        )
 
     @property
     def encoder_depth(self) -> int:
@@ -372,6 +343,11 @@ class Seq2SeqConfig:
     def states_size(self) -> int:
         """E, the size of an encoder state."""
         return self.hidden_size if self.encoder_size is None else self.encoder_size
+
+    @property
+    def summary_size(self) -> int:
+        """Size of the last states of all layers of the encoder together, from which the decoder starts."""
+        return self.encoder_depth * self.states_size * (2 if self.has_cell_state else 1)
 
     @property
     def output_size(self) -> int:

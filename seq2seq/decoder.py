@@ -1,20 +1,22 @@
-"""The recurrent decoder: attention before the cell (Bahdanau), after it (Luong), or no attention."""
+"""The recurrent decoder: attention before the cell (Bahdanau), after it (Luong), or no attention.
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+Shapes: B sentences, K hypotheses per sentence (1 in training), N = B * K batch rows, S source and T target
+positions, Q queries per sentence, L layers, H size of a decoder state, D size of the readout, X features of
+the input that does not depend on attention (embedding and summary).
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from .attention import Attention, AttentionOutput, Past, Queries, SelfAttention, Source
+from .attention import Attention, AttentionOutput, Source
 from .config import Seq2SeqConfig
-from .encoder import EncoderOutput
-from .fast import StepwiseLinear, joins_gradients, refuse_second_derivatives
+from .fast import StepwiseLinear, forbid_second_derivatives, joins_gradients
+from .scores import Past, Queries
 from .stack import RecurrentStack, StepwiseStack, embed_tokens, join_gates
-
-# Layer between the states of a decoder and its output layer.
 
 
 class Readout(nn.Linear):
@@ -30,30 +32,62 @@ class Readout(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., input_size) to (..., output_size)."""
-        return self._activate(super().forward(x))
+        return self.activate(super().forward(x))
 
-    def stepwise(self, steps: int, rows: int) -> Callable[[int, Tensor], Tensor]:
-        """Prepare a loop over time steps, with one gradient product for all of them.
-
-        Args:
-            steps: number of time steps T.
-            rows: number of batch rows N.
-
-        Returns:
-            A function from t and x (N, input_size) to (N, output_size), to be called once per step, in order.
-        """
-        linear = StepwiseLinear(self.weight, self.bias.expand(steps, rows, -1))
-        biases = linear.offsets.unbind()
-        return lambda t, x: self._activate(linear(biases[t], x))
-
-    def _activate(self, x: Tensor) -> Tensor:
+    def activate(self, x: Tensor) -> Tensor:
+        """Apply f to W x + b, (..., output_size or twice that)."""
         return torch.maximum(x[..., ::2], x[..., 1::2]) if self.maxout else x.tanh()
 
 
-# Memory, state and output of a recurrent decoder.
-#
-# Shapes: B sentences, K hypotheses per sentence, S source and T target positions, L layers, H size of a
-# decoder state, D size of the readout.
+class SelfAttention(nn.Module):
+    """h'(t) = tanh(W [h(t); c(t)]), c(t) = sum over i < t of a(i, t) h(i), a(t) = softmax of h(i) . h(t).
+
+    c(1) is 0, as there are no earlier states. The recurrence itself continues with h, not with h': all states
+    are known before any of them attends. In the LSTMN of Cheng et al. 2016 (section 3), c takes the place of
+    h(t - 1) in the recurrence.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Create the matrix W.
+
+        Args:
+            size: H, the size of a state.
+        """
+        super().__init__()
+        self.join = nn.Linear(2 * size, size, bias=False)
+
+    def forward(self, states: Tensor, earlier: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend from states to earlier states and combine them.
+
+        Args:
+            states: h(t), (..., Q, H).
+            earlier: h(i), (..., P, H).
+            visible: True where state t may attend to i, (..., Q, P).
+
+        Returns:
+            The combined states h' (..., Q, H) and the weights (..., Q, P). The weights of a state that may
+            attend to nothing are all 0.
+        """
+        scores = states @ earlier.transpose(-1, -2)
+        # Not -inf: the softmax of a state that may attend to nothing would be NaN.
+        scores = scores.masked_fill(~visible, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(dim=-1).masked_fill(~visible, 0)
+        context = weights.to(earlier.dtype) @ earlier
+        combined: Tensor = self.join(torch.cat((states, context), dim=-1))
+        return combined.tanh(), weights
+
+
+class EncoderOutput(NamedTuple):
+    """Output of an encoder, which a decoder starts from."""
+
+    states: Tensor
+    """Encoder states h, one per source position, in source order, (B, S, E)."""
+    mask: Tensor
+    """True for real tokens, (B, S)."""
+    summary: Tensor
+    """One vector per sentence, from which the decoder computes its initial state, (B, summary size)."""
+    self_attention: Tensor | None = None
+    """Weights of each position on those read before it, (B, D, S, S); None without self-attention."""
 
 
 class Memory(NamedTuple):
@@ -94,37 +128,29 @@ class DecoderOutput(NamedTuple):
     """Weights on the decoder's own earlier outputs, (B, 1, T, T); None without self-attention."""
 
 
+QUERY_DIMENSIONS = {"context": 1, "weights": 2, "choice_logp": 1, "value": 1, "entropy": 1}
+"""The dimension of queries, Q, in each part of an attention's output."""
+
+
 def concatenate_steps(steps: Sequence[DecoderOutput]) -> DecoderOutput:
     """Concatenate the outputs of single steps along their query dimension."""
     if len(steps) == 1:
         return steps[0]
-    attentions = [step.attention for step in steps if step.attention is not None]
-    attention = None
+    attention, attentions = None, [step.attention for step in steps if step.attention is not None]
     if attentions:
-        attention = AttentionOutput(
-            torch.cat([part.context for part in attentions], dim=1),
-            torch.cat([part.weights for part in attentions], dim=2),
-            _concatenate((part.choice_logp for part in attentions), dim=1),
-            _concatenate((part.value for part in attentions), dim=1),
-            _concatenate((part.entropy for part in attentions), dim=1),
-        )
+        parts = {
+            name: _concatenate([getattr(each, name) for each in attentions], dim)
+            for name, dim in QUERY_DIMENSIONS.items()
+        }
+        attention = AttentionOutput(**parts)  # type: ignore[arg-type]
     readout = torch.cat([step.readout for step in steps], dim=1)
-    self_attention = _concatenate((step.self_attention for step in steps), dim=2)
-    return DecoderOutput(readout, attention, self_attention)
+    return DecoderOutput(readout, attention, _concatenate([step.self_attention for step in steps], dim=2))
 
 
-def _concatenate(parts: Iterable[Tensor | None], dim: int) -> Tensor | None:
-    """Concatenate the tensors among ``parts``; return None if there are none."""
+def _concatenate(parts: Sequence[Tensor | None], dim: int) -> Tensor | None:
+    """Concatenate tensors, or return None if there are none."""
     tensors = [part for part in parts if part is not None]
     return torch.cat(tensors, dim) if tensors else None
-
-
-# The recurrent decoder, with attention before the cell (Bahdanau), after it (Luong), or without
-# attention.
-#
-# Shapes: B sentences, K hypotheses per sentence (1 in training), N = B * K batch rows, S source and T target
-# positions, Q queries per sentence, L layers, H size of a decoder state, D size of the readout, X features of
-# the input that does not depend on attention (embedding and summary).
 
 
 class Decoder(nn.Module):
@@ -180,15 +206,12 @@ class Decoder(nn.Module):
         self.attends_after = attention is not None and attention.placement == "after"
         self.input_feeding = attention is not None and attention.input_feeding
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
-        self.bridge = _bridge(config, summary_size)
+        self.bridge, self.starts_at_zeros = _bridge(config, summary_size), config.start == "zeros"
         source_attention = None if attention is None else Attention(attention, size, value_size)
         context_size = 0 if source_attention is None else source_attention.context_size
         input_size = config.embedding_size + (size if config.feed_summary else 0)
-        feedback_size = 0
-        if self.attends_before:
-            feedback_size = context_size
-        elif self.input_feeding:
-            feedback_size = config.output_size
+        self.fed_size = config.output_size if self.input_feeding else 0
+        feedback_size = context_size if self.attends_before else self.fed_size
         self.query_depth = config.num_layers
         if attention is not None and attention.query_layer is not None:
             self.query_depth = attention.query_layer
@@ -221,7 +244,7 @@ class Decoder(nn.Module):
             encoded: output of the encoder.
         """
         states, mask, summary, _ = encoded
-        if self.config.start == "zeros":
+        if self.starts_at_zeros:
             start = summary.new_zeros(summary.size(0), self.config.start_size)
         else:
             start = summary if self.bridge is None else self.bridge(summary).tanh()
@@ -241,8 +264,7 @@ class Decoder(nn.Module):
         start, size = memory.start.unsqueeze(1).expand(-1, beam, -1, -1), self.config.hidden_size
         h, c, rows = start[..., :size], start[..., size:], start.shape[:2]
         c = c.to(torch.promote_types(c.dtype, torch.float32))
-        feedback_size = self.config.output_size * self.input_feeding
-        feedback = h[:, :, self.query_depth - 1] if self.attends_before else h.new_zeros(*rows, feedback_size)
+        feedback = h[:, :, self.query_depth - 1] if self.attends_before else h.new_zeros(*rows, self.fed_size)
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
         attended: Past | tuple[()] = ()
         if self.attention is not None and self.needs_past:
@@ -314,31 +336,37 @@ class Decoder(nn.Module):
         T or K is 1. The other one is Q in the shapes (B, Q, ...) of the output.
         """
         steps, (rows, beam), depth = inputs.size(0), state.position.shape, self.query_depth
+        joins, source, attention = joins_gradients(), memory.source, None
+        if self.attention is not None and steps > 1 and joins:
+            source = self.attention.join_gradients(source, steps)
         has_upper = self.attends_before and steps > 1 and depth < self.config.num_layers
-        searches = steps == 1 and not self.training and not joins_gradients()
-        joined = self.joined_gates if searches else None
-        cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None, joined)
-        stepwise_readout = None
-        if self.readout is not None and self.input_feeding:
-            stepwise_readout = self.readout.stepwise(steps, rows * beam)
+        joined_gates = None if steps > 1 or self.training or joins else self.joined_gates
+        cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None, joined_gates)
+        if self.input_feeding:
+            assert self.readout is not None
+            readout = StepwiseLinear(self.readout.weight, self.readout.bias.expand(steps, rows * beam, -1))
+            biases = readout.offsets.unbind()
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
         _, _, feedback, position, past, attended = state
         seen = attended.swap() if isinstance(attended, Past) else None
-        attend = self._prepare_attention(memory, steps)
         outputs = []
         for t in range(steps):
-            attention = attend(Queries(feedback, position, seen)) if attend and self.attends_before else None
-            fed = feedback if attention is None else attention.context
+            fed = feedback
+            if self.attention is not None and self.attends_before:
+                attention = self.attention(Queries(feedback, position, seen), source)
+                fed = attention.context
             tops = cells(t, fed.flatten(0, 1), h, c)  # by layer
             top, past, weights = self._attend_to_past(tops[-1].view(rows, beam, -1), past)
             query = top if depth == len(tops) else tops[depth - 1].view(rows, beam, -1)
-            if attend and self.attends_after:
-                attention = attend(Queries(query, position, seen))
+            if self.attention is not None and self.attends_after:
+                attention = self.attention(Queries(query, position, seen), source)
             if seen is not None and attention is not None:
                 seen = seen.add(attention.weights)
-            if stepwise_readout is not None and attention is not None:
-                concatenated = torch.cat((top, attention.context), dim=-1)
-                top = stepwise_readout(t, concatenated.flatten(0, 1)).view(rows, beam, -1)
+            if self.input_feeding:
+                assert self.readout is not None
+                assert attention is not None
+                concatenated = torch.cat((top, attention.context), dim=-1).flatten(0, 1)
+                top = self.readout.activate(readout(biases[t], concatenated)).view(rows, beam, -1)
             if self.attends_before:
                 feedback = query
             elif self.input_feeding:
@@ -355,16 +383,8 @@ class Decoder(nn.Module):
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
         state = State(next_h, next_c, feedback, position, past, () if seen is None else seen.swap())
-        if joins_gradients():
-            for tensor in (
-                output.readout,
-                output.self_attention,
-                *(output.attention or ()),
-                *state[:-1],
-                *state.attended,
-            ):
-                if tensor is not None and tensor.requires_grad:
-                    tensor.register_hook(refuse_second_derivatives)
+        if joins:
+            forbid_second_derivatives((output, state))
         return output, state
 
     def _run_upper(self, output: DecoderOutput, h: list[Tensor], c: list[Tensor]) -> Tensor:
@@ -387,14 +407,6 @@ class Decoder(nn.Module):
         h[depth:] = final[0].unbind()
         c[depth:] = final[-1].unbind() if self.config.has_cell_state else c[depth:]
         return top.transpose(0, 1)
-
-    def _prepare_attention(self, memory: Memory, steps: int) -> Callable[[Queries], AttentionOutput] | None:
-        """Return the attention to the source for steps one after the other; None without attention."""
-        if self.attention is None:
-            return None
-        if steps > 1 and joins_gradients():
-            return self.attention.stepwise(memory.source, steps)
-        return partial(self.attention, source=memory.source)
 
     def _attend_to_past(self, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Attend from the RNN's output (B, K, H) to its t earlier outputs, past (B, K, t, H).

@@ -8,10 +8,19 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout, linear
 from torch.nn.utils.rnn import PackedSequence
 
-from .masks import is_recorded, is_traced
+
+def is_traced() -> bool:
+    """Return whether torch.compile is tracing the model."""
+    return torch.compiler.is_compiling()
+
+
+def is_recorded(device: torch.device) -> bool:
+    """Return whether the model is traced, or its kernels on ``device`` are captured in a CUDA graph."""
+    return is_traced() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
+
 
 # Packing of padded sentences for recurrent layers, without waiting for a GPU.
 #
@@ -128,24 +137,6 @@ def run_layer_by_layer(
     if packed.unsorted_indices is not None:
         final_state = tuple(part.index_select(1, packed.unsorted_indices) for part in final_state)
     return packed._replace(data=entries), final_state
-
-
-def run_on_gpu(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:
-    """Run one direction of one layer over x (T, N, X), from states of 0, without waiting for the GPU.
-
-    Args:
-        rnn: a module of that kind of layer and hidden size.
-        x: inputs, padding included, (T, N, X).
-        weights: the weights to use: input weight (G, X), recurrent weight (G, H) and both biases (G,).
-
-    Returns:
-        The outputs (T, N, H) and the final h and (LSTM) c, (1, N, H) each.
-    """
-    dtype, used = _dtypes(rnn, x.device.type)
-    zeros = x.new_zeros(1, x.size(1), rnn.hidden_size, dtype=used)
-    start = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
-    results = _run_layer(rnn, x.to(used), None, start, _flatten([weights], used), bidirectional=False)
-    return tuple(part.to(dtype) for part in results)
 
 
 def _dtypes(rnn: nn.RNNBase, device_type: str) -> tuple[torch.dtype, torch.dtype]:
@@ -313,21 +304,25 @@ def _hold_cells(x: Tensor, weight: Tensor, padding: Tensor) -> tuple[Tensor, Ten
 
 def _run_one_way(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:
     """Run one direction of one layer over x (T, N, X); returns h of all steps and c (1, N, H) of the last."""
-    if x.is_cuda:
-        outputs, *final = run_on_gpu(rnn, x, weights)
-    else:
-        zeros = x.new_zeros(1, x.size(1), rnn.hidden_size)
-        # Biases, number of layers, dropout, training, both directions, batch first:
-        settings = (True, 1, 0.0, rnn.training, False, False)
-        if rnn.mode == "LSTM":
-            outputs, *final = torch.lstm(x, (zeros, zeros), weights, *settings)
-        else:
-            outputs, *final = torch.gru(x, zeros, weights, *settings)
-    return outputs, *final[1:]
+    dtype, used = _dtypes(rnn, x.device.type)
+    zeros = x.new_zeros(1, x.size(1), rnn.hidden_size, dtype=used)
+    start = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
+    flat = _flatten([weights], used) if x.is_cuda else [weight.to(used) for weight in weights]
+    outputs, _, *c = _run_layer(rnn, x.to(used), None, start, flat, bidirectional=False)
+    return tuple(part.to(dtype) for part in (outputs, *c))
 
 
-def refuse_second_derivatives(*grads: Tensor) -> None:
-    """Raise a RuntimeError in a backward pass with ``create_graph=True``; usable as a hook of a tensor.
+def forbid_second_derivatives(outputs: Any) -> None:
+    """Let a backward pass through any tensor of nested tuples fail with ``create_graph=True``."""
+    if isinstance(outputs, tuple):
+        for part in outputs:
+            forbid_second_derivatives(part)
+    elif outputs is not None and outputs.requires_grad:
+        outputs.register_hook(_refuse_second_derivatives)
+
+
+def _refuse_second_derivatives(*grads: Tensor) -> None:
+    """Raise a RuntimeError in a backward pass with ``create_graph=True``.
 
     ``once_differentiable`` would not do: ``torch.autograd.grad`` skips the node that raises its error, and
     returns a second derivative in which its part is missing.
@@ -355,19 +350,22 @@ def _cast_once(matrix: Tensor) -> Tensor:
     return matrix
 
 
-class _WeightGradientOfAllSteps(torch.autograd.Function):
-    """The identity on the offsets; its backward pass computes the weight's gradient of all steps at once."""
+class _GradientOfAllSteps(torch.autograd.Function):
+    """The identity on the offsets of a loop; its backward pass computes a matrix's gradient of all steps."""
 
     @staticmethod
-    def forward(ctx: Any, offsets: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
+    def forward(ctx: Any, offsets: Tensor, matrix: Tensor, inputs: list[Tensor]) -> Tensor:
         ctx.inputs = inputs
         return offsets.view_as(offsets)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        refuse_second_derivatives()
-        inputs = torch.cat(ctx.inputs).to(grad.dtype)
-        return grad, grad.flatten(0, 1).t() @ inputs, None
+        _refuse_second_derivatives()
+        if grad.dim() == 3:  # one weight for all rows, (O, I)
+            inputs = torch.cat(ctx.inputs).to(grad.dtype)  # (T N, I)
+            return grad, grad.flatten(0, 1).t() @ inputs, None
+        inputs = torch.cat(ctx.inputs, dim=1).to(grad.dtype)  # a matrix for each row, (N, I, O); (N, T, I)
+        return grad, inputs.transpose(1, 2) @ grad.squeeze(2).transpose(0, 1), None
 
 
 class StepwiseLinear:
@@ -377,12 +375,7 @@ class StepwiseLinear:
     """
 
     def __init__(self, weight: Tensor, offsets: Tensor) -> None:
-        """Prepare one run over T steps.
-
-        Args:
-            weight: W, (O, I).
-            offsets: one offset per step and row, (T, N, O).
-        """
+        """Prepare one run over T steps, with W (O, I) and one offset per step and row, (T, N, O)."""
         self._inputs: list[Tensor] | None = None
         self.offsets = offsets
         """The offsets to pass to ``__call__``, step by step, (T, N, O)."""
@@ -390,36 +383,13 @@ class StepwiseLinear:
         if joins_gradients():
             self._inputs, self._weight = [], self._weight.detach()
             # Gradients flow through the offsets only.
-            self.offsets = _WeightGradientOfAllSteps.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
+            self.offsets = _GradientOfAllSteps.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
 
     def __call__(self, offset: Tensor, x: Tensor) -> Tensor:
-        """Compute the next step.
-
-        Args:
-            offset: entry t of the attribute ``offsets``, (N, O).
-            x: input, (N, I).
-
-        Returns:
-            W x + offset, (N, O).
-        """
+        """Compute the next step from entry t of ``offsets``, (N, O), and x (N, I): (N, O)."""
         if self._inputs is not None:
             self._inputs.append(x.detach())
         return torch.addmm(offset, x, self._weight)
-
-
-class _MatrixGradientOfAllSteps(torch.autograd.Function):
-    """Offsets of 0 (T, N, 1, O); the backward pass computes the gradient of N matrices (N, I, O)."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, steps: int, inputs: list[Tensor]) -> Tensor:
-        ctx.inputs = inputs
-        return matrix.new_zeros(1).expand(steps, len(matrix), 1, matrix.size(2))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        refuse_second_derivatives()
-        inputs = torch.cat(ctx.inputs, dim=1).to(grad.dtype)  # (N, T, I)
-        return inputs.transpose(1, 2) @ grad.squeeze(2).transpose(0, 1), None, None
 
 
 class StepwiseProduct:
@@ -433,9 +403,8 @@ class StepwiseProduct:
         """Prepare one run over ``steps`` time steps with M, (B, I, O) or (B, heads, I, O)."""
         matrix = _cast_once(matrix).flatten(0, -3)
         self._inputs: list[Tensor] = []
-        offsets: Tensor = _MatrixGradientOfAllSteps.apply(  # type: ignore[no-untyped-call]
-            matrix, steps, self._inputs
-        )
+        zeros = matrix.new_zeros(1).expand(steps, len(matrix), 1, matrix.size(2))
+        offsets: Tensor = _GradientOfAllSteps.apply(zeros, matrix, self._inputs)  # type: ignore[no-untyped-call]
         self._offsets = iter(offsets.unbind())
         self._matrix = matrix.detach()
 
@@ -446,6 +415,9 @@ class StepwiseProduct:
         return torch.baddbmm(next(self._offsets), rows, self._matrix).view(*x.shape[:-1], -1)
 
 
+# The energy v . tanh(query + key) of additive attention, the largest tensor of a model.
+
+
 CHUNK = 1 << 19
 """Entries per pass in fp32: 2 MB, which stay in the caches of a CPU."""
 
@@ -453,6 +425,33 @@ CHUNK = 1 << 19
 def is_half(x: Tensor) -> bool:
     """Return whether x is of a 16-bit type."""
     return x.dtype in (torch.bfloat16, torch.float16)
+
+
+def prepare_keys(keys: Tensor) -> Tensor:
+    """Return the keys of ``tanh_energy``, once per sentence: twice the keys, in half precision themselves."""
+    return keys if is_half(keys) else 2 * keys
+
+
+def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
+    """Compute v . tanh(query + key), as tanh(x) = 2 sigmoid(2 x) - 1.
+
+    Torch takes a fifth of the time for a sigmoid. In half precision this would lose precision; see
+    ``half_tanh_``.
+
+    Args:
+        query: (B, Q, 1 or S, A).
+        keys: output of ``prepare_keys``, (B, S, A).
+        vectors: v of each head, (heads, A).
+
+    Returns:
+        The energies, (B, heads, Q, S).
+    """
+    if is_half(keys):
+        energy = linear(half_tanh_(query + keys.unsqueeze(1)), vectors)  # (B, Q, S, heads)
+    else:
+        doubled = 2 * query + keys.unsqueeze(1)  # (B, Q, S, A)
+        energy = 2 * linear(doubled.sigmoid_(), vectors) - vectors.sum(1)
+    return energy.permute(0, 3, 1, 2)
 
 
 def half_tanh_(x: Tensor) -> Tensor:

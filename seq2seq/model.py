@@ -1,18 +1,25 @@
-"""The recurrent translation model; it implements ``compare.protocol.EncoderDecoder`` without importing it."""
+"""The encoder, and the recurrent translation model, which implements ``compare.protocol.EncoderDecoder``.
+
+Shapes: B sentences, K hypotheses per sentence, S source and T target positions, L layers, D directions (1 or
+2) or size of the readout, E size of an encoder state (all directions together), V target vocabulary. Masks
+are True for real tokens; padding is on the right.
+"""
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from .attention import AttentionOutput
-from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell
 from .config import Seq2SeqConfig
-from .decoder import Decoder, Memory, State
-from .encoder import Encoder
-from .masks import check_target
+from .decoder import Decoder, EncoderOutput, Memory, SelfAttention, State
+from .fast import Packing, Padding, is_traced, plan_layout, reversal_index
+from .min_rnn import MIN_CELLS, MinCell
+from .stack import LayerNormLSTMCell, RecurrentStack, embed_tokens
 
-# Initial weights of the recurrent models.
+READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,), "both-bottom": (True,)}
+"""By ``Seq2SeqConfig.direction``: for each direction of the top layer, whether it reads from the left."""
 
 
 LSTM_GATES, GRU_GATES = 4, 3
@@ -63,11 +70,197 @@ def _initialise_gate(name: str, block: Tensor, is_forget_gate: bool) -> None:
         nn.init.constant_(block, 1.0 if is_forget_gate and name.startswith("bias_ih") else 0.0)
 
 
-# The recurrent translation model, which implements ``compare.protocol.EncoderDecoder`` without importing
-# it.
-#
-# Shapes: B sentences, K hypotheses per sentence, S source and T target positions, D size of the readout,
-# V target vocabulary. Masks are True for real tokens; padding is on the right.
+class EncoderSelfAttention(nn.Module):
+    """One ``SelfAttention`` per direction of an encoder, each over what this direction has read before."""
+
+    def __init__(self, size: int, directions: tuple[bool, ...]) -> None:
+        """Create one self-attention per direction.
+
+        Args:
+            size: H, the size of a state of one direction.
+            directions: for each direction, whether it reads from left to right.
+        """
+        super().__init__()
+        self.directions = directions
+        self.parts = nn.ModuleList(SelfAttention(size) for _ in directions)
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Attend within each direction.
+
+        Args:
+            states: encoder states in source order, the directions concatenated, (B, S, D * H).
+            mask: True for real tokens, (B, S).
+
+        Returns:
+            The combined states (B, S, D * H), which are 0 in the padding as ``states`` are, and the weights
+            (B, D, S, S).
+        """
+        both_real = mask.unsqueeze(1) & mask.unsqueeze(2)  # (B, S, S)
+        outputs = [
+            part(half, half, both_real.tril(-1) if forward else both_real.triu(1))
+            for part, half, forward in zip(
+                self.parts, states.chunk(len(self.parts), dim=-1), self.directions, strict=True
+            )
+        ]
+        combined, weights = zip(*outputs, strict=True)
+        return torch.cat(combined, dim=-1), torch.stack(weights, dim=1)
+
+
+class Encoder(nn.Module):
+    """An LSTM or GRU over the source, in one or both directions: Bahdanau et al. 2015, appendix A.2.1.
+
+    It never reads padding. Direction "backward" reads the source from its end (Sutskever et al. 2014, section
+    3.3). With self-attention, the states are those that ``SelfAttention`` returns, while the summary is still
+    that of the recurrence.
+    """
+
+    def __init__(self, config: Seq2SeqConfig, vocabulary: int) -> None:
+        """Create an encoder.
+
+        Args:
+            config: cell, sizes, direction, dropout and self-attention.
+            vocabulary: number of source token ids.
+        """
+        super().__init__()
+        directions = READS_FORWARD[config.direction]
+        size = config.states_size // len(directions)
+        self.config, self.reverse = config, config.direction == "backward"
+        self.embedding = nn.Embedding(vocabulary, config.embedding_size)
+        self.rnn = RecurrentStack(
+            config,
+            config.embedding_size,
+            size,
+            bidirectional=len(directions) == 2,
+            num_layers=config.encoder_depth,
+            both_at_bottom=config.direction == "both-bottom",
+        )
+        attends = config.self_attention in ("encoder", "both")
+        self.own = EncoderSelfAttention(size, directions) if attends else None
+        self.num_layers = config.encoder_depth
+        self.state_size, self.summary_size = config.states_size, config.summary_size
+
+    def forward(
+        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
+    ) -> EncoderOutput:
+        """Read the source sentences.
+
+        Args:
+            src: token ids, padded on the right, (B, S).
+            src_mask: True or 1 for real tokens, at least one per sentence, (B, S); None: all are real.
+            src_lengths: number of real tokens of each sentence, on the CPU, (B,). None reads them from the
+                mask, which waits for a GPU.
+
+        Returns:
+            States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer
+            by layer, the final h and then the final c of an LSTM, each with its directions concatenated;
+            with direction "both-bottom" the bottom layer's are those of the direction from the right.
+
+        Raises:
+            ValueError: ``src_mask`` is not such a mask, or ``src_lengths`` are not its lengths.
+        """
+        mask = real_tokens(src, src_mask)
+        lengths = mask.sum(1)
+        if src_lengths is not None:
+            check_lengths(src_lengths, lengths)
+        if self.reverse:
+            src = src.gather(1, reversal_index(lengths, src.size(1)))
+        embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
+        if self.config.cell in MIN_CELLS:  # whose scans need a rectangle
+            layout: Packing | Padding = Padding(lengths)
+        else:
+            layout = plan_layout(lengths, src.size(1), src_lengths)
+        outputs, final = self.rnn(layout.pack(embedded))
+        states = layout.unpack(outputs, src.size(1))
+        if self.reverse:
+            states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
+        summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)
+        if self.own is None:
+            return EncoderOutput(states, mask, summary)
+        states, weights = self.own(states, mask)
+        return EncoderOutput(states, mask, summary, weights)
+
+
+def _by_layer(final: Tensor, layers: int) -> Tensor:
+    """Rearrange final states (L * D, B, E / D) to (B, L, E), the directions concatenated."""
+    return final.view(layers, -1, *final.shape[1:]).permute(2, 0, 1, 3).flatten(2)
+
+
+MASK_RULE = (
+    "src_mask must be True or 1 at the real tokens of a sentence, at least one, then False or 0 at padding"
+)
+
+
+def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
+    """Return the source mask as bool; reject masks that the model would misread.
+
+    Values are checked on a CPU, and on CUDA by a device-side assertion, which does not wait for the device.
+    Inside ``torch.compile`` only the shape is checked.
+
+    Args:
+        src: token ids, (B, S).
+        src_mask: True or 1 at real tokens, which come first, at least one per sentence, (B, S). None means
+            that all tokens are real.
+
+    Returns:
+        The mask, bool, (B, S); ``src_mask`` itself if it is bool.
+
+    Raises:
+        ValueError: the mask has another shape, values other than 0 and 1, padding before a real token, or a
+            sentence without real tokens.
+    """
+    if src.dim() != 2 or src.size(1) == 0:
+        raise ValueError(f"src must be token ids of shape (sentences, tokens >= 1): got {tuple(src.shape)}")
+    if src_mask is None:
+        return torch.ones_like(src, dtype=torch.bool)
+    if src_mask.shape != src.shape:
+        raise ValueError(
+            f"src_mask must have the shape of src, {tuple(src.shape)}: got {tuple(src_mask.shape)}; pass "
+            "`src != pad_id`, or None if no token is padding"
+        )
+    real = src_mask if src_mask.dtype == torch.bool else src_mask == 1
+    if has_checkable_values(src_mask):
+        valid = (real[:, :-1] >= real[:, 1:]).all(1) & real[:, 0]  # (B,)
+        if real is not src_mask:
+            valid &= (real | (src_mask == 0)).all(1)
+        if src_mask.is_cuda:
+            torch._assert_async(valid.all(), MASK_RULE)
+        elif not valid.all():
+            row = int(valid.int().argmin())
+            raise ValueError(
+                f"{MASK_RULE}: row {row} begins with {src_mask[row, :8].tolist()}; pad on the right; pass "
+                "`~mask` if True marks padding (nn.MultiheadAttention), `mask == 0` for an additive mask"
+            )
+    return real
+
+
+def check_lengths(on_host: Tensor, lengths: Tensor) -> None:
+    """Raise a ValueError unless the lengths (B,) that are given on the CPU are those of the mask, (B,).
+
+    Else the encoder would not read the last words. Values are checked where the mask is on the CPU too.
+    """
+    is_placed = on_host.shape == lengths.shape and on_host.device.type == "cpu"
+    is_equal = not has_checkable_values(lengths) or lengths.is_cuda or torch.equal(on_host, lengths)
+    if not (is_placed and is_equal):
+        raise ValueError(
+            "src_lengths must be the number of real tokens of each sentence by src_mask, on the CPU: got "
+            f"{on_host.tolist()} on {on_host.device} for {tuple(lengths.shape)} sentences"
+        )
+
+
+def check_target(src: Tensor, tgt_in: Tensor) -> None:
+    """Raise a ValueError unless ``tgt_in`` is token ids (B, T) for the sentences of src (B, S)."""
+    if tgt_in.dim() != 2 or tgt_in.size(0) != src.size(0):
+        raise ValueError(
+            f"tgt_in must be token ids of shape (sentences, tokens) with the sentences of src, "
+            f"{tuple(src.shape)}: got {tuple(tgt_in.shape)}"
+        )
+
+
+def has_checkable_values(mask: Tensor) -> bool:
+    """Return whether values can be checked: on CPU and CUDA, outside torch.compile."""
+    if is_traced():
+        return False
+    return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values
 
 
 class Choices(NamedTuple):

@@ -1,20 +1,31 @@
-"""Attention scores: one class per formula, and ``SCORES``, the registry of all scores."""
+"""Attention scores: one class per formula, and ``SCORES``, the registry of all scores.
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple, Protocol
+Most papers on attention differ only in the score e. To add one, write a class and register it
+(``register_score``).
+
+Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
+positions i, M = max_source, N = max_target target positions t, H size of a decoder state s, E size of an
+encoder state h, A size of a key, C size of a value.
+"""
+
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, cat, nn
-from torch.nn.functional import linear, pad
+from torch.nn.functional import pad
 
-from .fast import StepwiseProduct, half_tanh_, is_half
+from .fast import StepwiseProduct, prepare_keys, tanh_energy
 
-# Base class of attention scores, their queries, and their cost in multiply-adds.
-#
-# Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
-# positions, H size of a decoder state, E size of an encoder state, A size of a key, C size of a value.
+DEFAULT_POSITIONS = 100
+"""M and N if the config leaves them out."""
+DEFAULT_KERNEL = 11
+"""Width of the filters over the previous weights, in source positions, if the config leaves it out."""
+NUM_FILTERS = 10
+"""Number of these filters, as in Chorowski et al. 2015."""
+MAX_FERTILITY = 2.0
+"""The largest number of target words per source word: Tu et al. 2016, section 3.1.1."""
+MIN_FERTILITY = 1e-3
+"""The smallest one, so that a coverage is finite in half precision too."""
 
 
 class AttentionSizes(Protocol):
@@ -72,8 +83,7 @@ class Queries(NamedTuple):
     """Weights of the earlier steps, for attention that ``needs_past``; None: there were no earlier steps."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MultiplyAdds:
+class MultiplyAdds(NamedTuple):
     """Number of multiply-adds in matrix products, split by how often they are computed."""
 
     source: int = 0
@@ -83,37 +93,39 @@ class MultiplyAdds:
     pair: int = 0
     """Per pair of a source token and a query."""
 
-    def __add__(self, other: "MultiplyAdds") -> "MultiplyAdds":
-        """Add the counts of two parts."""
-        return MultiplyAdds(
-            source=self.source + other.source, target=self.target + other.target, pair=self.pair + other.pair
-        )
-
     def total(self, src_len: float, tgt_len: float) -> float:
         """Return the number of multiply-adds for ``src_len`` source tokens and ``tgt_len`` queries."""
         return src_len * self.source + tgt_len * self.target + src_len * tgt_len * self.pair
+
+
+def matrix_size(*modules: nn.Module) -> int:
+    """Count the entries of all matrices of some modules: the multiply-adds of one vector by each.
+
+    All matrices are called "weight"; gains of norms are not, even where several stand in one parameter.
+    """
+    named = (pair for module in modules for pair in module.named_parameters())
+    return sum(matrix.numel() for name, matrix in named if "weight" in name and matrix.dim() > 1)
 
 
 class Score(nn.Module):
     """e = score(s, h): the base class of all scores, which rate encoder states h against decoder states s.
 
     ``project_keys`` and ``project_values`` are called once per sentence, ``score`` at every decoding step. A
-    subclass must define ``score`` and ``multiply_adds``; of one in a plug-in ``attnbench models`` prints the
-    first paragraph of the docstring, its formula and source.
+    subclass must define ``score``; of one in a plug-in ``attnbench models`` prints the first paragraph of the
+    docstring, its formula and source.
     """
 
-    has_inner_size = False
-    """Whether the score has an inner size, ``AttentionConfig.attention_size``."""
-    supports_heads = False
-    """Whether ``AttentionConfig.num_heads`` may be above 1."""
-    needs_max_source = False
-    """Whether it has parameters per source position, so that ``AttentionConfig.max_source`` limits them."""
+    options: ClassVar[frozenset[str]] = frozenset()
+    """Fields of ``AttentionConfig`` that this score reads, of ``num_heads``, ``attention_size``,
+    ``kernel_size``, ``max_source`` and ``max_target``. The others are refused."""
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
-    has_kernel = False
-    """Whether it filters the previous weights, with filters ``AttentionConfig.kernel_size`` wide."""
-    needs_max_target = False
-    """Whether it has parameters per target position, so that ``AttentionConfig.max_target`` limits them."""
+    always_maps_values = False
+    """Whether values are as wide as keys with one head too."""
+    of_source: ClassVar[frozenset[str]] = frozenset({"key", "value"})
+    """Modules that are applied to each source token, once per sentence; others are applied to each query."""
+    of_pairs: ClassVar[frozenset[str]] = frozenset()
+    """Modules that are applied to each pair of a source token and a query."""
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Create a score whose keys and values are the encoder states themselves; subclasses may map them.
@@ -130,22 +142,42 @@ class Score(nn.Module):
         self.check_sizes(query_size, value_size, config)
         self.key: nn.Module = nn.Identity()
         self.value: nn.Module = nn.Identity()
+        self.num_heads, self.key_size = config.num_heads, self.key_width(query_size, config)
         self.context_size = self.context_width(query_size, value_size, config)
         """C, the size of a value and so of a context vector."""
 
     @classmethod
     def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Raise a ValueError if these sizes do not fit this score; arguments as for the class."""
+        size = cls.key_width(query_size, config)
+        if size % config.num_heads:
+            name = "attention_size" if "attention_size" in cls.options else "hidden_size"
+            raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
+
+    @classmethod
+    def key_width(cls, query_size: int, config: AttentionSizes) -> int:
+        """Return A, the size of a key that is multiplied by, or added to, a query."""
+        return config.inner_size(query_size) if "attention_size" in cls.options else query_size
 
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
-        """Return C, the size of a value; arguments as for the class."""
-        return value_size
+        """Return C, the size of a value: each of several heads averages a slice of values as wide as keys."""
+        maps_values = cls.always_maps_values or config.num_heads > 1
+        return cls.key_width(query_size, config) if maps_values else value_size
 
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count the multiply-adds of the score and of the context (the weighted sum of the values)."""
-        raise NotImplementedError
+    def multiply_adds(self) -> MultiplyAdds:
+        """Count the multiply-adds of the score and of the context, the weighted sum of the values."""
+        parts = dict(self.named_children())
+        source, pair = ([parts.pop(name) for name in names] for names in (self.of_source, self.of_pairs))
+        return MultiplyAdds(
+            matrix_size(*source), matrix_size(*parts.values()), matrix_size(*pair) + self.context_size
+        )
+
+    def map_values(self, value_size: int) -> nn.Module:
+        """Create the map of encoder states to values: the identity for one head, else a matrix."""
+        if self.num_heads == 1:
+            return nn.Identity()
+        return nn.Linear(value_size, self.context_size, bias=False)
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Map encoder states (B, S, E) to keys (B, S, A)."""
@@ -173,41 +205,10 @@ class Score(nn.Module):
         """
         raise NotImplementedError
 
-    def stepwise(self, keys: Tensor, steps: int) -> Callable[[Queries], Tensor]:
-        """Prepare a loop over time steps; a subclass may compute the keys' gradient once for all of them.
-
-        Args:
-            keys: output of ``project_keys``, (B, S, A).
-            steps: number of time steps.
-
-        Returns:
-            A function from the one query per sentence of a step to its scores (B, heads, 1, S), to be called
-            once per step, in order.
-        """
-        return partial(self.score, keys=keys)
-
-
-def map_values(value_size: int, context_size: int, config: AttentionSizes) -> nn.Module:
-    """Create the map of the values: the identity for one head, a matrix for several."""
-    return nn.Identity() if config.num_heads == 1 else nn.Linear(value_size, context_size, bias=False)
-
-
-def check_heads(config: AttentionSizes, **sizes: int) -> None:
-    """Raise a ValueError unless each size can be split evenly between the heads."""
-    for name, size in sizes.items():
-        if size % config.num_heads:
-            raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
-
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """View x (B, L, heads * d) as (B, heads, L, d)."""
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
-
-
-# The additive score.
-#
-# Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
-# encoder state h, A inner size.
 
 
 class AdditiveScore(Score):
@@ -220,48 +221,31 @@ class AdditiveScore(Score):
     the values W_v h, A in size (Chen et al. 2018).
     """
 
-    has_inner_size = supports_heads = True
+    options = frozenset({"attention_size", "num_heads"})
+    of_pairs = frozenset({"energy"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
-        size, self.num_heads = config.inner_size(query_size), config.num_heads
-        self.query = nn.Linear(query_size, size, bias=False)
-        self.key = nn.Linear(value_size, size, bias=False)
-        self.energy = nn.Linear(size, 1, bias=False)
-        self.value = map_values(value_size, self.context_size, config)
+        self.query = nn.Linear(query_size, self.key_size, bias=False)
+        self.key = nn.Linear(value_size, self.key_size, bias=False)
+        self.energy = nn.Linear(self.key_size, 1, bias=False)
+        self.value = self.map_values(value_size)
 
-    @classmethod
-    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Raise a ValueError unless the inner size can be split evenly between the heads."""
-        check_heads(config, attention_size=config.inner_size(query_size))
-
-    @classmethod
-    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
-        """Return E for one head, A for several."""
-        return value_size if config.num_heads == 1 else config.inner_size(query_size)
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W_h h, W_v h, W_s s, v . tanh(...) and the context."""
-        size, heads = config.inner_size(query_size), config.num_heads
-        source = value_size * size * (2 if heads > 1 else 1)
-        context = cls.context_width(query_size, value_size, config)
-        return MultiplyAdds(source=source, target=query_size * size, pair=heads * size + context)
+    def multiply_adds(self) -> MultiplyAdds:
+        """Count the matrices, and v once more for each further head, as ``compute_energy`` applies it."""
+        count = super().multiply_adds()
+        return count._replace(pair=count.pair + (self.num_heads - 1) * self.key_size)
 
     def project_keys(self, states: Tensor) -> Tensor:
-        """Return 2 W_h h, (B, S, A), or W_h h in half precision; see ``compute_energy`` for the factor 2."""
-        keys = super().project_keys(states)
-        return keys if is_half(keys) else 2 * keys
+        """Return the keys W_h h, as ``compute_energy`` takes them, (B, S, A)."""
+        return prepare_keys(super().project_keys(states))
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return v . tanh(W_s s + W_h h) for the output of ``project_keys``, (B, S, A); (B, 1, Q, S)."""
+        """Return v . tanh(W_s s + W_h h) for the output of ``project_keys``, (B, S, A); (B, heads, Q, S)."""
         return self.compute_energy(self.query(queries.state).unsqueeze(2), keys)
 
     def compute_energy(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Compute v . tanh(query + W_h h), as tanh(x) = 2 sigmoid(2 x) - 1.
-
-        Torch takes a fifth of the time for a sigmoid. In half precision this would lose precision; see
-        ``fast.half_tanh_``.
+        """Compute v . tanh(query + W_h h).
 
         Args:
             query: W_s s and whatever is added to it, (B, Q, 1 or S, A).
@@ -273,152 +257,7 @@ class AdditiveScore(Score):
         vectors = self.energy.weight  # v, (1, A)
         if self.num_heads > 1:  # a matrix with v of each head in a row of its own, and 0 elsewhere
             vectors = torch.block_diag(*vectors.chunk(self.num_heads, dim=1))  # type: ignore[no-untyped-call]
-        if is_half(keys):
-            energy = linear(half_tanh_(query + keys.unsqueeze(1)), vectors)  # (B, Q, S, heads)
-        else:
-            doubled = 2 * query + keys.unsqueeze(1)  # (B, Q, S, A)
-            energy = 2 * linear(doubled.sigmoid_(), vectors) - vectors.sum(1)
-        return energy.permute(0, 3, 1, 2)
-
-
-# Scores that depend on source positions alone, not on the words there.
-#
-# Shapes: B sentences, Q queries per sentence, S source positions i, M = max_source, N = max_target target
-# positions t, H size of a decoder state s, E size of an encoder state, A inner size (rank).
-
-
-DEFAULT_POSITIONS = 100
-"""M and N if the config leaves them out."""
-
-
-class LocationBasedScore(Score):
-    """e[i] for each of the first M source positions i, whatever the word: Luong et al. 2015, section 3.1.
-
-    A source shorter than M uses the first S scores. In a longer source all words after the first M are
-    ignored (Luong et al. 2015, footnote 6). The softmax runs over the remaining positions only, so that the
-    weights of a short source sum to 1 too, which the paper leaves open.
-    """
-
-    needs_max_source = True
-
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        super().__init__(query_size, value_size, config)
-        self.max_source = config.max_source or DEFAULT_POSITIONS
-
-    def project_keys(self, states: Tensor) -> Tensor:
-        """Return keys without content, (B, S, 0): ``score`` reads only how many there are."""
-        return states[..., :0]
-
-    def restrict_mask(self, mask: Tensor) -> Tensor:
-        """Mask out positions from M on; since M is at least 1, each sentence of mask (B, S) keeps a True."""
-        return mask & (torch.arange(mask.size(1), device=mask.device) < self.max_source)
-
-    def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return e for the S positions of keys (B, S, 0), (B, 1, Q, S); -inf from position M on."""
-        scores = self.score_positions(queries)[..., : keys.size(1)]
-        return pad(scores, (0, keys.size(1) - scores.size(-1)), value=float("-inf")).unsqueeze(1)
-
-    def score_positions(self, queries: Queries) -> Tensor:
-        """Return e for the first M source positions, (B, Q, M).
-
-        Args:
-            queries: Q queries per sentence.
-        """
-        raise NotImplementedError
-
-
-class LocationScore(LocationBasedScore):
-    """e[i] = (W s)[i] of source position i: Luong et al. 2015, eq. 8. W is M by H."""
-
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        super().__init__(query_size, value_size, config)
-        self.query = nn.Linear(query_size, self.max_source, bias=False)
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W s and the context."""
-        return MultiplyAdds(target=query_size * (config.max_source or DEFAULT_POSITIONS), pair=value_size)
-
-    def score_positions(self, queries: Queries) -> Tensor:
-        """Return W s, (B, Q, M)."""
-        scores: Tensor = self.query(queries.state)
-        return scores
-
-
-class StaticScore(LocationBasedScore):
-    """e[i] = W[t, i] of target position t and source position i: the Random Synthesizer, Tay et al. 2021.
-
-    W is a parameter, N by M, so that the weights softmax(W) are the same for all sentences of one length.
-    Target positions from N on use the last row of W. The paper has self-attention, where t and i are
-    positions in the same sentence.
-    """
-
-    needs_max_target = True
-
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        super().__init__(query_size, value_size, config)
-        shape = (config.max_target or DEFAULT_POSITIONS, self.row_size(query_size, config))
-        self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
-
-    @staticmethod
-    def row_size(query_size: int, config: AttentionSizes) -> int:
-        """Return the length M of a row of ``table``, which is W."""
-        return config.max_source or DEFAULT_POSITIONS
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count the context; the score itself is a lookup."""
-        return MultiplyAdds(pair=value_size)
-
-    def score_positions(self, queries: Queries) -> Tensor:
-        """Return row t of ``table`` for each query, (B, Q, M)."""
-        return self.table[queries.position.clamp(max=self.table.size(0) - 1)]
-
-
-class StaticFactorisedScore(StaticScore):
-    """e[i] = (W_1 W_2)[t, i], a static score of rank A: the factorised Random Synthesizer, Tay et al. 2021.
-
-    W_1 is N by A and W_2 is A by M.
-    """
-
-    has_inner_size = True
-
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        super().__init__(query_size, value_size, config)
-        self.expand = nn.Linear(config.inner_size(query_size), self.max_source, bias=False)
-
-    @staticmethod
-    def row_size(query_size: int, config: AttentionSizes) -> int:
-        """Return the length A of a row of ``table``, which is W_1."""
-        return config.inner_size(query_size)
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W_1[t] W_2 and the context; W_1[t] is a lookup."""
-        return MultiplyAdds(
-            target=config.inner_size(query_size) * (config.max_source or DEFAULT_POSITIONS), pair=value_size
-        )
-
-    def score_positions(self, queries: Queries) -> Tensor:
-        """Return W_1[t] W_2 for each query, (B, Q, M)."""
-        scores: Tensor = self.expand(super().score_positions(queries))
-        return scores
-
-
-# Scores that read the attention weights of the steps before.
-#
-# Shapes: B sentences, Q queries per sentence, S source positions i, H size of a decoder state s, E size of an
-# encoder state h, A inner size, F filters.
-
-
-NUM_FILTERS = 10
-"""F, the number of filters over the previous weights, as in Chorowski et al. 2015."""
-DEFAULT_KERNEL = 11
-"""Width of these filters in source positions if the config leaves it out."""
-MAX_FERTILITY = 2.0
-"""N, the largest number of target words per source word: Tu et al. 2016, section 3.1.1."""
-MIN_FERTILITY = 1e-3
-"""The smallest one, so that a coverage is finite in half precision too."""
+        return tanh_energy(query, keys, vectors)
 
 
 class LocationAwareScore(AdditiveScore):
@@ -429,20 +268,15 @@ class LocationAwareScore(AdditiveScore):
     content and location is "hybrid" in the paper.
     """
 
-    has_kernel = needs_past = True
-    supports_heads = False
+    options = frozenset({"attention_size", "kernel_size"})
+    needs_past = True
+    of_pairs = frozenset({"energy", "filters", "location"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         width = config.kernel_size or DEFAULT_KERNEL
         self.filters = nn.Conv1d(1, NUM_FILTERS, width, padding=width // 2, bias=False)
-        self.location = nn.Linear(NUM_FILTERS, config.inner_size(query_size), bias=False)
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count the additive score, the filters and W_f f."""
-        inputs = config.inner_size(query_size) + (config.kernel_size or DEFAULT_KERNEL)
-        return super().multiply_adds(query_size, value_size, config) + MultiplyAdds(pair=NUM_FILTERS * inputs)
+        self.location = nn.Linear(NUM_FILTERS, self.key_size, bias=False)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         """Return e for the output of ``project_keys``, (B, S, A); (B, 1, Q, S)."""
@@ -462,19 +296,15 @@ class CoverageScore(AdditiveScore):
     built: linguistic coverage reads nothing but the running sum of the weights.
     """
 
+    options = frozenset({"attention_size"})
     needs_past = True
-    supports_heads = False
+    of_source = frozenset({"key", "value", "fertility"})
+    of_pairs = frozenset({"energy", "coverage"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.fertility = nn.Linear(value_size, 1, bias=False)
-        self.coverage = nn.Linear(1, config.inner_size(query_size), bias=False)
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count the additive score, w_f . h and w_c C."""
-        added = MultiplyAdds(source=value_size, pair=config.inner_size(query_size))
-        return super().multiply_adds(query_size, value_size, config) + added
+        self.coverage = nn.Linear(1, self.key_size, bias=False)
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Return the keys of the additive score and the fertility of each word, (B, S, A + 1)."""
@@ -490,39 +320,104 @@ class CoverageScore(AdditiveScore):
         return self.compute_energy(self.query(queries.state).unsqueeze(2) + covered, keys)
 
 
-# Scores that depend on the words, and ``SCORES``, the registry of all scores.
-#
-# Shapes: B sentences, Q queries per sentence, S source positions, H size of a decoder state s, E size of an
-# encoder state h, A inner size. Most papers on attention differ only in the score e, so each class is one
-# formula. To add a score, write a class and register it (``register_score``).
+class LocationBasedScore(Score):
+    """e[i] for each of the first M source positions i, whatever the word: Luong et al. 2015, section 3.1.
+
+    A source shorter than M uses the first S scores. In a longer source all words after the first M are
+    ignored (Luong et al. 2015, footnote 6). The softmax runs over the remaining positions only, so that the
+    weights of a short source sum to 1 too, which the paper leaves open.
+    """
+
+    options = frozenset({"max_source"})
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.max_source = config.max_source or DEFAULT_POSITIONS
+
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Return keys without content, (B, S, 0): ``score`` reads only how many there are."""
+        return states[..., :0]
+
+    def restrict_mask(self, mask: Tensor) -> Tensor:
+        """Mask out positions from M on; since M is at least 1, each sentence of mask (B, S) keeps a True."""
+        return mask & (torch.arange(mask.size(1), device=mask.device) < self.max_source)
+
+    def score(self, queries: Queries, keys: Tensor) -> Tensor:
+        """Return e for the S positions of keys (B, S, 0), (B, 1, Q, S); -inf from position M on."""
+        scores = self.score_positions(queries)[..., : keys.size(1)]
+        return pad(scores, (0, keys.size(1) - scores.size(-1)), value=float("-inf")).unsqueeze(1)
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return e for the first M source positions, (B, Q, M)."""
+        raise NotImplementedError
 
 
-__all__ = [
-    "SCORES",
-    "AdditiveScore",
-    "CoverageScore",
-    "DotScore",
-    "DynamicFactorisedScore",
-    "GeneralScore",
-    "LocationAwareScore",
-    "LocationScore",
-    "MultiplyAdds",
-    "Past",
-    "ProductScore",
-    "Queries",
-    "ScaledDotScore",
-    "Score",
-    "StaticFactorisedScore",
-    "StaticScore",
-    "list_scores",
-    "register_score",
-]
+class LocationScore(LocationBasedScore):
+    """e[i] = (W s)[i] of source position i: Luong et al. 2015, eq. 8. W is M by H."""
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.query = nn.Linear(query_size, self.max_source, bias=False)
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return W s, (B, Q, M)."""
+        scores: Tensor = self.query(queries.state)
+        return scores
+
+
+class StaticScore(LocationBasedScore):
+    """e[i] = W[t, i] of target position t and source position i: the Random Synthesizer, Tay et al. 2021.
+
+    W is a parameter, N by M, so that the weights softmax(W) are the same for all sentences of one length.
+    Target positions from N on use the last row of W. The paper has self-attention, where t and i are
+    positions in the same sentence.
+    """
+
+    options = frozenset({"max_source", "max_target"})
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        shape = (config.max_target or DEFAULT_POSITIONS, self.row_size())
+        self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
+
+    def row_size(self) -> int:
+        """Return the length M of a row of ``table``, which is W."""
+        return self.max_source
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return row t of ``table`` for each query, (B, Q, M)."""
+        return self.table[queries.position.clamp(max=self.table.size(0) - 1)]
+
+
+class StaticFactorisedScore(StaticScore):
+    """e[i] = (W_1 W_2)[t, i], a static score of rank A: the factorised Random Synthesizer, Tay et al. 2021.
+
+    W_1 is N by A and W_2 is A by M.
+    """
+
+    options = frozenset({"attention_size", "max_source", "max_target"})
+
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.expand = nn.Linear(self.key_size, self.max_source, bias=False)
+
+    def row_size(self) -> int:
+        """Return the length A of a row of ``table``, which is W_1."""
+        return self.key_size
+
+    def score_positions(self, queries: Queries) -> Tensor:
+        """Return W_1[t] W_2 for each query, (B, Q, M)."""
+        scores: Tensor = self.expand(super().score_positions(queries))
+        return scores
 
 
 class ProductScore(Score):
     """e = f(s) . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
 
-    num_heads = 1
+    def multiply_adds(self) -> MultiplyAdds:
+        """Count the matrices, and the product of each query with each key."""
+        count = super().multiply_adds()
+        return count._replace(pair=count.pair + self.key_size)
 
     def map_query(self, state: Tensor) -> Tensor:
         """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H); s itself unless a subclass maps it."""
@@ -531,12 +426,13 @@ class ProductScore(Score):
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         """Return f(s) . key for keys (B, S, A), (B, heads, Q, S)."""
         query = split_heads(self.map_query(queries.state), self.num_heads)
-        return query @ split_heads(keys, self.num_heads).transpose(2, 3)
+        if isinstance(keys, StepwiseProduct):  # of a loop in training; see ``Attention.join_gradients``
+            return keys(query)
+        return query @ self.transpose_keys(keys)
 
-    def stepwise(self, keys: Tensor, steps: int) -> Callable[[Queries], Tensor]:
-        """Prepare a loop whose gradient of the keys is one product; arguments as for ``Score``."""
-        product = StepwiseProduct(split_heads(keys, self.num_heads).transpose(2, 3), steps)
-        return lambda queries: product(split_heads(self.map_query(queries.state), self.num_heads))
+    def transpose_keys(self, keys: Tensor) -> Tensor:
+        """View keys (B, S, A) as the matrices by which queries are multiplied, (B, heads, A / heads, S)."""
+        return split_heads(keys, self.num_heads).transpose(2, 3)
 
 
 class DotScore(ProductScore):
@@ -551,11 +447,6 @@ class DotScore(ProductScore):
                 f'{value_size}: use "general", which maps one to the other'
             )
 
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count s . h and the context."""
-        return MultiplyAdds(pair=query_size + value_size)
-
 
 class GeneralScore(ProductScore):
     """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence.
@@ -564,31 +455,12 @@ class GeneralScore(ProductScore):
     which are as wide as s.
     """
 
-    supports_heads = True
+    options = frozenset({"num_heads"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
-        self.num_heads = config.num_heads
         self.key = nn.Linear(value_size, query_size, bias=False)
-        self.value = map_values(value_size, self.context_size, config)
-
-    @classmethod
-    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Raise a ValueError unless decoder states can be split evenly between the heads."""
-        check_heads(config, hidden_size=query_size)
-
-    @classmethod
-    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
-        """Return E for one head, H for several."""
-        return value_size if config.num_heads == 1 else query_size
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W h, W_v h, s . (W h) and the context."""
-        source = value_size * query_size * (1 if config.num_heads == 1 else 2)
-        return MultiplyAdds(
-            source=source, pair=query_size + cls.context_width(query_size, value_size, config)
-        )
+        self.value = self.map_values(value_size)
 
 
 class DynamicFactorisedScore(ProductScore):
@@ -598,20 +470,13 @@ class DynamicFactorisedScore(ProductScore):
     in the factorised Synthesizers of the paper, one factor is computed from each sequence.
     """
 
-    has_inner_size = True
+    options = frozenset({"attention_size"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
-        rank = config.inner_size(query_size)
+        rank = self.key_size
         self.query = nn.Sequential(nn.Linear(query_size, rank), nn.Tanh(), nn.Linear(rank, rank))
         self.key = nn.Sequential(nn.Linear(value_size, rank), nn.Tanh(), nn.Linear(rank, rank))
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count g(h), f(s), their product and the context."""
-        rank = config.inner_size(query_size)
-        source, target = (value_size + rank) * rank, (query_size + rank) * rank
-        return MultiplyAdds(source=source, target=target, pair=rank + value_size)
 
     def map_query(self, state: Tensor) -> Tensor:
         """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H)."""
@@ -625,31 +490,15 @@ class ScaledDotScore(ProductScore):
     f, g and j are linear with A outputs. Each head has its own d_k = A / heads of them, and its own weights.
     """
 
-    has_inner_size = supports_heads = True
+    options = frozenset({"attention_size", "num_heads"})
+    always_maps_values = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
-        self.num_heads = config.num_heads
-        self.scale = (self.context_size // self.num_heads) ** -0.5
-        self.query = nn.Linear(query_size, self.context_size, bias=False)
-        self.key = nn.Linear(value_size, self.context_size, bias=False)
-        self.value = nn.Linear(value_size, self.context_size, bias=False)
-
-    @classmethod
-    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Raise a ValueError unless the inner size can be split evenly between the heads."""
-        check_heads(config, attention_size=config.inner_size(query_size))
-
-    @classmethod
-    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
-        """Return A, the size of j(h)."""
-        return config.inner_size(query_size)
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count g(h), j(h), f(s), the dot products of all heads and the context."""
-        size = config.inner_size(query_size)
-        return MultiplyAdds(source=2 * value_size * size, target=query_size * size, pair=2 * size)
+        self.scale = (self.key_size // self.num_heads) ** -0.5
+        self.query = nn.Linear(query_size, self.key_size, bias=False)
+        self.key = nn.Linear(value_size, self.key_size, bias=False)
+        self.value = nn.Linear(value_size, self.key_size, bias=False)
 
     def map_query(self, state: Tensor) -> Tensor:
         """Return f(s) / sqrt(d_k), (B, Q, A), for ``state`` s, (B, Q, H)."""
@@ -683,18 +532,15 @@ def register_score(name: str, cls: type[Score]) -> None:
 
     Args:
         name: the name in configs, such as "cosine".
-        cls: a subclass of ``Score`` that defines ``score`` and ``multiply_adds``.
+        cls: a subclass of ``Score`` that defines ``score``.
 
     Raises:
-        ValueError: the name is empty or taken, or ``cls`` is not such a subclass.
+        ValueError: the name is taken, or ``cls`` is not such a subclass.
     """
-    if not isinstance(name, str) or not name:
-        raise ValueError(f"the name of a score must be a non-empty string, found {name!r}")
     if name in SCORES:
         raise ValueError(f"the score {name!r} exists already: choose another name")
-    if not (isinstance(cls, type) and issubclass(cls, Score)):
-        raise ValueError(f"the score {name!r} must be a subclass of seq2seq.Score, found {cls!r:.80}")
-    for method in ("score", "multiply_adds"):
-        if getattr(cls, method).__qualname__ == f"Score.{method}":
-            raise ValueError(f"{cls.__name__} must define {method}: see seq2seq.Score")
+    if not (isinstance(cls, type) and issubclass(cls, Score)) or cls.score is Score.score:
+        raise ValueError(
+            f"the score {name!r} must be a subclass of seq2seq.Score with a method score: {cls!r:.80}"
+        )
     SCORES[name] = cls

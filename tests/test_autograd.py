@@ -115,13 +115,12 @@ def test_every_custom_function_is_tested_here():
     }
     assert functions == {
         "_Entmax15",  # this and _Sparsemax: tests/seq2seq/test_normalisers.py
+        "_GradientOfAllSteps",
         "_LinearCrossEntropy",
         "_LinearScan",  # tests/seq2seq/test_min_rnn.py
         "_MaskAndScale",
-        "_MatrixGradientOfAllSteps",  # tests/seq2seq/test_stepwise_products.py
         "_Sparsemax",
         "_Tanh",
-        "_WeightGradientOfAllSteps",
     }
 
 

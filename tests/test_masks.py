@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import seq2seq
-import seq2seq.masks
+import seq2seq.model
 import transformer
 import transformer.masks
 from compare.decoding.search import search
@@ -19,7 +19,7 @@ from tests.kits.waits import no_wait_for_the_gpu
 _float64 = pytest.fixture(autouse=True)(float64)
 NAMES = ["lstm-reversed", "bahdanau", "luong-general", "transformer", "decoder-only", "transformer-rnn"]
 NAMES += ["rnn-transformer"]
-CHECKS = [seq2seq.masks, transformer.masks]
+CHECKS = [seq2seq.model, transformer.masks]
 METHODS: list[Callable[[Any, Tensor, Tensor | None, Tensor], Any]] = [
     lambda model, src, mask, tgt: model(src, mask, tgt),
     lambda model, src, mask, tgt: model.features(src, mask, tgt).hidden,
@@ -52,17 +52,15 @@ def empty(mask: Tensor) -> Tensor:
     return mask & (torch.arange(len(mask)) != 2).unsqueeze(1)
 
 
+RULE = r"src_mask must be True or 1 at the real tokens .*: row "
 FAULTS: list[tuple[Callable[[Tensor], Tensor], str]] = [
-    (
-        lambda mask: mask.flip(1),
-        "src_mask must mark real tokens first .*: row 1 has padding before a real token; pad on the right",
-    ),
-    (gap, "src_mask must mark real tokens first .*: row 0 has padding before a real token"),
-    (empty, "src_mask must mark at least one real token per sentence: row 2 has none; drop this sentence"),
-    (torch.logical_not, "src_mask must mark at least one real token per sentence: row 0 has none"),
+    (lambda mask: mask.flip(1), RULE + r"1 begins with \[False, False, True, True, True\]; pad on the right"),
+    (gap, RULE + "0 begins with .*; pad on the right"),
+    (empty, RULE + r"2 begins with \[False,"),
+    (torch.logical_not, RULE + r"0 begins with .* pass `~mask` if True marks padding"),
     (
         lambda mask: torch.zeros(mask.shape).masked_fill(~mask, float("-inf")),
-        "src_mask must be bool, or 1 at .*: row 1 holds -inf at position 3; .* `src_mask == 0`",
+        RULE + r"0 begins with \[0.0, 0.0, .* `mask == 0` for an additive mask",
     ),
     (lambda mask: mask[:, None, None], r"src_mask must have the shape of src, \(4, 5\): got \(4, 1, 1, 5\)"),
 ]

@@ -118,6 +118,11 @@ def require(condition: Tensor, message: str) -> None:
         raise ValueError(message)
 
 
+MASK_RULE = (
+    "src_mask must be True or 1 at the real tokens of a sentence, at least one, then False or 0 at padding"
+)
+
+
 def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
     """Return the source mask as bool; reject masks that the model would misread.
 
@@ -147,51 +152,24 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
         )
     real = src_mask if src_mask.dtype == torch.bool else src_mask == 1
     if has_checkable_values(src_mask):
-        valid = real[:, 0].all() & (real[:, :-1] >= real[:, 1:]).all()
+        valid = (real[:, :-1] >= real[:, 1:]).all(1) & real[:, 0]  # (B,)
         if real is not src_mask:
-            valid &= (real | (src_mask == 0)).all()
+            valid &= (real | (src_mask == 0)).all(1)
         if src_mask.is_cuda:
-            torch._assert_async(valid, "src_mask must be 1 at real tokens, then 0 at padding, per sentence")
-        elif not valid:
-            raise ValueError(_describe_fault(real, src_mask))
+            torch._assert_async(valid.all(), MASK_RULE)
+        elif not valid.all():
+            row = int(valid.int().argmin())
+            raise ValueError(
+                f"{MASK_RULE}: row {row} begins with {src_mask[row, :8].tolist()}; pad on the right; pass "
+                "`~mask` if True marks padding (nn.MultiheadAttention), `mask == 0` for an additive mask"
+            )
     return real
 
 
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
-    """Reject targets that are not one row of token ids per source sentence.
-
-    Args:
-        src: source token ids, (B, S).
-        tgt_in: target token ids, (B, T).
-
-    Raises:
-        ValueError: another shape.
-    """
+    """Raise a ValueError unless ``tgt_in`` is token ids (B, T) for the sentences of src (B, S)."""
     if tgt_in.dim() != 2 or tgt_in.size(0) != src.size(0):
         raise ValueError(
             f"tgt_in must be token ids of shape (sentences, tokens) with the sentences of src, "
             f"{tuple(src.shape)}: got {tuple(tgt_in.shape)}"
         )
-
-
-def _describe_fault(real: Tensor, src_mask: Tensor) -> str:
-    """Describe the first sentence whose mask breaks a rule, and the remedy."""
-    other = (src_mask != real).nonzero()
-    if len(other):
-        row, position = other[0].tolist()
-        return (
-            f"src_mask must be bool, or 1 at real tokens and 0 at padding: row {row} holds "
-            f"{src_mask[row, position].item()} at position {position}; an additive mask (0 and -inf) becomes "
-            "such a mask by `src_mask == 0`"
-        )
-    empty = (~real.any(1)).nonzero()
-    if len(empty):
-        return (
-            f"src_mask must mark at least one real token per sentence: row {int(empty[0])} has none; drop "
-            "this sentence, or give it an end-of-sentence token"
-        )
-    row = int((real[:, :-1] < real[:, 1:]).any(1).nonzero()[0])
-    return (
-        f"src_mask must mark real tokens first and padding after them: row {row} has padding before a real "
-        "token; pad on the right, and pass `~src_mask` if True marks padding (nn.MultiheadAttention)"
-    )

@@ -196,7 +196,7 @@ class RecurrentMixer(nn.Module):
 
     def start(self, like: Tensor, sentences: int, beam: int) -> RecurrentCache:
         """Return the state before the first token: zeros of the type of ``like``, c in at least fp32."""
-        h = like.new_zeros(sentences, beam, self.rnn.layers[0][1].size(1))
+        h = like.new_zeros(sentences, beam, self.rnn.size)
         cell = (h.to(torch.promote_types(h.dtype, torch.float32)),) if self.rnn.is_lstm else ()
         return RecurrentCache((h, *cell))
 

@@ -62,8 +62,7 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
     changes |= {"window": 2} if settings.get("scope", "global") != "global" else {}
     changes |= {"attention_size": 4} if settings.get("attention_size") else {}
     if (score := SCORES.get(settings.get("score", ""))) is not None:
-        changes |= {"max_source": 4} if score.needs_max_source else {}
-        changes |= {"max_target": 4} if score.needs_max_target else {}
+        changes |= {name: 4 for name in ("max_source", "max_target") if name in score.options}
     return resolve_model(ModelConfig(preset=name, label=name, overrides=changes))
 
 

@@ -5,15 +5,43 @@ It takes the weights of a ``Seq2Seq`` and none of its code. Gradients flow throu
 Shapes: S source and T target tokens, D directions, E encoder state, V vocabulary.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from seq2seq import Seq2Seq, formulas
-from seq2seq.cells import LayerNormLSTMCell, MinCell
-from seq2seq.stack import RecurrentStack
+from seq2seq import Attention, AttentionConfig, Seq2Seq, formulas
+from seq2seq.min_rnn import MinCell
+from seq2seq.stack import LayerNormLSTMCell, RecurrentStack
+
+CASES: dict[str, dict[str, Any]] = {
+    "additive": {"score": "additive", "attention_size": 6},
+    "concat": {"score": "concat", "attention_size": 6},
+    "dot": {"score": "dot"},
+    "general": {"score": "general"},
+    "scaled-dot": {"score": "scaled-dot", "attention_size": 6},
+    "three-heads": {"score": "scaled-dot", "attention_size": 6, "num_heads": 3},
+    "additive-heads": {"score": "additive", "attention_size": 6, "num_heads": 2},
+    "general-heads": {"score": "general", "num_heads": 2},
+    "location": {"score": "location", "max_source": 9},
+    "location-short": {"score": "location", "max_source": 3},
+    "static": {"score": "static", "max_source": 9, "max_target": 8},
+    "static-short": {"score": "static", "max_source": 3, "max_target": 4},
+    "factorised": {"score": "static-factorised", "attention_size": 2, "max_source": 9, "max_target": 8},
+    "factorised-short": {
+        "score": "static-factorised",
+        "attention_size": 2,
+        "max_source": 3,
+        "max_target": 4,
+    },
+    "dynamic": {"score": "dynamic-factorised", "attention_size": 3},
+    "location-aware": {"score": "location-aware", "attention_size": 6, "kernel_size": 3},
+    "coverage": {"score": "coverage", "attention_size": 6},
+}
+"""Settings of every score, for sentences of up to 7 words; "short" ones know fewer positions."""
 
 READS_BACKWARD = {"both": [False, True], "forward": [False], "backward": [True]}
 
@@ -42,12 +70,17 @@ def cells_of(stack: RecurrentStack) -> list[formulas.Cell]:
         elif isinstance(module, MinCell):
             formula = formulas.min_gru_cell if stack.config.cell == "min-gru" else formulas.min_lstm_cell
             cells.append(partial(formula, w=module.weight_ih, b=module.bias_ih))
-    for w, u, b_x, b_h in stack.layers:
+    for w, u, b_x, b_h in (weights for module in stack.modules() for weights in torch_weights(module)):
         if stack.config.cell == "lstm":
             cells.append(partial(formulas.lstm_cell, w=w, u=u, b=b_x + b_h))
         else:
             cells.append(partial(formulas.gru_cell, w=w, u=u, b_x=b_x, b_h=b_h))
     return cells
+
+
+def torch_weights(module: torch.nn.Module) -> list[list[Tensor]]:
+    """Return the weights of each layer and direction of a module of torch."""
+    return module.all_weights if isinstance(module, torch.nn.RNNBase) else []
 
 
 def zeros(size: int, parts: int) -> formulas.State:
@@ -107,34 +140,74 @@ def first_states(model: Seq2Seq, encoded: TwinEncoding) -> list[formulas.State]:
     return [tuple(layer.split(config.hidden_size)) for layer in start.chunk(config.num_layers)]
 
 
-def score(scorer: Any, name: str, s: Tensor, h: Tensor, t: int, past: list[Tensor], part: slice) -> Tensor:
-    """Return the scores (S or fewer,) of the head with the rows ``part`` of the matrices."""
-    weights = {key: module.weight for key, module in scorer.named_children() if hasattr(module, "weight")}
-    if name in ("additive", "concat", "coverage", "location-aware"):
-        w_s, w_h = weights["query"][part], weights["key"][part]
-        v = weights["energy"][0, part]
-    match name:
-        case "additive" | "concat":
-            return formulas.additive_score(s, h, w_s, w_h, v)
-        case "dot":
-            return formulas.dot_score(s, h)
-        case "general":
-            return formulas.general_score(s[part], h, weights["key"][part])
-        case "scaled-dot":
-            return formulas.scaled_dot_score(s, h, weights["query"][part], weights["key"][part])
-        case "location":
-            return formulas.location_score(s, weights["query"])
-        case "static":
-            return formulas.static_score(t, scorer.table)
-        case "static-factorised":
-            return formulas.static_factorised_score(t, scorer.table, weights["expand"].T)
-        case "dynamic-factorised":
-            return formulas.dynamic_factorised_score(s, h, network(scorer.query), network(scorer.key))
-        case "location-aware":
-            located = weights["location"], weights["filters"][:, 0]
-            return formulas.location_aware_score(s, h, past[-1], w_s, w_h, *located, v)
-    covered = weights["coverage"][:, 0], weights["fertility"][0]
-    return formulas.coverage_score(s, h, torch.stack(past).sum(0), w_s, w_h, *covered, v)
+class ScoreCall(NamedTuple):
+    """One query and one head of a score, with all that a formula may read."""
+
+    scorer: Any
+    s: Tensor
+    h: Tensor
+    t: int
+    last: Tensor
+    total: Tensor
+    part: slice
+    """The rows of the matrices that belong to the head."""
+
+    def weight(self, name: str) -> Tensor:
+        """Return a matrix of the score."""
+        weight: Tensor = self.scorer.get_submodule(name).weight
+        return weight
+
+    @property
+    def additive(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """h, W_s, W_h and v of the head."""
+        v = self.weight("energy")[0, self.part]
+        return self.h, self.weight("query")[self.part], self.weight("key")[self.part], v
+
+
+def additive(call: ScoreCall) -> Tensor:
+    return formulas.additive_score(call.s, *call.additive)
+
+
+def general(call: ScoreCall) -> Tensor:
+    return formulas.general_score(call.s[call.part], call.h, call.weight("key")[call.part])
+
+
+def scaled_dot(call: ScoreCall) -> Tensor:
+    w_q, w_k = (call.weight(name)[call.part] for name in ("query", "key"))
+    return formulas.scaled_dot_score(call.s, call.h, w_q, w_k)
+
+
+def dynamic(call: ScoreCall) -> Tensor:
+    networks = network(call.scorer.query), network(call.scorer.key)
+    return formulas.dynamic_factorised_score(call.s, call.h, *networks)
+
+
+def location_aware(call: ScoreCall) -> Tensor:
+    (h, w_s, w_h, v), located = call.additive, (call.weight("location"), call.weight("filters")[:, 0])
+    return formulas.location_aware_score(call.s, h, call.last, w_s, w_h, *located, v)
+
+
+def coverage(call: ScoreCall) -> Tensor:
+    (h, w_s, w_h, v), covered = call.additive, (call.weight("coverage")[:, 0], call.weight("fertility")[0])
+    return formulas.coverage_score(call.s, h, call.total, w_s, w_h, *covered, v)
+
+
+SCORES: dict[str, Callable[[ScoreCall], Tensor]] = {
+    "additive": additive,
+    "concat": additive,
+    "dot": lambda call: formulas.dot_score(call.s, call.h),
+    "general": general,
+    "scaled-dot": scaled_dot,
+    "location": lambda call: formulas.location_score(call.s, call.weight("query")),
+    "static": lambda call: formulas.static_score(call.t, call.scorer.table),
+    "static-factorised": lambda call: formulas.static_factorised_score(
+        call.t, call.scorer.table, call.weight("expand").T
+    ),
+    "dynamic-factorised": dynamic,
+    "location-aware": location_aware,
+    "coverage": coverage,
+}
+"""From the call of a score to the scores (S or fewer,) of its head."""
 
 
 def network(module: Any) -> Any:
@@ -143,64 +216,68 @@ def network(module: Any) -> Any:
     return lambda x: torch.tanh(x @ one.weight.T + one.bias) @ two.weight.T + two.bias
 
 
+def attend(
+    attention: Attention, config: AttentionConfig, s: Tensor, h: Tensor, t: int, last: Tensor, total: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Let s (H,) at position t attend to one sentence h (S, E); returns weights (heads, S) and context (C,).
+
+    The weights of the step before, and of all steps before together, are (heads, S).
+    """
+    scorer, scope, length, rows = attention.scorer, attention.scope, len(h), []
+    wide = len(scorer.key.weight) if hasattr(scorer.key, "weight") else 0
+    for head in range(config.num_heads):
+        part = slice(wide * head // config.num_heads, wide * (head + 1) // config.num_heads)
+        call = ScoreCall(scorer, s, h, t, last[head], total[head], part)
+        e = SCORES[config.score](call)[:length] / config.temperature
+        visible, factor = torch.ones(len(e), dtype=torch.bool), torch.ones(len(e))
+        if config.scope == "local-m":
+            visible = formulas.local_m(t, len(e), config.window)
+        elif config.scope == "local-p":
+            w, v = scope.hidden.weight, scope.energy.weight[0]
+            visible, factor = formulas.local_p(s, len(e), config.window, w, v)
+        e, missing = torch.where(visible, e, float("-inf")), length - len(e)  # words that the score ignores
+        e, factor = pad(e, (0, missing), value=float("-inf")), pad(factor, (0, missing))
+        if config.normaliser == "monotonic":  # in evaluation p is 0 or 1
+            stops = torch.where(e + attention.normaliser.bias > 0, torch.inf, -torch.inf)
+            rows.append(formulas.monotonic(stops, last[head], torch.zeros(1)) * factor)
+        else:
+            rows.append(NORMALISERS[config.normaliser](e) * factor)
+    values = h @ scorer.value.weight.T if hasattr(scorer.value, "weight") else h
+    parts = zip(rows, values.chunk(config.num_heads, dim=1), strict=True)
+    return torch.stack(rows), torch.cat([formulas.weighted_sum(a, value) for a, value in parts])
+
+
+NORMALISERS = {
+    "softmax": formulas.softmax,
+    "sparsemax": formulas.sparsemax,
+    "entmax-1.5": formulas.entmax15,
+    "straight-through": formulas.straight_through,
+    "reinforce": formulas.hard,
+}
+
+
 class TwinAttention:
     """The attention to one sentence h (S, E), step by step."""
 
     def __init__(self, model: Seq2Seq, h: Tensor) -> None:
         self.module, self.config, self.h = model.decoder.attention, model.config.attention, h
-        heads, first = self.config.num_heads, torch.zeros(len(h), dtype=torch.float64)
+        self.total = torch.zeros(self.config.num_heads, len(h), dtype=torch.float64)
+        self.last, self.context = torch.zeros_like(self.total), torch.empty(0)
         if self.config.normaliser == "monotonic":
-            first = torch.nn.functional.one_hot(torch.tensor(0), len(h)).double()
-        self.past = [[first] for _ in range(heads)]
-        self.context = torch.empty(0)
+            self.last[:, 0] = 1
+        self.rows: list[Tensor] = []
 
     def __call__(self, s: Tensor) -> Tensor:
         """Return the context of one step, which is remembered, as the weights are."""
-        scorer, contexts = self.module.scorer, []
-        values = self.h if not hasattr(scorer.value, "weight") else self.h @ scorer.value.weight.T
-        for head, value in enumerate(values.chunk(self.config.num_heads, dim=1)):
-            a = self.weigh(head, s)
-            self.past[head].append(a)
-            contexts.append(formulas.weighted_sum(a, value))
-        self.context = torch.cat(contexts)
+        state = len(self.rows), self.last, self.total
+        self.last, self.context = attend(self.module, self.config, s, self.h, *state)
+        self.total = self.total + self.last
+        self.rows.append(self.last)
         return self.context
-
-    def weigh(self, head: int, s: Tensor) -> Tensor:
-        config, scorer, past, length = self.config, self.module.scorer, self.past[head], len(self.h)
-        t, sums = len(past) - 1, past[1:] or [torch.zeros_like(past[0])]
-        wide = len(scorer.key.weight) if hasattr(scorer.key, "weight") else 0
-        part = slice(wide * head // config.num_heads, wide * (head + 1) // config.num_heads)
-        seen = sums if config.score == "coverage" else past
-        e = score(scorer, config.score, s, self.h, t, seen, part)[:length] / config.temperature
-        e = torch.cat((e, e.new_full((length - len(e),), float("-inf"))))
-        visible, factor = torch.ones(length, dtype=torch.bool), torch.ones(())
-        if config.scope == "local-m":
-            visible = formulas.local_m(t, length, config.window)
-        elif config.scope == "local-p":
-            w, v = self.module.scope.hidden.weight, self.module.scope.energy.weight[0]
-            visible, factor = formulas.local_p(s, length, config.window, w, v)
-        e = torch.where(visible, e, float("-inf"))
-        match config.normaliser:
-            case "sparsemax":
-                a = formulas.sparsemax(e)
-            case "entmax-1.5":
-                a = formulas.entmax15(e)
-            case "straight-through":
-                a = formulas.straight_through(e)
-            case "reinforce":
-                a = formulas.hard(e)
-            case "monotonic":  # in evaluation p is 0 or 1
-                r = self.module.normaliser.bias
-                a = formulas.monotonic(
-                    torch.where(e + r > 0, torch.inf, -torch.inf), past[-1], torch.zeros(1)
-                )
-            case _:
-                a = formulas.softmax(e)
-        return a * factor
 
     def weights(self) -> Tensor:
         """Return the weights of all steps, (heads, T, S)."""
-        return torch.stack([torch.stack(rows[1:]) for rows in self.past])
+        return torch.stack(self.rows, dim=1)
 
 
 def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq import NORMALISERS, SCORES, AttentionConfig, Seq2Seq, Seq2SeqConfig
+from seq2seq import AttentionConfig, Seq2Seq, Seq2SeqConfig
 
-V = 11  # vocabulary size
+V = 13  # vocabulary size, as of the contract
 LENGTHS = torch.tensor([6, 2, 4, 1])
 MASK = torch.arange(6) < LENGTHS.unsqueeze(1)
 SRC = torch.randint(V, (4, 6), generator=torch.Generator().manual_seed(1))
@@ -148,18 +148,6 @@ MODELS: dict[str, dict[str, Any]] = {
 """Settings of ``Seq2SeqConfig`` by name: every mechanism with LSTM and GRU, and its combinations."""
 SMOOTH = [name for name in MODELS if not name.startswith(("hard", "reinforce"))]
 """Models without hard attention, whose selection has no gradient and may change by rounding."""
-
-
-def feeds_back(attention: AttentionConfig | None) -> bool:
-    """Return whether a step reads more from the previous step than the state of the RNN."""
-    if attention is None:
-        return False
-    reads_weights = SCORES[attention.score].needs_past or NORMALISERS[attention.normaliser].needs_past
-    return attention.placement == "before" or attention.input_feeding or reads_weights
-
-
-FUSED = [name for name, settings in MODELS.items() if not feeds_back(settings["attention"])]
-"""Models that can run all target positions in one call."""
 
 
 def make(name: str, **changes: Any) -> Seq2Seq:

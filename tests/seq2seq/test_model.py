@@ -1,135 +1,73 @@
-"""Recurrent models with every mechanism: against a slow twin, alone, in batches and in beams."""
+"""Recurrent models with every mechanism: against ``seq2seq.formulas``, the contract, and randomness."""
+
+import itertools
+import math
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from compare.protocol import EncoderDecoder, keep, select
-from seq2seq import Seq2Seq, Seq2SeqConfig
+from compare.integrations.verify import CHECKS
+from seq2seq import Decoder, EncoderOutput, RegularisationConfig, SelfAttention, Seq2Seq, Seq2SeqConfig
+from seq2seq.decoder import Readout
+from seq2seq.fast import reversal_index
+from seq2seq.model import EncoderSelfAttention
 from tests.kits.recurrent_twin import decode, encode
-from tests.kits.seq2seq import FUSED, LENGTHS, MASK, MODELS, SMOOTH, SRC, TGT, V, close, leaves, make
-
-
-@pytest.fixture(params=MODELS)
-def model(request: pytest.FixtureRequest) -> Seq2Seq:
-    return make(request.param)
-
+from tests.kits.seq2seq import LENGTHS, MASK, MODELS, SMOOTH, SRC, TGT, V, before, close, double, make
 
 # --- every model ------------------------------------------------------------------------------------------
 
 
-def test_a_model_equals_the_papers_equations(model: Seq2Seq) -> None:
-    logits, attention = model(SRC, MASK, TGT), model.attention(SRC, MASK, TGT)
-    for row, length in enumerate(LENGTHS):
-        expected = decode(model, SRC[row, :length], TGT[row])
-        close(logits[row], expected.logits)
-        assert set(attention) == {name for name, weights in expected.attention.items() if weights is not None}
-        for name, weights in attention.items():
-            real = weights[row] if name == "decoder" else weights[row, ..., :length]
-            close(real[:, :length] if name == "encoder" else real, expected.attention[name])
-
-
-def test_the_encoder_equals_its_equations(model: Seq2Seq) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_equals_the_papers_equations_and_so_do_its_gradients(name: str) -> None:
+    """States, weights and logits of a padded batch are those of each sentence alone; ``summary`` too."""
+    model = make(name)
     states, mask, summary, _ = model.encoder(SRC, MASK)
     assert mask is MASK
     assert (states[~MASK] == 0).all()
-    assert states.size(2) == model.encoder.state_size
-    assert summary.size(1) == model.encoder.summary_size
+    logits, attention = model(SRC, MASK, TGT), model.attention(SRC, MASK, TGT)
+    expected = [decode(model, SRC[row, :length], TGT[row]) for row, length in enumerate(LENGTHS)]
     for row, length in enumerate(LENGTHS):
-        expected = encode(model, SRC[row, :length])
-        close(states[row, :length], expected.states)
-        close(summary[row], torch.cat(expected.summary))
-
-
-def test_a_model_implements_the_protocol(model: Seq2Seq) -> None:
-    assert isinstance(model, EncoderDecoder)
-    features = model.features(SRC, MASK, TGT)
-    assert features.choice_logp is None
-    assert features.value is None
-    close(model(SRC, MASK, TGT), model.output(features.hidden))
-
-
-def test_stepping_gives_the_logits_of_the_full_pass(model: Seq2Seq) -> None:
-    full = model(SRC, MASK, TGT)
-    memory = model.encode(SRC, MASK)
-    state = model.init_state(memory, beam=1, capacity=5)
-    for t in range(5):
-        logits, state = model.step(TGT[:, t : t + 1], state, memory)
-        close(logits[:, 0], full[:, t])
-
-
-def test_padding_and_the_ids_in_it_have_no_effect(model: Seq2Seq) -> None:
-    garbage = torch.randint(V, (4, 9), generator=torch.Generator().manual_seed(4))
-    garbage[:, :6] = torch.where(MASK, SRC, garbage[:, :6])
-    mask = torch.arange(9) < LENGTHS.unsqueeze(1)
-    close(model(garbage, mask, TGT), model(SRC, MASK, TGT))
-
-
-def test_a_sentence_does_not_depend_on_its_batch_neighbours(model: Seq2Seq) -> None:
-    full = model(SRC, MASK, TGT)
-    for row, length in enumerate(LENGTHS):
-        alone = model(SRC[row : row + 1, :length], MASK[row : row + 1, :length], TGT[row : row + 1])
-        close(alone[0], full[row])
-    order = torch.tensor([2, 0, 3, 1])
-    close(model(SRC[order], MASK[order], TGT[order]), full[order])
-
-
-def test_hypotheses_of_a_beam_step_as_if_alone(model: Seq2Seq) -> None:
-    """Three hypotheses, reordered between the steps, equal each history fed again by itself."""
-    memory = model.encode(SRC, MASK)
-    state = model.init_state(memory, beam=3, capacity=4)
-    draw = torch.Generator().manual_seed(5)
-    history = torch.empty(4, 3, 0, dtype=torch.long)
-    for _ in range(4):
-        tokens = torch.randint(V, (4, 3), generator=draw)
-        parents = torch.randint(3, (4, 3), generator=draw)
-        logits, state = model.step(tokens, state, memory)
-        assert all(leaf.shape[:2] == (4, 3) for leaf in leaves(state))
-        history = torch.cat((history, tokens.unsqueeze(2)), dim=2)
-        for k in range(3):
-            close(logits[:, k], model(SRC, MASK, history[:, k])[:, -1])
-        state, history = select(state, parents), select(history, parents)
-
-
-def test_finished_sentences_can_be_removed_from_memory_and_state(model: Seq2Seq) -> None:
-    memory = model.encode(SRC, MASK)
-    assert all(len(leaf) == 4 for leaf in leaves(memory))
-    _, state = model.step(TGT[:, :2], model.init_state(memory, 2, 3), memory)
-    expected, _ = model.step(TGT[:, 2:4], state, memory)
-    rows = torch.tensor([3, 1])
-    remaining, _ = model.step(TGT[rows, 2:4], keep(state, rows), keep(memory, rows))
-    close(remaining, expected[rows])
-
-
-@pytest.mark.parametrize("name", SMOOTH)
-def test_every_parameter_has_the_gradient_of_the_papers_equations(name: str) -> None:
-    model = make(name)
+        encoded = encode(model, SRC[row, :length])
+        close(states[row, :length], encoded.states)
+        close(summary[row], torch.cat(encoded.summary))
+        close(logits[row], expected[row].logits)
+        found = {kind for kind, weights in expected[row].attention.items() if weights is not None}
+        assert set(attention) == found
+        for kind, weights in attention.items():
+            real = weights[row] if kind == "decoder" else weights[row, ..., :length]
+            close(real[:, :length] if kind == "encoder" else real, expected[row].attention[kind])
+    if name not in SMOOTH:  # a choice has no gradient
+        return
     names, parameters = zip(*model.named_parameters(), strict=True)
-    weight = torch.randn(4, 5, V, dtype=torch.float64)
-    twin = torch.stack(
-        [decode(model, SRC[row, :length], TGT[row]).logits for row, length in enumerate(LENGTHS)]
-    )
-    ours, expected = (
-        torch.autograd.grad((logits * weight).sum(), parameters) for logits in (model(SRC, MASK, TGT), twin)
-    )
-    for parameter, one, two in zip(names, ours, expected, strict=True):
+    weight, twin = torch.randn(4, 5, V, dtype=torch.float64), torch.stack([each.logits for each in expected])
+    ours, theirs = (torch.autograd.grad((each * weight).sum(), parameters) for each in (logits, twin))
+    for parameter, one, two in zip(names, ours, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-11, msg=parameter)
         assert one.abs().max() > 0
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_seed_determines_the_initial_weights(name: str) -> None:
-    config = Seq2SeqConfig(**{"embedding_size": 6, "hidden_size": 8, **MODELS[name]})
-    weights = []
-    for seed in (7, 7, 8):
-        torch.manual_seed(seed)
-        weights.append(Seq2Seq(config, V, V).state_dict())
-    assert all(torch.equal(weights[0][key], weights[1][key]) for key in weights[0])
-    matrices = [key for key in weights[0] if "bias" not in key and "gain" not in key]
-    assert all(not torch.equal(weights[0][key], weights[2][key]) for key in matrices)
+def test_every_mechanism_holds_to_the_contract(name: str) -> None:
+    """Steps, beams, padding, neighbours, copies for a search; as every preset in test_protocol.py."""
+    model = make(name)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad():
+            for check, run in CHECKS.items():
+                if check not in ("source", "attention weights"):  # short sources; weights of 0
+                    run(model)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+BOTH_CELLS = [
+    name for name in SMOOTH if name.startswith(("bahdanau", "luong", "min", "norm", "deep", "gnmt"))
+]
+
+
+@pytest.mark.parametrize("name", BOTH_CELLS)
 def test_bfloat16_autocast_stays_close_to_float32(name: str) -> None:
     model = make(name).float()
     exact = model(SRC, MASK, TGT)
@@ -145,83 +83,222 @@ def test_bfloat16_autocast_stays_close_to_float32(name: str) -> None:
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-# --- computed only once -----------------------------------------------------------------------------------
-
-
-class Calls:
-    """Counter of the calls of modules, by name."""
-
-    def __init__(self, **modules: nn.Module) -> None:
-        self.counts = dict.fromkeys(modules, 0)
-        for name, module in modules.items():
-            module.register_forward_hook(lambda *_, name=name: self.add(name))
-
-    def add(self, name: str) -> None:
-        self.counts[name] += 1
-
-
-@pytest.mark.parametrize("name", ["bahdanau", "luong-general", "heads-feed", "own-both", "lstm"])
-def test_one_encoder_pass_serves_any_number_of_searches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two full targets, a greedy and a beam search: the source is encoded, and its keys computed, once."""
-    model, other = make(name), TGT.flip(1)
-    expected = [model(SRC, MASK, tgt_in) for tgt_in in (TGT, other)]
-    calls, remember_calls = Calls(encoder=model.encoder), []
-    if model.decoder.attention is not None:
-        remember = model.decoder.attention.remember
-
-        def counted(*args: object) -> object:
-            remember_calls.append(1)
-            return remember(*args)
-
-        monkeypatch.setattr(model.decoder.attention, "remember", counted)
+@pytest.mark.parametrize("name", ["lstm", "bahdanau", "deep-lstm", "luong-dot-feed", "min-gru", "min-lstm"])
+def test_a_bfloat16_copy_keeps_the_cell_state_in_float32_and_steps_as_it_runs(name: str) -> None:
+    model = make(name).bfloat16()
     memory = model.encode(SRC, MASK)
-    for tgt_in, logits in zip((TGT, other), expected, strict=True):
-        close(model.output(model.decoder(tgt_in, memory).readout), logits)
-    for beam in (1, 4):
-        state = model.init_state(memory, beam, 5)
-        for t in range(5):
-            step_logits, state = model.step(TGT[:, t : t + 1].expand(-1, beam), state, memory)
-            close(step_logits, expected[0][:, t : t + 1].expand(-1, beam, -1))
-    assert calls.counts == {"encoder": 1}
-    assert len(remember_calls) == (model.decoder.attention is not None)
+    state, steps = model.init_state(memory, 1, 5), []
+    for t in range(5):
+        assert state.c.dtype == torch.float32
+        assert state.h.dtype == state.feedback.dtype == torch.bfloat16
+        logits, state = model.step(TGT[:, t : t + 1], state, memory)
+        steps.append(logits)
+    assert logits.dtype == torch.bfloat16
+    full = model(SRC, MASK, TGT).float()
+    torch.testing.assert_close(torch.cat(steps, dim=1).float(), full, rtol=0, atol=0.15)
+
+
+def test_a_small_input_adds_up_in_a_bfloat16_copy() -> None:
+    """With open gates c grows by 1/128 per step; from 2 on, bfloat16 would round that away."""
+    model = Seq2Seq(Seq2SeqConfig(attention=None, embedding_size=2, hidden_size=2), 5, 5)
+    with torch.no_grad():
+        for parameter in model.decoder.rnn.parameters():
+            parameter.zero_()
+        increment = torch.tensor(1 / 128).atanh().repeat(2)
+        model.decoder.rnn.plain.bias_ih_l0.copy_(torch.cat((torch.full((4,), 30.0), increment, increment)))
+    model = model.bfloat16().eval()
+    memory = model.encode(SRC[:1, :3] % 5, None)
+    state = model.init_state(memory, 1, 512)
+    start = state.c
+    for _ in range(512):
+        _, state = model.step(torch.ones(1, 1, dtype=torch.long), state, memory)
+    torch.testing.assert_close(state.c - start, torch.full_like(start, 4.0), rtol=1e-2, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [("luong-general", [1, 1]), ("min-gru", [1, 1]), ("gnmt", [1, 1, 1]), ("middle-before", [0, 1, 1])],
+)
+def test_what_is_not_fed_back_runs_all_steps_at_once(name: str, calls: list[int]) -> None:
+    """The whole stack and the attention, or the layers above the one that attends."""
+    model, counts = make(name), []
+    decoder = model.decoder
+    parts = (
+        list(decoder.rnn.residual) if "before" in name or name == "gnmt" else [decoder.rnn, decoder.attention]
+    )
+    for number, part in enumerate(parts):
+        part.register_forward_hook(lambda *_, number=number: counts.append(number))
+    model(SRC, MASK, TGT)
+    assert [counts.count(number) for number in range(len(parts))] == calls
+
+
+# --- parts ------------------------------------------------------------------------------------------------
+
+
+def test_self_attention_matches_hand_computation_and_has_its_gradient() -> None:
+    """States of size 1 and W = (1, 1): a closed form. Some attend to nothing: the first, and padding."""
+    self_attention = SelfAttention(1).double()
+    nn.init.ones_(self_attention.join.weight)
+    a, b, c = 0.3, -0.7, 1.1
+    states = torch.tensor([[a], [b], [c]], dtype=torch.float64)
+    combined, weights = self_attention(states, states, torch.ones(3, 3, dtype=torch.bool).tril(-1))
+    p = math.exp(a * c) / (math.exp(a * c) + math.exp(b * c))
+    close(weights, torch.tensor([[0, 0, 0], [1, 0, 0], [p, 1 - p, 0]], dtype=torch.float64))
+    expected = torch.tensor([a, b + a, c + p * a + (1 - p) * b], dtype=torch.float64).tanh()
+    close(combined[:, 0], expected)
+    module, mask = EncoderSelfAttention(2, (True, False)).double(), torch.arange(3) < torch.tensor([[3], [1]])
+    inputs = (double(2, 3, 4), *module.parameters())
+    assert torch.autograd.gradcheck(lambda states, *_: module(states, mask), inputs)
+
+
+def test_maxout_keeps_the_larger_of_each_pair_of_neighbours() -> None:
+    """Pairs of x and -x: the larger one is |x|."""
+    readout = Readout(2, 2, maxout=True).double()
+    with torch.no_grad():
+        readout.weight.copy_(torch.tensor([[1, 0], [-1, 0], [0, 2], [0, -2]]))
+        readout.bias.zero_()
+    x = torch.tensor([[3.0, -5.0], [-0.5, 0.25]], dtype=torch.float64)
+    close(readout(x), x.abs() * torch.tensor([1, 2]))
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong-general", "heads-feed", "own-both", "static-before"])
+def test_a_decoder_accepts_any_encoder_output(name: str) -> None:
+    """States of size 10 and a summary of 7, as of another package; stepping still equals the full pass."""
+    config = Seq2SeqConfig(**{"embedding_size": 6, "hidden_size": 8, **MODELS[name]})
+    decoder = Decoder(config, V, value_size=10, summary_size=7).double().eval()
+    memory = decoder.remember(EncoderOutput(double(4, 6, 10), MASK, double(4, 7)))
+    full, state = decoder(TGT, memory), decoder.init_state(memory, beam=1)
+    assert full.attention.weights.shape == (4, config.attention.num_heads, 5, 6)
+    for t in range(5):
+        readout, state = decoder.step(TGT[:, t : t + 1], state, memory)
+        close(readout[:, 0], full.readout[:, t])
+
+
+def test_reversal_reverses_real_tokens_only() -> None:
+    expected = [[2, 1, 0, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
+    assert reversal_index(torch.tensor([3, 1, 4]), 4).tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "lstm"])
+def test_the_default_start_is_written_out_by_its_name(name: str) -> None:
+    start = {"bahdanau": "bridge", "lstm": "last"}[name]
+    default, explicit = make(name), make(name, decoder_start=start)
+    assert torch.equal(default(SRC, MASK, TGT), explicit(SRC, MASK, TGT))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: Seq2Seq(Seq2SeqConfig(tie="all"), 11, 12),
+            r'tie "all" needs one vocabulary .* 11 source and 12 target',
+        ),
+        (  # a decoder for the encoder of another package
+            lambda: Decoder(Seq2SeqConfig(attention=before("dot"), hidden_size=8), V, 10, 10),
+            r'"dot" needs .* got 8 and 10: use "general"',
+        ),
+        (
+            lambda: Decoder(Seq2SeqConfig(attention=None, hidden_size=8, num_layers=2), V, 10, 10),
+            r"it must be 32 wide \(the states of 2 layers\), got 10",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_together_raise(build: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build()
+
+
+# --- randomness -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["reinforce-before", "reinforce-after", "reinforce-feed"])
+def test_reinforce_returns_what_its_loss_needs(name: str) -> None:
+    """In training only: the log-probability of the samples, which trains the scores, and the baseline."""
+    model = make(name, dropout=0.0).train()
+    torch.manual_seed(0)
+    hidden, (logp, value, *_) = model.features(SRC, MASK, TGT)
+    assert hidden.shape[:2] == logp.shape == value.shape == (4, 5)
+    close(logp[3], torch.zeros(5).double())  # a source of one word has only one position
+    assert (logp[:3] < 0).any(1).all()
+    torch.manual_seed(0)
+    samples = model.attention(SRC, MASK, TGT)["cross"]
+    assert ((samples == 0) | (samples == 1)).all()
+    grads = torch.autograd.grad(logp.sum(), tuple(model.decoder.attention.scorer.parameters()))
+    assert all(grad.abs().max() > 0 for grad in grads)
+    baseline = model.decoder.attention.normaliser.baseline
+    grads = torch.autograd.grad(value.sum(), tuple(model.parameters()), allow_unused=True)
+    trained = {id(p) for p, grad in zip(model.parameters(), grads, strict=True) if grad is not None}
+    assert trained == {id(p) for p in baseline.parameters()}
+    if name != "reinforce-after":
+        return
+    # These states do not depend on earlier samples, so a soft model has the same.
+    soft = make("luong-general", dropout=0.0, num_layers=1)
+    soft.load_state_dict(model.state_dict(), strict=False)
+    close(logp, (soft.attention(SRC, MASK, TGT)["cross"] * samples).sum((1, 3)).log())
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_models_without_feedback_run_all_steps_at_once(name: str) -> None:
-    model = make(name)
-    decoder = model.decoder
-    parts = {"rnn": decoder.rnn, "attention": decoder.attention, "own": decoder.own}
-    calls = Calls(**{part: module for part, module in parts.items() if module is not None})
-    model(SRC, MASK, TGT)
-    times = 1 if name in FUSED else 5
-    in_one_call = name in FUSED and not model.config.queries_below_top  # else in two calls of its parts
-    expected = {"rnn": int(in_one_call), "attention": times, "own": times}
-    assert calls.counts == {part: expected[part] for part in calls.counts}
+def test_dropout_acts_in_training_only_and_preserves_the_mean(name: str) -> None:
+    model = make(name, dropout=0.5).train()
+    assert (model(SRC, MASK, TGT) - model(SRC, MASK, TGT)).abs().max() > 1e-3
+    torch.manual_seed(0)
+    hidden = torch.cat([model.features(SRC, MASK, TGT).hidden.flatten() for _ in range(4)])
+    # At least 320 samples: five standard deviations are 0.14.
+    assert 0.35 < (hidden == 0).double().mean() < 0.65
+    if model.config.readout == "tanh":
+        assert hidden.abs().max() > 1  # tanh is below 1; dropout of a half doubles what remains
+    model.output = nn.Identity()
+    memory = model.encode(SRC, MASK)
+    stepped, _ = model.step(TGT.repeat(1, 4), model.init_state(memory, beam=20, capacity=1), memory)
+    assert 0.35 < (stepped == 0).double().mean() < 0.65
 
 
-@pytest.mark.parametrize("name", ["gnmt", "middle-before"])
-def test_layers_above_the_one_that_attends_run_all_steps_at_once(name: str) -> None:
-    model = make(name)
-    calls = Calls(**{f"above {i}": layer for i, layer in enumerate(model.decoder.rnn.residual)})
-    model(SRC, MASK, TGT)
-    assert list(calls.counts.values()) == ([1, 1, 1] if name == "gnmt" else [0, 1, 1])
+def test_dropout_is_applied_to_the_embeddings_of_both_sides() -> None:
+    """With one layer nothing else in encoder and decoder is random: dropout on the readout comes later."""
+    model = make("bahdanau", dropout=0.5)
+    memory = model.encode(SRC, MASK)
+    model.train()
+    assert (model.encoder(SRC, MASK).states - model.encoder(SRC, MASK).states).abs().max() > 1e-3
+    assert (model.decoder(TGT, memory).readout - model.decoder(TGT, memory).readout).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", FUSED)
-def test_the_fused_path_equals_the_stepwise_one(name: str) -> None:
-    model = make(name)
-    memory, decoder = model.encode(SRC, MASK), model.decoder
-    inputs, state = decoder._inputs(TGT.t(), memory), decoder.init_state(memory, beam=1)
-    fused = decoder._run_fused(inputs, state, memory)
-    stepwise, _ = decoder._run_stepwise(inputs, state, memory)
-    close(fused.readout, stepwise.readout)
-    for left, right in (
-        (fused.self_attention, stepwise.self_attention),
-        (fused.attention, stepwise.attention),
-    ):
-        assert (left is None) == (right is None)
-    if fused.self_attention is not None:
-        close(fused.self_attention, stepwise.self_attention)
-    if fused.attention is not None:
-        close(fused.attention.weights, stepwise.attention.weights)
-        close(fused.attention.context, stepwise.attention.context)
+@pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm"])
+@pytest.mark.parametrize("attention", ["bahdanau", "luong-general", "lstm", "rnmt"])
+def test_recurrent_dropout_acts_in_training_only(attention: str, cell: str) -> None:
+    settings = {"cell": cell, "dropout": 0.0, "num_layers": 2}
+    settings |= {"encoder_layers": None} if attention == "rnmt" else {}
+    plain = make(attention, **settings)
+    model = make(attention, **settings, regularisation=RegularisationConfig(recurrent_dropout=0.5))
+    weights = plain.state_dict().values()  # in the same order, under names of their own: layers are apart
+    model.load_state_dict(dict(zip(model.state_dict(), weights, strict=True)))
+    close(model(SRC, MASK, TGT), plain(SRC, MASK, TGT))
+    model.train()
+    assert (model.encoder(SRC, MASK).states - model.encoder(SRC, MASK).states).abs().max() > 1e-3
+    memory = model.encode(SRC, MASK)
+    one, other = (model.decoder(TGT, memory).readout for _ in range(2))
+    assert (one - other).abs().max() > 1e-3
+    one.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_initial_weights() -> None:
+    torch.manual_seed(0)
+    config = Seq2SeqConfig(embedding_size=6, hidden_size=8, num_layers=3, self_attention="both")
+    model = Seq2Seq(config, V, V)
+    for stack, size in ((model.encoder.rnn, 4), (model.decoder.rnn, 8)):
+        layers = itertools.chain(*(module.all_weights for module in (stack.plain, *stack.residual)))
+        for weight_x, weight_h, bias_x, bias_h in layers:
+            for gate in range(4):
+                rows = slice(gate * size, (gate + 1) * size)
+                torch.testing.assert_close(weight_h[rows] @ weight_h[rows].t(), torch.eye(size))
+                assert 0 < weight_x[rows].abs().max() <= math.sqrt(6 / (size + weight_x.size(1)))
+                assert (bias_x[rows] == (1 if gate == 1 else 0)).all()
+            assert (bias_h == 0).all()
+    assert 0.05 < model.encoder.embedding.weight.abs().max() <= 0.1
+    assert (model.output.bias == 0).all()
+    for linear in (module for module in model.modules() if isinstance(module, nn.Linear)):
+        bound = math.sqrt(6 / (linear.in_features + linear.out_features))
+        assert 0.5 * bound < linear.weight.abs().max() <= bound
+    minimal = Seq2Seq(Seq2SeqConfig(cell="min-lstm", embedding_size=6, hidden_size=8), V, V)
+    bias = minimal.decoder.rnn.plain.cells[0].bias_ih
+    assert bias.tolist() == [0.0] * 8 + [1.0] * 8 + [0.0] * 8  # input gate, forget gate, candidate

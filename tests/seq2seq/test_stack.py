@@ -1,25 +1,24 @@
-"""Recurrent layers against torch's own, in one call and step by step, with gradients and dropout."""
+"""Recurrent layers against torch's own, in one call and step by step, with gradients and all dropouts."""
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from seq2seq import Seq2SeqConfig
-from seq2seq.stack import RecurrentStack, StepwiseStack
+from seq2seq import RegularisationConfig, Seq2SeqConfig
+from seq2seq.fast import plan_packing
+from seq2seq.stack import RecurrentStack, StepwiseStack, drop_units, embed_tokens, run_step_by_step
+from tests.kits.seq2seq import close, double, make
 
-LENGTHS = torch.tensor([6, 2, 4, 1])
-
-
-def close(left: Tensor, right: Tensor, atol: float = 1e-12) -> None:
-    torch.testing.assert_close(left, right, rtol=0, atol=atol)
+LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
 
 
-def double(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
+def weights_of(stack: RecurrentStack) -> list[list[nn.Parameter]]:
+    """Return both weights and both biases of each layer and direction, from the bottom up."""
+    return [weights for module in (stack.plain, *stack.residual) for weights in module.all_weights]
 
 
 def make_stack(
@@ -38,9 +37,9 @@ def run_torch_layers(
     kind = nn.LSTM if stack.is_lstm else nn.GRU
     directions = 2 if stack.plain.bidirectional else 1
     finals = []
-    for i in range(len(stack.layers) // directions):
+    for i in range(len(weights_of(stack)) // directions):
         rnn = kind(x.size(2), 4, bidirectional=directions == 2).double()
-        weights = itertools.chain(*stack.layers[directions * i :])
+        weights = itertools.chain(*weights_of(stack)[directions * i :])
         for parameter, weight in zip(rnn.parameters(), weights, strict=False):
             parameter.data.copy_(weight)
         layer_start = tuple(part[directions * i : directions * (i + 1)] for part in start)
@@ -79,18 +78,6 @@ def test_two_layers_are_one_module_of_torch(cell: str) -> None:
     assert (stack.plain.num_layers, len(stack.residual)) == (2, 0)
 
 
-@pytest.mark.parametrize("layers", [2, 4])
-def test_packed_sequences_equal_each_sequence_alone(layers: int) -> None:
-    stack, x = make_stack("lstm", layers, bidirectional=True), double(4, 6, 5)
-    packed, final = stack(pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False))
-    out, _ = pad_packed_sequence(packed, batch_first=True)
-    for row, length in enumerate(LENGTHS):
-        alone, alone_final = stack(x[row, :length].unsqueeze(1))
-        close(out[row, :length], alone[:, 0])
-        for left, right in zip(final, alone_final, strict=True):
-            close(left[:, row], right[:, 0])
-
-
 @pytest.mark.parametrize("layers", [1, 2, 4])
 @pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"])
 @pytest.mark.parametrize("fed_size", [0, 2, 5])
@@ -116,7 +103,7 @@ def test_the_stepwise_stack_equals_the_stack_and_its_gradients(cell: str, layers
 
 def one_step(stack: RecurrentStack, x: Tensor, whole: bool) -> Tensor:
     """Compute one step from x (N, X) and states of 1, by the stack or by ``StepwiseStack``."""
-    ones = torch.ones(len(stack.layers), len(x), 4, dtype=torch.float64)
+    ones = torch.ones(len(stack.cells), len(x), 4, dtype=torch.float64)
     if whole:
         return stack(x.unsqueeze(0), (ones, ones))[0][0]
     return StepwiseStack(stack, x.unsqueeze(0))(0, x[:, :0], list(ones), list(ones))[-1]
@@ -125,7 +112,7 @@ def one_step(stack: RecurrentStack, x: Tensor, whole: bool) -> Tensor:
 def cut_second_layer_input(stack: RecurrentStack) -> None:
     """Make the second layer ignore the first, and so the dropout between them."""
     with torch.no_grad():
-        stack.layers[1][0].zero_()
+        weights_of(stack)[1][0].zero_()
 
 
 @pytest.mark.parametrize("layers", [2, 3])
@@ -155,3 +142,117 @@ def test_dropout_is_not_applied_to_the_residual_branch(whole: bool) -> None:
     below = stack.eval().plain(x.unsqueeze(0), (ones, ones))[0][0]
     added = 0.5 * math.tanh(0.5)  # o tanh(f c + i g): all gates are a half, c is 1 and g is 0
     close(one_step(stack.train(), x, whole), below + 2 * added)
+
+
+# --- dropouts of other kinds
+
+
+def config(dropout: float = 0.0, **settings: Any) -> Seq2SeqConfig:
+    return Seq2SeqConfig(dropout=dropout, regularisation=RegularisationConfig(**settings))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_the_loop_is_what_torch_computes(kind: type[nn.RNNBase], bidirectional: bool, packed: bool) -> None:
+    """Sentences of several lengths, one order for the steps and another for the sentences."""
+    torch.manual_seed(1)
+    rnn = kind(5, 4, bidirectional=bidirectional).double()
+    x = torch.randn(4, 6, 5, dtype=torch.float64, requires_grad=True)
+    steps = plan_packing(LENGTHS, 6, x.device).pack(x) if packed else x.transpose(0, 1)
+    expected, final = rnn(steps)
+    found, found_final = run_step_by_step(rnn, steps, None, 0.0)
+    final = final if kind is nn.LSTM else (final,)
+    for left, right in zip((found, *found_final), (expected, *final), strict=True):
+        left, right = (part if isinstance(part, Tensor) else part.data for part in (left, right))
+        close(left, right)
+        weight = torch.randn_like(left)
+        inputs = (x, *rnn.parameters())
+        gradients = [
+            torch.autograd.grad((part * weight).sum(), inputs, retain_graph=True) for part in (left, right)
+        ]
+        for one, other in zip(*gradients, strict=True):
+            close(one, other)
+
+
+def test_recurrent_dropout_drops_the_same_units_at_all_steps() -> None:
+    """With a dropped unit the recurrent weights from it have no gradient, at any step."""
+    torch.manual_seed(0)
+    rnn = nn.GRU(5, 6).double()
+    x = torch.randn(7, 1, 5, dtype=torch.float64)
+    outputs, _ = run_step_by_step(rnn, x, None, 0.5)
+    columns = torch.autograd.grad(outputs.sum(), rnn.weight_hh_l0)[0].abs().sum(0)
+    dropped = columns == 0
+    assert 0 < int(dropped.sum()) < 6
+    with torch.no_grad():
+        rnn.weight_hh_l0[:, ~dropped] *= 2  # what remains is doubled, and only in the product
+        rnn.weight_hh_l0[:, dropped] = 0
+    close(outputs, rnn(x)[0])
+
+
+def test_a_variational_mask_is_shared_by_all_steps_of_a_sentence() -> None:
+    torch.manual_seed(0)
+    settings, ones = config(0.5, variational=True), torch.ones(4, 6, 8)
+    masks = drop_units(ones.transpose(0, 1), settings, training=True)
+    assert (masks == masks[:1]).all()
+    assert set(masks.unique().tolist()) == {0.0, 2.0}
+    assert not torch.equal(masks[0, 0], masks[0, 1])
+    plan = plan_packing(LENGTHS, 6, ones.device)
+    packed = plan.pack(ones)
+    unpacked = plan.unpack(packed._replace(data=drop_units(packed, settings, training=True)), 6)
+    for row, length in zip(unpacked, LENGTHS, strict=True):
+        assert (row[:length] == row[0]).all()
+    assert set(unpacked[:, 0].unique().tolist()) == {0.0, 2.0}
+    assert (drop_units(ones, settings, training=False) == 1).all()
+    per_step = drop_units(ones, config(0.5), training=True)
+    assert not (per_step == per_step[:1]).all()
+
+
+def test_a_stepwise_stack_shares_its_masks_between_steps() -> None:
+    model = make("bahdanau", num_layers=2, dropout=0.5, regularisation=RegularisationConfig(variational=True))
+    cells = StepwiseStack(model.decoder.rnn.train(), torch.zeros(3, 4, 6, dtype=torch.float64))
+    assert set(cells.masks[1].unique().tolist()) == {0.0, 2.0}
+    inputs: list[Tensor] = []
+    cells.layers[0] = lambda t, x, h, c: (torch.ones_like(h), c)
+    cells.layers[1] = lambda t, x, h, c: inputs.append(x) or (h, c)
+    h, c = ([torch.ones(4, 8, dtype=torch.float64)] * 2 for _ in range(2))
+    for t in range(3):
+        cells(t, torch.zeros(4, 8), h, c)
+    assert all(torch.equal(each, cells.masks[1]) for each in inputs)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm"])
+def test_a_stepwise_stack_drops_the_same_recurrent_units_at_all_steps(cell: str) -> None:
+    """Of one sentence, that is a recurrent matrix without some columns, and with the others doubled."""
+    regularisation = RegularisationConfig(recurrent_dropout=0.5)
+    model = make("bahdanau", cell=cell, num_layers=2, dropout=0.0, regularisation=regularisation)
+    stack, x = model.decoder.rnn.train(), torch.randn(3, 1, 14, dtype=torch.float64)
+    cells = StepwiseStack(stack, x)
+    h, c = ([torch.zeros(1, 8, dtype=torch.float64)] * 2 for _ in range(2))
+    outputs = torch.stack([cells(t, x[t, :, :0], h, c)[-1] for t in range(3)])
+    matrices = [parameter for name, parameter in stack.named_parameters() if "weight_hh" in name]
+    gradients = torch.autograd.grad(outputs.square().sum(), matrices)
+    for matrix, gradient, layer in zip(matrices, gradients, cells.layers, strict=True):
+        assert set(layer.mask.unique().tolist()) == {0.0, 2.0}
+        assert ((gradient.abs().sum(0) == 0) == (layer.mask[0] == 0)).all()
+        matrix.data.mul_(layer.mask)
+    close(outputs, stack.eval()(x)[0])
+
+
+def test_words_and_rows_of_the_embeddings_are_dropped_whole() -> None:
+    torch.manual_seed(0)
+    embedding, tokens = nn.Embedding(9, 16), torch.randint(9, (5, 40))
+    nn.init.ones_(embedding.weight)
+
+    def embed(training: bool = True, **settings: Any) -> Tensor:
+        return embed_tokens(embedding, tokens, config(**settings), training, time_dim=1)
+
+    words = embed(word_dropout=0.5)
+    assert set(words.unique().tolist()) == {0.0, 2.0}
+    assert (words == words[..., :1]).all()
+    assert 0.3 < float((words == 0).float().mean()) < 0.7
+    assert any(len(words[tokens == token].unique()) == 2 for token in range(9))  # some of them are dropped
+    shared = embed(variational=True, dropout=0.5)
+    assert (shared == shared[:, :1]).all()
+    assert set(shared.unique().tolist()) == {0.0, 2.0}
+    assert (embed(training=False, word_dropout=0.5) == 1).all()

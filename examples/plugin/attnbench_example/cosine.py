@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from seq2seq.scores import AttentionSizes, MultiplyAdds, ProductScore
+from seq2seq.scores import AttentionSizes, ProductScore
 
 
 class CosineScore(ProductScore):
@@ -17,11 +17,6 @@ class CosineScore(ProductScore):
         super().__init__(query_size, value_size, config)
         self.key = nn.Linear(value_size, query_size, bias=False)
         self.strength = nn.Parameter(torch.tensor(5.0))
-
-    @classmethod
-    def multiply_adds(cls, query_size: int, value_size: int, config: AttentionSizes) -> MultiplyAdds:
-        """Count W h, s . (W h) and the context."""
-        return MultiplyAdds(source=value_size * query_size, pair=query_size + value_size)
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Return W h / |W h| of states h (B, S, E), once per sentence, (B, S, H)."""
