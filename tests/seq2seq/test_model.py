@@ -13,6 +13,7 @@ from seq2seq import Decoder, EncoderOutput, RegularisationConfig, SelfAttention,
 from seq2seq.decoder import Readout
 from seq2seq.fast import reversal_index
 from seq2seq.model import EncoderSelfAttention
+from tests.kits.contract import sources, targets
 from tests.kits.recurrent_twin import decode, encode
 from tests.kits.seq2seq import LENGTHS, MASK, MODELS, SMOOTH, SRC, TGT, V, before, close, double, make
 
@@ -57,7 +58,7 @@ def test_every_mechanism_holds_to_the_contract(name: str) -> None:
         with torch.no_grad():
             for check, run in CHECKS.items():
                 if check not in ("source", "attention weights"):  # short sources; weights of 0
-                    run(model)
+                    run(model, *sources(), targets())
     finally:
         torch.set_default_dtype(torch.float32)
 

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from compare import Family, Operations, Preset, load_plugins, register_family, register_preset, verify_preset
 from compare.cli import main
-from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from seq2seq.scores import DotScore, register_score
 from tests.kits.cli import Refusal
 from tests.kits.plugins import EXAMPLE, importable
 
@@ -65,6 +63,11 @@ def with_methods(operations: Callable[..., Operations] | None = None, **methods:
 def sees_the_future(features: Any, self: Any, *inputs: Any) -> Any:
     found = features(*inputs)
     return found._replace(hidden=found.hidden + 0.01 * found.hidden.flip(1))
+
+
+def trains_another_model(features: Any, self: Any, *inputs: Any) -> Any:
+    found = features(*inputs)
+    return found._replace(hidden=found.hidden * (2 if torch.is_grad_enabled() else 1))
 
 
 def reads_padding(encode: Any, self: Any, src: Tensor, mask: Tensor) -> Any:
@@ -142,6 +145,7 @@ BROKEN = [
     ("step", mixes_the_beam, "hypotheses of a beam"),
     ("init_state", puts_the_beam_first, "interface"),
     ("step", steps_otherwise, "step equals forward"),
+    ("features", trains_another_model, "gradients on or off"),
     ("prepare_decoding", prepares_other_weights, "copy for a search"),
     ("prepare_decoding", prepares_in_place, "copy for a search"),
     ("attention", attends_to_padding, "attention weights"),
@@ -168,20 +172,6 @@ def test_a_wrong_count_of_operations_is_found():
     problem = failed(name)["FLOPs"]
     assert problem.startswith("the family's formula gives 4,0")
     assert "torch counts" in problem
-
-
-def test_a_score_that_is_trained_as_another_one_is_found():
-    """Its ``score`` differs from the product that the loop with gradients takes."""
-
-    class Doubled(DotScore):
-        def score(self, queries: Any, keys: Tensor) -> Tensor:
-            return 2 * super().score(queries, keys)
-
-    register_score("doubled", Doubled)
-    attention = AttentionConfig(score="doubled", placement="after", input_feeding=True)
-    config = Seq2SeqConfig(attention=attention, hidden_size=16, encoder_size=16, embedding_size=16)
-    register_preset("doubled", Preset(about="a", source="b", architecture=config))
-    assert failed("doubled")["gradients on or off"].startswith("the logits with and without gradients differ")
 
 
 def test_the_commands_status_says_whether_all_checks_hold(
