@@ -168,10 +168,6 @@ def padded(
 # A hash that takes long to compute, kept in a file beside the data that it depends on.
 
 
-MAX_BYTES = 10_000
-"""Size that no such file reaches."""
-
-
 def kept_hash(
     folder: Path, key: Mapping[str, str | int], compute: Callable[[], str], *, keep: bool = True
 ) -> str:
@@ -187,7 +183,7 @@ def kept_hash(
     """
     path = folder / f"batches-{hash_texts([json_bytes(key).decode()])[:16]}.json"
     with suppress(OSError, ValueError, TypeError):
-        content = dict(parse_json(read_bytes(path, max_bytes=MAX_BYTES)))
+        content = dict(parse_json(read_bytes(path)))
         value = content.pop("sha256", None)
         if content == key and isinstance(value, str):
             return value

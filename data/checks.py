@@ -1,25 +1,26 @@
-"""Check of a raw corpus in one pass; memory holds 16 bytes per pair and no text."""
+"""Check of a raw corpus in one pass; memory holds 32 bytes per pair and no text."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import islice
 from math import log
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data.files import PAIRS_PER_CALL, ProgressCallback, no_progress
-from data.formats import PairRecord, Source
-from data.split import Hashes, hash_array, hash_text, is_repeat, normalise, pair_hashes
+from data.files import ProgressCallback, no_progress
+from data.formats import Source
+from data.split import Hashes, Mask, hash_array, hash_text, is_repeat, normalise, pair_hashes
 from data.text import count_words, display_name
 
-# Findings of a corpus check (count and first lines of each), and statistics of line lengths.
+# Findings of a corpus check: count and first lines of each.
 
 
 MAX_EXAMPLES = 5
 """Number of lines, and of characters, that are reported per finding."""
+QUANTILES = {"min": 0.0, "p5": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 IntArray = NDArray[np.int64]
 
@@ -31,55 +32,18 @@ class Finding:
     count: int = 0
     lines: list[int] = field(default_factory=list)
     """Numbers of the first such lines, from 1; numbering continues from one file of a side to the next."""
-    characters: dict[str, int] = field(default_factory=dict)
+    characters: Counter[str] = field(default_factory=Counter)
     """How often each character that caused the finding occurs, by code point ("U+00A0")."""
 
-    def add(self, lines: Iterable[int], count: int) -> None:
-        """Add ``count`` lines.
-
-        Args:
-            lines: their numbers in ascending order, at least the first ``MAX_EXAMPLES`` of them.
-            count: how many lines there are in all.
-        """
-        self.count += count
-        self.lines += [int(line) for line in lines][: MAX_EXAMPLES - len(self.lines)]
-
-    def add_rows(self, rows: IntArray, first: int) -> None:
-        """Add lines given by their indices in a block.
-
-        Args:
-            rows: ascending indices, from 0.
-            first: line number of the block's first line.
-        """
-        self.add(rows[:MAX_EXAMPLES] + first, len(rows))
+    def add(self, lines: IntArray) -> None:
+        """Add lines, given by their numbers in ascending order."""
+        self.count += len(lines)
+        self.lines += lines[: MAX_EXAMPLES - len(self.lines)].tolist()
 
     def to_json(self) -> dict[str, Any]:
         """Return count and lines, and the most frequent characters if there are any."""
         common = dict(sorted(self.characters.items(), key=lambda item: (-item[1], item[0]))[:MAX_EXAMPLES])
         return {"count": self.count, "lines": self.lines} | ({"characters": common} if common else {})
-
-
-QUANTILES = {"min": 0.0, "p5": 0.05, "median": 0.5, "p95": 0.95, "p99": 0.99, "max": 1.0}
-
-
-class LengthHistogram:
-    """Number of lines of each length; memory grows with the longest line only."""
-
-    def __init__(self) -> None:
-        self._counts: IntArray = np.zeros(1, dtype=np.int64)
-
-    def add(self, lengths: IntArray) -> None:
-        """Count the lengths of a block of lines."""
-        counts = np.bincount(lengths, minlength=len(self._counts))
-        counts[: len(self._counts)] += self._counts
-        self._counts = counts
-
-    def quantiles(self) -> Mapping[str, int]:
-        """Return the quantiles: the smallest lengths that these fractions of the lines do not exceed."""
-        cumulative = np.cumsum(self._counts)
-        ranks = [max(1, int(np.ceil(fraction * cumulative[-1]))) for fraction in QUANTILES.values()]
-        lengths = np.searchsorted(cumulative, ranks)
-        return {name: int(length) for name, length in zip(QUANTILES, lengths, strict=True)}
 
 
 # Search for unusual characters in blocks of lines, by a lookup table over all code points.
@@ -112,10 +76,9 @@ _TRAIL = (
 """The second byte of a two-byte UTF-8 letter, decoded as Latin-1 or Windows-1252."""
 
 Codes = NDArray[np.uint32]
-Rows = NDArray[np.int64]
 
 
-def code_points(lines: Sequence[str]) -> tuple[Codes, Rows]:
+def code_points(lines: Sequence[str]) -> tuple[Codes, IntArray]:
     """Concatenate lines to an array of code points.
 
     Args:
@@ -130,35 +93,21 @@ def code_points(lines: Sequence[str]) -> tuple[Codes, Rows]:
     return codes, np.repeat(np.arange(len(lines)), lengths)
 
 
-class UnusualCharacters:
-    """Findings of unusual characters on one side of a corpus, by kind."""
-
-    def __init__(self) -> None:
-        self.findings: dict[str, Finding] = {name: Finding() for name in (*KINDS, MIXED, MOJIBAKE)}
-
-    def add(self, lines: Sequence[str], first: int) -> None:
-        """Search a block of lines; ``first`` is the line number of its first line."""
-        codes, rows = code_points(lines)
-        kinds = _groups_by_code(tuple(KINDS.values()))[codes]
-        for number in np.unique(kinds[kinds > 0]):
-            self._count(list(KINDS)[number - 1], np.flatnonzero(kinds == number), codes, rows, first)
-        scripts = _groups_by_code(_SCRIPTS)[codes]
-        left, right = scripts[:-1], scripts[1:]
-        self._count(MIXED, np.flatnonzero((left > 0) & (right > 0) & (left != right)) + 1, codes, rows, first)
-        lead = _groups_by_code((_LEAD,))[codes[:-1]] > 0
-        trail = _groups_by_code((_TRAIL,))[codes[1:]] > 0
-        quote = (codes[:-1] == ord("â")) & (codes[1:] == ord("€"))
-        self._count(MOJIBAKE, np.flatnonzero((lead & trail) | quote), codes, rows, first)
-
-    def _count(self, kind: str, positions: Rows, codes: Codes, rows: Rows, first: int) -> None:
-        """Add the characters at ``positions`` of ``codes``, and their lines, to the finding of ``kind``."""
-        if not len(positions):
-            return
-        finding = self.findings[kind]
-        finding.add_rows(np.unique(rows[positions]), first)
-        for code, count in zip(*np.unique(codes[positions], return_counts=True), strict=True):
-            name = f"U+{code:04X}"
-            finding.characters[name] = finding.characters.get(name, 0) + int(count)
+def unusual_characters(lines: Sequence[str]) -> Iterator[tuple[str, IntArray, Codes]]:
+    """Yield each kind found in a block: for each such character the index of its line, and its code point."""
+    codes, rows = code_points(lines)
+    kinds = _groups_by_code(tuple(KINDS.values()))[codes]
+    found = {kind: kinds == number for number, kind in enumerate(KINDS, start=1)}
+    scripts = _groups_by_code(_SCRIPTS)[codes]
+    left, right = scripts[:-1], scripts[1:]
+    found[MIXED] = np.append(False, (left > 0) & (right > 0) & (left != right))
+    lead = _groups_by_code((_LEAD,))[codes[:-1]] > 0
+    trail = _groups_by_code((_TRAIL,))[codes[1:]] > 0
+    quote = (codes[:-1] == ord("â")) & (codes[1:] == ord("€"))
+    found[MOJIBAKE] = np.append((lead & trail) | quote, False)
+    for kind, mask in found.items():
+        if mask.any():
+            yield kind, rows[mask], codes[mask]
 
 
 @cache
@@ -201,76 +150,70 @@ MIN_SCORE_PER_BIGRAM = 0.1
 MIN_SCORE = 10.0
 
 Floats = NDArray[np.float64]
-Bins = NDArray[np.int64]
+
+
+class _Block(NamedTuple):
+    """Normalised lines of both sides, the numbers of their lines, and the finding for suspected pairs."""
+
+    src: Sequence[str]
+    tgt: Sequence[str]
+    lines: IntArray
+    finding: Finding
 
 
 class SwappedSides:
-    """Detector of swapped pairs, fed with blocks of normalised lines.
-
-    Blocks are held back until ``SAMPLE_PAIRS`` pairs have been counted.
-    """
+    """Detector of swapped pairs; blocks are held back until ``SAMPLE_PAIRS`` pairs have been counted."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[Sequence[str], Sequence[str], int, Finding]] = []
+        self._waiting: list[_Block] = []
         self._counts: tuple[Floats, Floats] | None = None
 
-    def add(self, src: Sequence[str], tgt: Sequence[str], first: int, finding: Finding) -> None:
-        """Search a block of pairs, at once or when enough pairs have been counted.
-
-        Args:
-            src: normalised source lines.
-            tgt: normalised target lines.
-            first: line number of the block's first pair.
-            finding: suspected pairs are added to it.
-        """
+    def add(self, block: _Block) -> None:
+        """Search a block, at once or when enough pairs have been counted."""
         if self._counts is not None:
-            self._search(src, tgt, first, finding, in_sample=False)
+            self._search(block, self._counts, in_sample=False)
             return
-        self._waiting.append((src, tgt, first, finding))
-        if sum(len(block[0]) for block in self._waiting) >= SAMPLE_PAIRS:
+        self._waiting.append(block)
+        if sum(len(each.lines) for each in self._waiting) >= SAMPLE_PAIRS:
             self.finish()
 
     def finish(self) -> None:
         """Count the bigrams of the waiting blocks and search these; call it after the last block."""
-        if self._counts is None and self._waiting:
-            counts = [np.zeros(BINS), np.zeros(BINS)]
-            for src, tgt, _, _ in self._waiting:
-                for count, lines in zip(counts, (src, tgt), strict=True):
-                    count += np.bincount(_bigrams(lines).bins, minlength=BINS)
-            self._counts = counts[0], counts[1]
-        for block in self._waiting:
-            self._search(*block, in_sample=True)
+        if self._waiting:
+            src, tgt = np.zeros(BINS), np.zeros(BINS)
+            for block in self._waiting:
+                src += np.bincount(_bigrams(block.src).bins, minlength=BINS)
+                tgt += np.bincount(_bigrams(block.tgt).bins, minlength=BINS)
+            self._counts = src, tgt
+            for block in self._waiting:
+                self._search(block, self._counts, in_sample=True)
         self._waiting.clear()
 
-    def _search(
-        self, src: Sequence[str], tgt: Sequence[str], first: int, finding: Finding, *, in_sample: bool
-    ) -> None:
+    def _search(self, block: _Block, counts: tuple[Floats, Floats], *, in_sample: bool) -> None:
         """Score the pairs of a block; ``in_sample``: its own bigrams are part of the counts."""
-        assert self._counts is not None
-        src_counts, tgt_counts = self._counts
-        src_bigrams, tgt_bigrams = _bigrams(src), _bigrams(tgt)
-        score = np.zeros(len(src))
-        for bigrams, opposite, own_counts, other_counts in (
-            (src_bigrams, tgt_bigrams, src_counts, tgt_counts),
-            (tgt_bigrams, src_bigrams, tgt_counts, src_counts),
-        ):
+        sides = _bigrams(block.src), _bigrams(block.tgt)
+        score, size = np.zeros(len(block.lines)), np.zeros(len(block.lines))
+        for side, bigrams in enumerate(sides):
+            own_counts, other_counts = counts[side], counts[1 - side]
             own, other = own_counts[bigrams.bins], other_counts[bigrams.bins]
             if in_sample:
-                own, other = own - bigrams.count_in(bigrams), other - bigrams.count_in(opposite)
-            ratios = _log_ratios(own, other, own_counts, other_counts)
-            score += np.bincount(bigrams.rows, weights=ratios, minlength=len(src))
-        size = sum(np.bincount(bigrams.rows, minlength=len(src)) for bigrams in (src_bigrams, tgt_bigrams))
-        suspected = (score > MIN_SCORE) & (score > MIN_SCORE_PER_BIGRAM * size)
-        finding.add_rows(np.flatnonzero(suspected), first)
+                own, other = own - bigrams.count_in(bigrams), other - bigrams.count_in(sides[1 - side])
+            ratios = np.log((other + PRIOR) / (other_counts.sum() + PRIOR * BINS))
+            ratios -= np.log((own + PRIOR) / (own_counts.sum() + PRIOR * BINS))
+            ratios[(own == 0) & (other == 0)] = 0  # unseen on both sides: their sizes alone would decide
+            ratios = ratios.clip(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+            score += np.bincount(bigrams.rows, weights=ratios, minlength=len(score))
+            size += np.bincount(bigrams.rows, minlength=len(score))
+        block.finding.add(block.lines[(score > MIN_SCORE) & (score > MIN_SCORE_PER_BIGRAM * size)])
 
 
 class Bigrams(NamedTuple):
     """The character bigrams of a block of lines: counter and index of the line for each, both (N,)."""
 
-    bins: Bins
-    rows: Bins
+    bins: IntArray
+    rows: IntArray
 
-    def count_in(self, other: "Bigrams") -> Bins:
+    def count_in(self, other: "Bigrams") -> IntArray:
         """Count how often each bigram occurs in the same line of ``other``; returns (N,)."""
         wanted = self.rows * BINS + self.bins
         keys, counts = np.unique(other.rows * BINS + other.bins, return_counts=True)
@@ -278,14 +221,6 @@ class Bigrams(NamedTuple):
             return np.zeros_like(wanted)
         positions = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
         return np.where(keys[positions] == wanted, counts[positions], 0)
-
-
-def _log_ratios(own: Floats, other: Floats, own_counts: Floats, other_counts: Floats) -> Floats:
-    """Compute log p(other side) - log p(own side) per bigram, from its counts and all counts of each side."""
-    ratios: Floats = np.log((other + PRIOR) / (other_counts.sum() + PRIOR * BINS))
-    ratios -= np.log((own + PRIOR) / (own_counts.sum() + PRIOR * BINS))
-    ratios[(own == 0) & (other == 0)] = 0  # unseen on both sides: the sizes of the sides alone would decide
-    return ratios.clip(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
 def _bigrams(lines: Sequence[str]) -> Bigrams:
@@ -297,91 +232,61 @@ def _bigrams(lines: Sequence[str]) -> Bigrams:
     return Bigrams(bins[inside].astype(np.int64), rows[:-1][inside])
 
 
-# Measurements of one split of a raw corpus, block by block.
+# Measurements of one split of a raw corpus: arrays with an entry per pair, from which findings are made.
 
 
 SMOOTHING = 10
 """Characters added to both lengths of a pair, so that short sentences are not outliers."""
 OUTLIER_FACTOR = 3.0
 """A pair is an outlier if its length ratio differs from the split's median by more than this factor."""
-BIN_WIDTH = 0.02
-"""Bin width of the histogram of log ratios."""
 
 
 class SideCheck:
     """Measurements of one side: lengths, unusual characters, repeated lines."""
 
     def __init__(self) -> None:
-        self.words, self.characters = LengthHistogram(), LengthHistogram()
-        self.unusual = UnusualCharacters()
         self.repeated = Finding()
         """Lines whose text occurs earlier on this side."""
+        self.unusual: dict[str, Finding] = {kind: Finding() for kind in (*KINDS, MIXED, MOJIBAKE)}
+        self.lengths: dict[str, NDArray[np.int32]] = {}
+        """Number of words and of characters of each line, (N,) each."""
+        self._parts: dict[str, list[NDArray[np.int32]]] = {"words": [], "characters": []}
         self._hashes = bytearray()
 
-    def add(self, lines: Sequence[str], first: int) -> list[str]:
-        """Measure a block of lines.
-
-        Args:
-            lines: the block.
-            first: line number of its first line.
-
-        Returns:
-            The normalised lines.
-        """
-        self.words.add(np.array([count_words(line) for line in lines]))
-        self.characters.add(np.array([len(line) for line in lines]))
-        self.unusual.add(lines, first)
-        texts = [normalise(line) for line in lines]
-        for number, text in enumerate(texts, start=first):
+    def add(self, lines: Sequence[str], numbers: IntArray) -> list[str]:
+        """Measure a block of lines, given with their numbers; returns the normalised lines."""
+        self._parts["words"].append(np.array(list(map(count_words, lines)), dtype=np.int32))
+        self._parts["characters"].append(np.array(list(map(len, lines)), dtype=np.int32))
+        for kind, rows, codes in unusual_characters(lines):
+            self.unusual[kind].add(numbers[np.unique(rows)])
+            for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
+                self.unusual[kind].characters[f"U+{code:04X}"] += int(count)
+        texts = list(map(normalise, lines))
+        for number, text in zip(numbers.tolist(), texts, strict=True):
             self._hashes += hash_text(text or f"\n{id(self)} {number}")  # blank lines are no repeats
         return texts
+
+    def finish(self) -> None:
+        """Join the lengths; call it after the last block."""
+        self.lengths = {unit: np.concatenate(parts) for unit, parts in self._parts.items()}
+        self._parts.clear()
 
     def hashes(self) -> Hashes:
         """Return the hashes of all normalised lines, (N,); each blank line has a different one."""
         return hash_array(self._hashes)
 
+    def quantiles(self) -> dict[str, dict[str, int]]:
+        """Return, by unit, the smallest lengths that the fractions ``QUANTILES`` of the lines do not pass."""
+        quantiles = {}
+        for unit, lengths in self.lengths.items():
+            found = np.quantile(lengths, [*QUANTILES.values()], method="inverted_cdf")
+            quantiles[unit] = dict(zip(QUANTILES, found.tolist(), strict=True))
+        return quantiles
+
     def to_json(self) -> dict[str, Any]:
-        """Return the measurements, without the hashes."""
-        return {
-            "words": self.words.quantiles(),
-            "characters": self.characters.quantiles(),
-            "repeated": self.repeated.to_json(),
-            "unusual": {kind: f.to_json() for kind, f in self.unusual.findings.items() if f.count},
-        }
-
-
-class LengthRatios:
-    """Histogram of the length ratios target / source, in characters, with the first lines of each bin."""
-
-    def __init__(self) -> None:
-        self._bins: dict[int, Finding] = {}
-
-    def add(self, src: Sequence[str], tgt: Sequence[str], first: int) -> None:
-        """Count the pairs of a block that begins with line ``first``, except those with a blank side."""
-        lengths = np.array(
-            [(len(left.strip()), len(right.strip())) for left, right in zip(src, tgt, strict=True)]
-        )
-        rows = np.flatnonzero(lengths.all(axis=1))
-        log_ratios = np.log(lengths[rows] + SMOOTHING) @ np.array([-1.0, 1.0])
-        bins: NDArray[np.int64] = np.rint(log_ratios / BIN_WIDTH).astype(np.int64)
-        for index in np.unique(bins):
-            self._bins.setdefault(int(index), Finding()).add_rows(rows[bins == index], first)
-
-    def median(self) -> float:
-        """Return the median ratio, rounded to a bin; 1 if there is no pair."""
-        if not self._bins:
-            return 1.0
-        indices = sorted(self._bins)
-        cumulative = np.cumsum([self._bins[index].count for index in indices])
-        return float(np.exp(BIN_WIDTH * indices[int(np.searchsorted(cumulative, cumulative[-1] / 2))]))
-
-    def outliers(self) -> Finding:
-        """Return the pairs whose ratio differs from the median by more than ``OUTLIER_FACTOR``."""
-        centre, limit = log(self.median()), log(OUTLIER_FACTOR)
-        far = [finding for index, finding in self._bins.items() if abs(BIN_WIDTH * index - centre) > limit]
-        outliers = Finding()
-        outliers.add(sorted(line for each in far for line in each.lines), sum(each.count for each in far))
-        return outliers
+        """Return the measurements."""
+        unusual = {kind: finding.to_json() for kind, finding in self.unusual.items() if finding.count}
+        return {**self.quantiles(), "repeated": self.repeated.to_json(), "unusual": unusual}
 
 
 class SplitCheck:
@@ -391,54 +296,57 @@ class SplitCheck:
         self.files: list[dict[str, Any]] = []
         """For each source: its paths, and its number of pairs."""
         self.src, self.tgt = SideCheck(), SideCheck()
-        self.ratios = LengthRatios()
-        self.empty, self.copies, self.duplicates, self.swapped = (Finding() for _ in range(4))
+        self.findings = {
+            name: Finding() for name in ("ratio_outliers", "empty", "copies", "duplicates", "swapped")
+        }
         self.pairs = 0
+        self.median_ratio = 1.0
+        """Median of the length ratios target / source, in characters."""
         self._headers: list[int] = []
         """How many pairs come before each header line."""
+        self._blank: list[Mask] = []
 
     @property
     def sides(self) -> dict[str, SideCheck]:
         """The two sides by name."""
         return {"src": self.src, "tgt": self.tgt}
 
-    @property
-    def next_line(self) -> int:
-        """Line number of the next pair; numbering continues from one file to the next."""
-        return self.pairs + len(self._headers) + 1
-
-    def skip_header(self) -> None:
-        """Count a header line before the next pair."""
-        self._headers.append(self.pairs)
-
-    def add_lines(self, finding: Finding, rows: IntArray) -> None:
-        """Add pairs to a finding.
-
-        Args:
-            finding: changed.
-            rows: ascending indices of pairs of the split, from 0.
-        """
-        shown = rows[:MAX_EXAMPLES]
-        finding.add(shown + 1 + np.searchsorted(self._headers, shown, side="right"), len(rows))
-
-    def add(self, src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Measure the next block of pairs; returns its normalised sources and targets."""
-        first = self.next_line
-        self.pairs += len(src)
-        texts = self.src.add(src, first), self.tgt.add(tgt, first)
-        self.ratios.add(src, tgt, first)
-        blank = np.array([not (left and right) for left, right in zip(*texts, strict=True)])
-        same = np.array([left == right for left, right in zip(src, tgt, strict=True)])
-        self.empty.add_rows(np.flatnonzero(blank), first)
-        self.copies.add_rows(np.flatnonzero(same & ~blank), first)
-        return texts
+    def read(self, source: Source, swapped: SwappedSides, report: Any) -> None:
+        """Measure all pairs of a source; ``report`` is called with the number of pairs read so far."""
+        before = self.pairs
+        self._headers += [self.pairs] * source.header_lines
+        for src, tgt in source.blocks(keep_broken=True):
+            lines = self.line_numbers(np.arange(self.pairs, self.pairs + len(src)))
+            self.pairs += len(src)
+            texts = self.src.add(src, lines), self.tgt.add(tgt, lines)
+            blank = np.array([not (left and right) for left, right in zip(*texts, strict=True)], dtype=bool)
+            same = np.array([left == right for left, right in zip(src, tgt, strict=True)], dtype=bool)
+            self._blank.append(blank)
+            self.findings["empty"].add(lines[blank])
+            self.findings["copies"].add(lines[same & ~blank])
+            swapped.add(_Block(*texts, lines, self.findings["swapped"]))
+            report(self.pairs)
+        paths = [display_name(path) for path in source.paths]
+        self.files.append({"paths": paths, "pairs": self.pairs - before})
 
     def finish(self) -> None:
-        """Find repeated lines and pairs; call it after the last block."""
+        """Find repeated lines and pairs, and unusual lengths; call it after the last source."""
         for side in self.sides.values():
-            self.add_lines(side.repeated, np.flatnonzero(is_repeat(side.hashes())))
+            side.finish()
+            side.repeated.add(self.line_numbers(np.flatnonzero(is_repeat(side.hashes()))))
         pairs = pair_hashes(self.src.hashes(), self.tgt.hashes())
-        self.add_lines(self.duplicates, np.flatnonzero(is_repeat(pairs)))
+        self.findings["duplicates"].add(self.line_numbers(np.flatnonzero(is_repeat(pairs))))
+        src, tgt = (np.log(side.lengths["characters"] + SMOOTHING) for side in (self.src, self.tgt))
+        ratios, full = tgt - src, ~np.concatenate(self._blank)
+        if full.any():
+            median = float(np.median(ratios[full]))
+            self.median_ratio = float(np.exp(median))
+            outliers = full & (abs(ratios - median) > log(OUTLIER_FACTOR))
+            self.findings["ratio_outliers"].add(self.line_numbers(np.flatnonzero(outliers)))
+
+    def line_numbers(self, rows: IntArray) -> IntArray:
+        """Return the numbers of the lines of pairs, given by their indices in the split."""
+        return rows + 1 + np.searchsorted(self._headers, rows, side="right")
 
     def to_json(self) -> dict[str, Any]:
         """Return all measurements and findings."""
@@ -446,12 +354,8 @@ class SplitCheck:
             "pairs": self.pairs,
             "files": self.files,
             **{name: side.to_json() for name, side in self.sides.items()},
-            "median_ratio": round(self.ratios.median(), 2),
-            "ratio_outliers": self.ratios.outliers().to_json(),
-            "empty": self.empty.to_json(),
-            "copies": self.copies.to_json(),
-            "duplicates": self.duplicates.to_json(),
-            "swapped": self.swapped.to_json(),
+            "median_ratio": round(self.median_ratio, 2),
+            **{name: finding.to_json() for name, finding in self.findings.items()},
         }
 
 
@@ -467,7 +371,7 @@ class CorpusCheck:
     def num_unusable(self) -> int:
         """Number of faults that a run would reject: pairs with a blank side, sides that are not UTF-8."""
         return sum(
-            split.empty.count + sum(side.unusual.findings[BROKEN].count for side in split.sides.values())
+            split.findings["empty"].count + sum(side.unusual[BROKEN].count for side in split.sides.values())
             for split in self.splits.values()
         )
 
@@ -496,37 +400,16 @@ def check_corpus(
         OSError: a file cannot be read.
         ValueError: a line breaks the format, or the two files of a source differ in length.
     """
-    sides, found = SwappedSides(), {name: SplitCheck() for name in splits}
+    swapped, found = SwappedSides(), {name: SplitCheck() for name in splits}
     for name, sources in splits.items():
         label = f"reading {name}" if name else "reading"
         progress(label, 0, None)
         for source in sources:
-            _read(source, found[name], sides, label, progress)
+            found[name].read(source, swapped, lambda done, label=label: progress(label, done, None))
         found[name].finish()
-    sides.finish()
+    swapped.finish()
     first, *others = found
     return CorpusCheck(splits=found, overlap={name: _overlap(found[first], found[name]) for name in others})
-
-
-def _read(
-    source: Source, into: SplitCheck, sides: SwappedSides, label: str, progress: ProgressCallback
-) -> None:
-    """Add all pairs of a source to the measurements ``into``."""
-    before = into.pairs
-    for _ in range(source.header_lines):
-        into.skip_header()
-    for block in _blocks(source.rows(keep_broken=True)):
-        first = into.next_line
-        src, tgt = into.add([pair.src for pair in block], [pair.tgt for pair in block])
-        sides.add(src, tgt, first, into.swapped)
-        progress(label, into.pairs, None)
-    into.files.append({"paths": [display_name(path) for path in source.paths], "pairs": into.pairs - before})
-
-
-def _blocks(pairs: Iterator[PairRecord]) -> Iterator[list[PairRecord]]:
-    """Yield the pairs in lists of ``PAIRS_PER_CALL``."""
-    while block := list(islice(pairs, PAIRS_PER_CALL)):
-        yield block
 
 
 def _overlap(train: SplitCheck, other: SplitCheck) -> dict[str, Finding]:
@@ -535,5 +418,5 @@ def _overlap(train: SplitCheck, other: SplitCheck) -> dict[str, Finding]:
     for name, side in other.sides.items():
         overlap[name] = Finding()
         repeated = np.flatnonzero(np.isin(side.hashes(), train.sides[name].hashes()))
-        other.add_lines(overlap[name], repeated)
+        overlap[name].add(other.line_numbers(repeated))
     return overlap

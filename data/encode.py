@@ -212,8 +212,6 @@ FORMAT_VERSION = 2
 
 MANIFEST = "manifest.json"
 SIDES = ("src", "tgt")
-MAX_MANIFEST_BYTES = 1_000_000
-"""Size that no manifest reaches."""
 MAX_RESIDENT_BYTES = 1 << 28
 """Size of the ids of one side, in bytes, up to which they are in memory."""
 CHUNK_PAIRS = 10_000
@@ -351,7 +349,7 @@ def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _open(cache: Path) -> EncodedSplit | None:
     """Open a cache; None if a file is missing or its hash is not as recorded."""
     try:
-        manifest = parse_json(read_bytes(cache / MANIFEST, max_bytes=MAX_MANIFEST_BYTES))
+        manifest = parse_json(read_bytes(cache / MANIFEST))
         arrays = manifest["arrays"]
         if any(hash_file(cache / name) != array["sha256"] for name, array in arrays.items()):
             return None

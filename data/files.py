@@ -6,11 +6,9 @@ import os
 import re
 import shutil
 import socket
-import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,6 @@ from typing import Any
 
 ProgressCallback = Callable[[str, int, int | None], None]
 """Called with the name of the work, the units done so far, and their final number (None: unknown)."""
-
-PAIRS_PER_CALL = 10_000
-"""Sentence pairs between two calls."""
 
 
 def no_progress(name: str, done: int, total: int | None) -> None:
@@ -74,47 +69,25 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def temporary_path(path: Path) -> Path:
     """Make a name beside ``path`` for its new content; it tells which process is writing there."""
-    return path.with_name(f".{_short(path.name)}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}.tmp")
-
-
-def find_leftovers(folder: Path, name: str = "") -> list[Path]:
-    """List the temporary files and folders in ``folder`` that killed processes of this machine left.
-
-    Args:
-        folder: where to look; it need not exist.
-        name: list only those that were to become the file or folder of this name; empty: all.
-    """
-    try:
-        entries = os.listdir(folder)
-    except OSError:
-        return []
-    matches = [match for entry in entries if (match := _TEMPORARY.fullmatch(entry))]
-    return [
-        folder / match[0]
-        for match in matches
-        if match["host"] == _HOST
-        and (not name or match["name"] == _short(name))
-        and not _is_running(int(match["pid"]))
-    ]
+    return path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{uuid.uuid4().hex[:12]}.tmp")
 
 
 def remove_leftovers(folder: Path, name: str = "") -> None:
-    """Delete what ``find_leftovers`` lists."""
-    for path in find_leftovers(folder, name):
-        with suppress(OSError):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    """Delete the temporary files and folders in ``folder`` that killed processes of this machine left.
 
-
-def is_temporary(entry: str, name: str) -> bool:
-    """Tell whether ``entry`` is the name of a temporary file or folder that is to become ``name``."""
-    match = _TEMPORARY.fullmatch(entry)
-    return match is not None and match["name"] == _short(name)
-
-
-def _short(name: str) -> str:
-    """Return ``name``, or its hash if a longer name would be too long for a file system (255 bytes)."""
-    encoded = os.fsencode(name)
-    return name if len(encoded) <= 180 else hashlib.sha256(encoded).hexdigest()
+    Args:
+        folder: where to look; it need not exist.
+        name: delete only those that were to become the file or folder of this name; empty: all.
+    """
+    if not folder.is_dir():
+        return
+    for entry in os.listdir(folder):
+        match = _TEMPORARY.fullmatch(entry)
+        if match and match["host"] == _HOST and (not name or match["name"] == name):
+            path = folder / entry
+            if not _is_running(int(match["pid"])):
+                with suppress(OSError):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _is_running(pid: int) -> bool:
@@ -125,7 +98,7 @@ def _is_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):
+    except PermissionError:
         return True
     return True
 
@@ -164,22 +137,15 @@ def ensure_regular(path: Path) -> None:
         raise ValueError(f"{path}: a pipe, a device or a socket, not a file; put the file itself there")
 
 
-def read_bytes(path: Path, *, max_bytes: int) -> bytes:
-    """Read a whole file of an experiment, which must be a regular file of reasonable size.
-
-    Args:
-        path: the file; links are followed.
-        max_bytes: size that no such file reaches.
+def read_bytes(path: Path) -> bytes:
+    """Read a whole file of an experiment.
 
     Raises:
         OSError: ``path`` cannot be read, or is a folder.
-        ValueError: ``path`` is a pipe, a device or a socket, or larger than ``max_bytes``.
+        ValueError: ``path`` is a pipe, a device or a socket.
     """
-    with _open_regular(path) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise ValueError(f"{path}: over {max_bytes:,} bytes; no {path.name} is so large")
-    return content
+    ensure_regular(path)
+    return path.read_bytes()
 
 
 def hash_file(path: Path, algorithm: str = "sha256") -> str:
@@ -189,20 +155,9 @@ def hash_file(path: Path, algorithm: str = "sha256") -> str:
         OSError: ``path`` cannot be read, or is a folder.
         ValueError: ``path`` is a pipe, a device or a socket.
     """
-    with _open_regular(path) as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
-
-
-def _open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading."""
     ensure_regular(path)
-    # Without O_NONBLOCK, a pipe that has replaced the file since then would be waited for.
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
-    file = open(path, "rb", opener=lambda name, _: os.open(name, flags))  # noqa: SIM115
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise ValueError(f"{path}: a pipe, a device or a socket, not a file; put the file itself there")
-    return file
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, algorithm).hexdigest()
 
 
 def file_states(*paths: Path) -> dict[Path, FileState]:
@@ -285,17 +240,10 @@ def sync_folder(folder: Path) -> None:
 # Creation of a folder whose files appear only when they are complete.
 
 
-REPLACED = "replaced"
-"""Name, in a temporary folder, of a folder that is being replaced."""
-MOVED = "moved.json"
-"""File in a temporary folder with the names of the files that are being moved to an existing folder."""
-
-
 def check_vacant(out: Path, *, replace: bool = False) -> Path:
     """Check that a folder can be created, and that nothing would be overwritten.
 
-    Temporary folders that killed processes left for ``out`` are removed; a folder that one had moved away to
-    replace it is put back.
+    Temporary folders that killed processes left for ``out`` are removed.
 
     Args:
         out: a new name, an existing empty folder, or a symbolic link to either.
@@ -305,20 +253,28 @@ def check_vacant(out: Path, *, replace: bool = False) -> Path:
         The absolute path of the folder, with symbolic links resolved.
 
     Raises:
-        FileExistsError: ``out`` is a file or a folder that is not empty, another process is writing to it, or
-            it is a symbolic link to itself.
-        NotADirectoryError: ``out`` would be inside a file.
+        FileExistsError: ``out`` is a file or a folder that is not empty, or another process is writing to it.
     """
     target = Path(os.path.realpath(out))
-    if target.is_symlink():
-        raise FileExistsError(f"{out} is a symbolic link that leads back to itself; remove it")
-    ancestor = next(path for path in (target, *target.parents) if os.path.lexists(path))
-    if ancestor != target and not ancestor.is_dir():
-        raise NotADirectoryError(f"{out} cannot be created: {ancestor} is a file, not a folder")
-    _remove_leftovers(target)
+    for parent in (target, target.parent):
+        remove_leftovers(parent, target.name)
     if not (replace and target.is_dir()):
         _ensure_empty(target, out)
     return target
+
+
+def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
+    """Raise FileExistsError if ``target`` is a file, or holds an entry other than ``except_for``.
+
+    The message names the folder as ``out``, as the user wrote it.
+    """
+    if not target.exists():
+        return
+    entries = [name for name in os.listdir(target) if name != except_for] if target.is_dir() else [""]
+    if entries and all(map(_TEMPORARY.fullmatch, entries)):
+        raise FileExistsError(f"{out}: another process is writing to this folder; wait until it has ended")
+    if entries:
+        raise FileExistsError(f"{out} holds something already; name a new folder, or remove this one")
 
 
 @contextmanager
@@ -326,13 +282,13 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
     """Create a folder whose files appear all together or not at all.
 
     The context manager gives a temporary folder. If the ``with`` block succeeds, it is renamed to ``out``;
-    otherwise it is deleted. If ``out`` is an existing empty folder, the files are moved into it instead,
-    because a mount point or the working directory of a shell must not be replaced.
+    otherwise it is deleted. If ``out`` is an existing empty folder, the files are moved into it one by one
+    instead, because a mount point or the working directory of a shell must not be replaced.
 
     Args:
         out: see ``check_vacant``.
-        replace: delete what ``out`` holds once the new files are complete. A process that is killed between
-            two renames leaves no ``out``; the next call puts the old one back.
+        replace: replace what ``out`` holds once the new files are complete. If the process is killed between
+            the two renames, the old folder is beside it, its name ``out`` with ".old" and a number.
 
     Raises:
         FileExistsError: see ``check_vacant``.
@@ -340,34 +296,33 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
             (disk full).
     """
     target = check_vacant(out, replace=replace)
-    exists = target.is_dir()
-    replace = exists and replace and any(target.iterdir())
+    fill = target.is_dir() and not any(target.iterdir())
     name = temporary_path(target).name
-    temporary = (target if exists and not replace else target.parent) / name
+    temporary = (target if fill else target.parent) / name
+    old = target.with_name(f"{target.name}.old-{os.getpid()}")
     try:
         temporary.mkdir(parents=True)
         yield temporary
         _sync_tree(temporary)
-        if replace:
-            _replace_folder(temporary, target)
+        if fill:
+            _ensure_empty(target, out, except_for=name)
+            for entry in sorted(temporary.iterdir()):
+                os.rename(entry, target / entry.name)
+            sync_folder(target)
             return
-        _ensure_empty(target, out, except_for=name)
-        if exists:
-            _move_files(temporary, target)
+        if replace and target.is_dir():
+            os.rename(target, old)
         else:
-            if target.is_dir():
-                target.rmdir()  # it is empty, and Windows does not replace folders
-            os.replace(temporary, target)
-            sync_folder(target.parent)
+            _ensure_empty(target, out)
+        os.rename(temporary, target)
+        sync_folder(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         if error.errno is not None and str(error.filename or temporary).startswith(str(temporary)):
             error.filename = str(out)
         raise
     finally:
-        if not (
-            temporary / MOVED
-        ).exists():  # else a signal stopped the undoing; the next call goes on with it
-            shutil.rmtree(temporary, ignore_errors=True)  # no longer there if the rename succeeded
+        shutil.rmtree(temporary, ignore_errors=True)  # no longer there if it was renamed
 
 
 def described(path: Path) -> dict[str, int | str]:
@@ -384,75 +339,3 @@ def _sync_tree(folder: Path) -> None:
             with path.open("r+b") as file:  # Windows syncs only what is open for writing
                 os.fsync(file.fileno())
     sync_folder(folder)
-
-
-def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
-    """Raise FileExistsError if ``target`` is a file, or holds an entry other than ``except_for``.
-
-    The message names the folder as ``out``, as the user wrote it.
-    """
-    if not target.exists():
-        return
-    entries = [name for name in os.listdir(target) if name != except_for] if target.is_dir() else [""]
-    if entries and all(is_temporary(name, target.name) for name in entries):
-        raise FileExistsError(f"{out}: another process is writing to this folder; wait until it has ended")
-    if entries:
-        raise FileExistsError(f"{out} holds something already; name a new folder, or remove this one")
-
-
-def _replace_folder(temporary: Path, target: Path) -> None:
-    """Put ``temporary`` in the place of ``target``, which is deleted."""
-    old = temporary_path(target)
-    try:
-        old.mkdir()
-        os.rename(target, old / REPLACED)
-        os.replace(temporary, target)
-        sync_folder(target.parent)
-    finally:
-        _put_back(old, target)
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _put_back(leftover: Path, target: Path) -> None:
-    """Move the folder that ``leftover`` may hold to its place ``target``, unless another one is there."""
-    if (leftover / REPLACED).is_dir() and not target.exists():
-        os.rename(leftover / REPLACED, target)
-
-
-def _move_files(temporary: Path, target: Path) -> None:
-    """Move all files of ``temporary`` to ``target``, or none."""
-    names = sorted(os.listdir(temporary))
-    (temporary / MOVED).write_text(json.dumps(names))
-    sync_folder(temporary)
-    try:
-        for name in names:
-            os.rename(temporary / name, target / name)
-        sync_folder(target)
-        (temporary / MOVED).unlink()
-    except BaseException:
-        _undo_moves(temporary, target)
-        raise
-
-
-def _undo_moves(temporary: Path, target: Path) -> None:
-    """Delete the files that ``_move_files`` has moved, unless it has moved all of them."""
-    try:
-        names = json.loads((temporary / MOVED).read_text())
-    except (OSError, ValueError):
-        return  # nothing has been moved
-    waiting = [name for name in names if (temporary / name).exists()]
-    if waiting:
-        for path in (target / name for name in set(names).difference(waiting)):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    (temporary / MOVED).unlink()
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove the temporary folders of killed processes for ``target``, and what they had moved to it."""
-    for parent in (target, target.parent):
-        for leftover in find_leftovers(parent, target.name):
-            if parent == target:
-                _undo_moves(leftover, target)
-            else:
-                _put_back(leftover, target)
-            shutil.rmtree(leftover, ignore_errors=True)

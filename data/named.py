@@ -38,7 +38,6 @@ Pair = tuple[str, str]
 
 MANIFEST = "corpus.json"
 """File in a corpus folder: licence, origin, number of pairs, and size and sha256 of each file."""
-MAX_MANIFEST_BYTES = 10_000_000
 EVERY_23RD, BY_HASH = "every 23rd", "by hash"
 """Names in the place of a split: how to divide a training text that has no published valid or test set."""
 HELD_OUT_FRACTION = 0.01
@@ -248,7 +247,7 @@ def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pai
 def _verify(folder: Path) -> None:
     """Raise ValueError if the folder has no manifest, or a file is missing or differs from it in size."""
     try:
-        files = parse_json(read_bytes(folder / MANIFEST, max_bytes=MAX_MANIFEST_BYTES))["files"]
+        files = parse_json(read_bytes(folder / MANIFEST))["files"]
         sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
         changed = [name for name, entry in files.items() if sizes.get(name) != entry["bytes"]]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -324,7 +323,7 @@ def _read(path: Path, format_: str, column: int) -> Iterator[str]:
     The <seg> elements of test sets are read as sacreBLEU does: white space is reduced to single spaces.
     Entities such as &amp; are not decoded.
     """
-    for _, line in iter_lines(path, allow_blank=True):
+    for line in iter_lines(path, allow_blank=True):
         if format_ == "lines":
             yield line
         elif format_ == "columns":

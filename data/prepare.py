@@ -4,35 +4,31 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from data.files import PAIRS_PER_CALL, ProgressCallback, described, ensure_unchanged, new_folder, no_progress
+from data.files import ProgressCallback, described, ensure_unchanged, new_folder, no_progress
 from data.formats import PairBlock, Source
-from data.parallel import available_cores, map_blocks
+from data.parallel import map_blocks
 from data.split import (
     DROPPED,
-    HASH_BYTES,
     SPLITS,
     TRAIN,
     Hashes,
     Labels,
     Mask,
     assign_splits,
-    hash_all,
     hash_array,
     hash_text,
     held_out_size,
     is_repeat,
     normalise,
-    normalise_all,
     pair_hashes,
 )
 from data.text import BROKEN, BUFFER, count_words, display_name, open_text, unspaced
@@ -103,100 +99,56 @@ class Filters:
                 return MAX_RATIO
         return ""
 
-    def drop_reasons(self, src: Sequence[str], tgt: Sequence[str]) -> list[str]:
-        """Apply ``drop_reason`` to each pair."""
-        has_rules = self.max_words or self.max_ratio or self.drop_copies or self.drop_broken
-        if not has_rules and all(src) and all(tgt):
-            return [""] * len(src)
-        return list(map(self.drop_reason, src, tgt))
-
-
-def clean_all(lines: Sequence[str]) -> list[str]:
-    """Apply ``clean`` to each line."""
-    if "\ufeff" in "".join(lines):
-        return list(map(clean, lines))
-    return [line.strip() for line in lines]
-
 
 def clean(text: str) -> str:
     """Remove white space at both ends, and byte order marks, which joined files have in the middle."""
     return text.replace("\ufeff", "").strip()
 
 
-# Examination of a block of raw pairs: the part of the first pass that needs no other pair.
+# First pass over a raw corpus: apply the filters and assign each remaining pair to a split.
+
+
+MAX_DISTINCT_WORDS = 50_000
+"""Distinct words are counted up to this number, which is enough to choose a vocabulary."""
 
 
 class BlockFindings(NamedTuple):
-    """Findings on the N pairs of a block."""
+    """Findings on the N pairs of a block: the part of the first pass that needs no other pair."""
 
-    kept: bytes
-    """1 per pair that no rule drops, else 0, (N,)."""
+    kept: Mask
+    """True at the pairs that no rule drops, (N,)."""
     dropped: Counter[str]
     """Number of dropped pairs by rule."""
-    src_hashes: bytes
-    """``hash_text`` of each source, cleaned and normalised; zeros where the pair is dropped."""
-    tgt_hashes: bytes
-    """Likewise of each target."""
+    hashes: Hashes
+    """``hash_text`` of sources and of targets, cleaned and normalised, (2, N); zeros if dropped."""
     words: set[str]
     """Words of the kept pairs, normalised; empty if they were not asked for."""
-    words_before_unspaced: set[str] | None
-    """Those before the first pair with Chinese characters or kana; None if there is none."""
+    unspaced: int
+    """Number of kept pairs with Chinese characters or kana."""
 
 
-def examine_blocks(filters: Filters, request: tuple[list[PairBlock], bool]) -> list[BlockFindings]:
+def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
     """Apply the filters that need no other pair, and hash the texts.
 
     Args:
         filters: the rules.
-        request: several blocks of pairs as read, and whether words are asked for.
+        request: a block of pairs as read, and whether words are asked for.
     """
-    blocks, with_words = request
-    return [_examine(filters, block, with_words) for block in blocks]
-
-
-def _examine(filters: Filters, block: PairBlock, with_words: bool) -> BlockFindings:
-    src, tgt = map(clean_all, block)
-    reasons = filters.drop_reasons(src, tgt)
-    kept = [not reason for reason in reasons]
-    left, right = (normalise_all(list(compress(lines, kept))) for lines in (src, tgt))
-    words, before = _words(left, right) if with_words else (set[str](), None)
+    (src, tgt), with_words = request
+    pairs = [(clean(left), clean(right)) for left, right in zip(src, tgt, strict=True)]
+    reasons = [filters.drop_reason(*pair) for pair in pairs]
+    kept = np.array([not reason for reason in reasons], dtype=np.bool_)
+    texts = [tuple(map(normalise, pair)) for pair in compress(pairs, kept.tolist())]
+    hashes = np.zeros((2, len(pairs)), dtype="<u8")
+    for side in (0, 1):
+        hashes[side, kept] = hash_array(b"".join(hash_text(pair[side]) for pair in texts))
     return BlockFindings(
-        kept=bytes(kept),
+        kept=kept,
         dropped=Counter(filter(None, reasons)),
-        src_hashes=_spread(hash_all(left), kept),
-        tgt_hashes=_spread(hash_all(right), kept),
-        words=words,
-        words_before_unspaced=before,
+        hashes=hashes,
+        words=set(" ".join(chain.from_iterable(texts)).split()) if with_words else set(),
+        unspaced=sum(unspaced(left) or unspaced(right) for left, right in texts),
     )
-
-
-def _spread(hashes: Sequence[bytes], kept: Sequence[bool]) -> bytes:
-    """Join hashes, with zeros where a pair is dropped."""
-    if len(hashes) == len(kept):
-        return b"".join(hashes)
-    zero, remaining = bytes(HASH_BYTES), iter(hashes)
-    return b"".join(next(remaining) if is_kept else zero for is_kept in kept)
-
-
-def _words(src: Sequence[str], tgt: Sequence[str]) -> tuple[set[str], set[str] | None]:
-    """Collect the words of all pairs, and those before the first unspaced one."""
-    both = list(zip(src, tgt, strict=True))
-    first = next((row for row, (left, right) in enumerate(both) if unspaced(left) or unspaced(right)), None)
-    before = None if first is None else _distinct(src[:first], tgt[:first])
-    return _distinct(src, tgt), before
-
-
-def _distinct(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
-    return set(" ".join([*src, *tgt]).split())
-
-
-# First pass over a raw corpus: apply the filters and assign each remaining pair to a split.
-
-
-BLOCKS_PER_REQUEST = 16
-"""Blocks of some hundred pairs that are examined by a process at a time."""
-MAX_DISTINCT_WORDS = 50_000
-"""Distinct words are counted up to this number, which is enough to choose a vocabulary."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +185,7 @@ class FirstPass:
     Repeated and overlapping pairs are included, since they are found only afterwards.
     """
     unspaced: bool
-    """Whether there are Chinese characters or kana, which are written without spaces."""
+    """Whether most pairs have Chinese characters or kana, which are written without spaces."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -260,48 +212,30 @@ def run_first_pass(
     src, tgt, kept = bytearray(), bytearray(), bytearray()
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
-    without_spaces = False
-    groups = _grouped(blocks(plan.sources, plan.filters))
-    requests = ((group, len(words) < MAX_DISTINCT_WORDS) for group in groups)
-    results = map_blocks(partial(examine_blocks, plan.filters), requests, workers=workers)
+    num_unspaced = 0
+    requests = ((block, len(words) < MAX_DISTINCT_WORDS) for block in _blocks(plan))
     progress("reading", 0, None)
-    for found in chain.from_iterable(results):
-        report_pairs(lambda done: progress("reading", done, None), len(kept), len(found.kept))
-        kept += found.kept
-        src += found.src_hashes
-        tgt += found.tgt_hashes
+    for found in map_blocks(partial(examine, plan.filters), requests, workers=workers):
+        kept += found.kept.tobytes()
+        src += found.hashes[0].tobytes()
+        tgt += found.hashes[1].tobytes()
         dropped.update(found.dropped)
-        if len(words) < MAX_DISTINCT_WORDS:
-            before = found.words_before_unspaced
-            without_spaces = without_spaces or (
-                before is not None and len(words | before) < MAX_DISTINCT_WORDS
-            )
-            words |= found.words
+        words |= found.words
+        num_unspaced += found.unspaced
+        progress("reading", len(kept), None)
     mask = np.frombuffer(kept, dtype=np.bool_).copy()
     return FirstPass(
         labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
         dropped=dict(dropped),
         distinct_words=min(len(words), MAX_DISTINCT_WORDS),
-        unspaced=without_spaces,
+        unspaced=2 * num_unspaced > int(mask.sum()),
     )
 
 
-def blocks(sources: Sequence[Source], filters: Filters) -> Iterator[PairBlock]:
+def _blocks(plan: PreparationPlan) -> Iterator[PairBlock]:
     """Stream the pairs of all sources in order, as they are in the files."""
-    for source in sources:
-        yield from source.blocks(keep_broken=filters.drop_broken)
-
-
-def _grouped(found: Iterator[PairBlock]) -> Iterator[list[PairBlock]]:
-    """Divide blocks into groups of ``BLOCKS_PER_REQUEST``."""
-    while group := list(islice(found, BLOCKS_PER_REQUEST)):
-        yield group
-
-
-def report_pairs(report: Callable[[int], None], before: int, new: int) -> None:
-    """Report each multiple of ``PAIRS_PER_CALL`` that ``new`` pairs after ``before`` ones have reached."""
-    for step in range(before // PAIRS_PER_CALL + 1, (before + new) // PAIRS_PER_CALL + 1):
-        report(step * PAIRS_PER_CALL)
+    for source in plan.sources:
+        yield from source.blocks(keep_broken=plan.filters.drop_broken)
 
 
 def _assign_labels(
@@ -383,7 +317,7 @@ def prepare_corpus(
                 name: _copy_fixed_split(name, source, plan.langs, folder)
                 for name, source in plan.fixed_splits.items()
             }
-            inputs = _describe(_paths(local))
+            inputs = list(map(described, _paths(local)))
         shutil.rmtree(spool, ignore_errors=True)
         outputs = sorted(folder.iterdir())
         manifest = {
@@ -393,7 +327,7 @@ def prepare_corpus(
                 {"path": display_name(path), **entry}
                 for path, entry in zip(_paths(plan), inputs, strict=True)
             ],
-            "outputs": dict(zip([path.name for path in outputs], _describe(outputs), strict=True)),
+            "outputs": {path.name: described(path) for path in outputs},
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
         if starter is not None:
@@ -418,12 +352,6 @@ def _paths(plan: PreparationPlan) -> list[Path]:
     return [path for source in (*plan.sources, *plan.fixed_splits.values()) for path in source.paths]
 
 
-def _describe(paths: Sequence[Path]) -> list[dict[str, int | str]]:
-    """Apply ``described`` to each file, to several at a time."""
-    with ThreadPoolExecutor(available_cores()) as threads:
-        return list(threads.map(described, paths))
-
-
 def _spool_streams(source: Source, spool: Path) -> Source:
     """Copy to ``spool`` what can be read only once (standard input, pipes), and point the source there."""
     copies = {}
@@ -434,15 +362,11 @@ def _spool_streams(source: Source, spool: Path) -> Source:
             copies[each.name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
             with open_text(path) as stream, copies[each.name].open("xb") as file:
                 shutil.copyfileobj(stream, file, BUFFER)
-    return replace(source, **copies)  # type: ignore[arg-type]  # only its own fields that are paths
+    return replace(source, **copies)
 
 
 def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress: ProgressCallback) -> None:
     """Write each kept pair to the files of its split."""
-
-    def report(done: int) -> None:
-        progress("writing", done, len(labels))
-
     with ExitStack() as stack:
         files = {
             label: [
@@ -451,32 +375,20 @@ def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress
             for label, split in enumerate(SPLITS)
             if (labels == label).any()
         }
-        done, end = 0, 0
-        report(done)
-        for block in blocks(plan.sources, plan.filters):
-            end += len(block[0])
-            if end > len(labels):
+        done = 0
+        progress("writing", done, len(labels))
+        for block in _blocks(plan):
+            block_labels = labels[done : done + len(block[0])]
+            done += len(block[0])
+            if done > len(labels):
                 break
-            _write_block([clean_all(lines) for lines in block], labels[done:end], files)
-            report_pairs(report, done, end - done)
-            done = end
-        if end != len(labels):
+            for label, both in files.items():
+                chosen = (block_labels == label).tolist()
+                for file, lines in zip(both, block, strict=True):
+                    file.write("".join(f"{clean(line)}\n" for line in compress(lines, chosen)).encode())
+            progress("writing", done, len(labels))
+        if done != len(labels):
             raise ValueError(f"{_paths(plan)[0]}: has another number of pairs than when it was read first")
-
-
-def _write_block(block: Sequence[list[str]], labels: Labels, files: Mapping[int, Sequence[BinaryIO]]) -> None:
-    """Write the pairs of a block to the files of their splits.
-
-    Args:
-        block: the sources and the targets, cleaned.
-        labels: the split of each pair, (N,).
-        files: the two files of each split.
-    """
-    for label in np.flatnonzero(np.bincount(labels)):
-        if label != DROPPED:
-            chosen = (labels == label).tolist()
-            for file, lines in zip(files[int(label)], block, strict=True):
-                file.write("\n".join([*compress(lines, chosen), ""]).encode())
 
 
 def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:

@@ -1,7 +1,6 @@
 """Division of a corpus into train, valid and test sets that share no source and no target."""
 
 import unicodedata
-from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -16,32 +15,10 @@ Mask = NDArray[np.bool_]
 HASH_BYTES = 8
 """Among ten million different texts, two share a hash with a probability of 3 in a million."""
 
-IRREGULAR_SPACES = (
-    *("  ", "\n ", " \n"),
-    *"\t\v\f\r\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029",
-)
-"""What ``normalise`` changes after NFKC: repeated and outer spaces, and other white space."""
-
 
 def normalise(text: str) -> str:
     """Apply NFKC and case folding, and reduce white space to single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
-
-
-def normalise_all(lines: Sequence[str]) -> list[str]:
-    """Apply ``normalise`` to each line; few blocks of lines have white space that it changes."""
-    composed = [line if line.isascii() else unicodedata.normalize("NFKC", line) for line in lines]
-    folded = [line.casefold() for line in composed]
-    text = "\n".join(["", *folded, ""])
-    if any(space in text for space in IRREGULAR_SPACES):
-        return [" ".join(line.split()) for line in folded]
-    return folded
-
-
-def hash_all(lines: Sequence[str]) -> list[bytes]:
-    """Apply ``hash_text`` to each line."""
-    contents = "\n".join(lines).encode("utf-8", "surrogatepass").split(b"\n") if lines else []
-    return [blake2b(content, digest_size=HASH_BYTES).digest() for content in contents]
 
 
 def hash_text(text: str) -> bytes:

@@ -5,13 +5,13 @@ import hashlib
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from io import BytesIO
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, overload
 
-from data.files import ensure_regular, ensure_states, file_states, hash_file, read_bytes
+from data.files import ensure_regular, ensure_states, file_states
 
 # Visible forms of the characters that a terminal, a browser or a table would obey instead of showing.
 #
@@ -115,25 +115,16 @@ def pack_gzip(content: bytes) -> bytes:
     return gzip.compress(content, mtime=0)
 
 
-def read_decompressed(path: Path, *, max_bytes: int) -> bytes:
+def read_decompressed(path: Path) -> bytes:
     """Read a whole file of an experiment as ``read_bytes`` does; a .gz or .zst file is decompressed.
-
-    Args:
-        path: the file.
-        max_bytes: size that the content of no such file reaches.
 
     Raises:
         OSError: ``path`` cannot be read, or is a folder.
-        ValueError: ``path`` is no regular file, is damaged, or its content is larger than ``max_bytes``.
+        ValueError: ``path`` is no regular file, or is damaged.
     """
-    if path.suffix not in COMPRESSED_SUFFIXES:
-        return read_bytes(path, max_bytes=max_bytes)
     ensure_regular(path)
     with open_text(path) as file:
-        content = file.read(max_bytes + 1)
-    if len(content) > max_bytes:
-        raise ValueError(f"{path}: over {max_bytes:,} bytes; no {plain_name(path)} is so large")
-    return content
+        return file.read()
 
 
 def hash_decompressed(path: Path) -> str:
@@ -143,8 +134,6 @@ def hash_decompressed(path: Path) -> str:
         OSError: ``path`` cannot be read, or is a folder.
         ValueError: ``path`` is no regular file, or is damaged.
     """
-    if path.suffix not in COMPRESSED_SUFFIXES:
-        return hash_file(path)
     ensure_regular(path)
     digest = hashlib.sha256()
     with open_text(path) as file:
@@ -241,12 +230,12 @@ TEXTS_PER_UPDATE = 100
 
 def read_lines(path: Path, *, allow_blank: bool = False) -> tuple[str, ...]:
     """Read all lines of a file into memory; see ``iter_lines`` for arguments and errors."""
-    return tuple(chain.from_iterable(iter_blocks(path, allow_blank=allow_blank)))
+    return tuple(iter_lines(path, allow_blank=allow_blank))
 
 
 def iter_lines(
     path: Path, *, allow_blank: bool = False, keep_broken: bool = False
-) -> Iterator[tuple[int, str]]:
+) -> Generator[str, None, None]:
     r"""Stream the lines of a file.
 
     Only ``\n`` ends a line. One ``\r`` before it and a byte order mark at the start of the file are removed.
@@ -256,23 +245,16 @@ def iter_lines(
         allow_blank: yield blank lines; otherwise they raise ValueError, because they cannot be translated.
         keep_broken: decode bytes that are not UTF-8 as U+DC80 to U+DCFF; otherwise they raise ValueError.
 
-    Returns:
-        Number, from 1, and text of each line.
-
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is empty, a line is blank, too long or not UTF-8, or compressed data is damaged.
     """
-    return enumerate(
-        chain.from_iterable(iter_blocks(path, allow_blank=allow_blank, keep_broken=keep_broken)), start=1
-    )
+    for block in _blocks(path, allow_blank=allow_blank, keep_broken=keep_broken):
+        yield from block
 
 
-def iter_blocks(path: Path, *, allow_blank: bool = False, keep_broken: bool = False) -> Iterator[list[str]]:
-    """Stream the lines of a file in lists of about ``BLOCK_BYTES``; see ``iter_lines``.
-
-    The lines before a bad one are given before its error is raised.
-    """
+def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool) -> Iterator[list[str]]:
+    """Stream the lines of a file in lists of about ``BLOCK_BYTES``; an error comes after its block."""
     count, name = 0, display_name(path)
     errors = "surrogateescape" if keep_broken else "strict"
     with open_text(path) as file:
@@ -386,7 +368,7 @@ class TextFile(Sequence[str]):
     """Sequence of the lines of a file, which are read from disk by each iteration.
 
     The constructor reads the file once to check, count and hash its lines. Only one block of lines is in
-    memory at a time. An index or a slice reads the file up to its end, so prefer to iterate.
+    memory at a time. An index or a slice, which must go forward, reads the file up to its end.
 
     Args:
         path: the file; see ``iter_lines`` for the supported kinds.
@@ -406,7 +388,7 @@ class TextFile(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         with ensure_states(self._states):
-            yield from chain.from_iterable(iter_blocks(self.path))
+            yield from iter_lines(self.path)
 
     @overload
     def __getitem__(self, index: int) -> str: ...
@@ -414,12 +396,7 @@ class TextFile(Sequence[str]):
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         if isinstance(index, slice):
-            numbers = range(len(self))[index]
-            if not numbers:
-                return ()
-            ascending = numbers if numbers.step > 0 else numbers[::-1]
-            lines = tuple(islice(self, ascending.start, ascending.stop, ascending.step))
-            return lines if numbers.step > 0 else lines[::-1]
+            return tuple(islice(self, *index.indices(len(self))))
         return next(islice(self, range(len(self))[index], None))
 
     def __eq__(self, other: object) -> bool:

@@ -210,8 +210,6 @@ COUNTED: dict[str, type[WordVocabulary] | type[CharacterVocabulary]] = {
 KINDS = (*COUNTED, *SUBWORD_KINDS)
 """Names of the kinds of vocabulary."""
 FILE_NAME = "vocabulary.json"
-MAX_BYTES = 1_000_000_000
-"""Size that no file of vocabularies reaches."""
 MAX_SUBWORD_PAIRS = 150_000
 """Upper bound on the pairs that subwords are trained on: SentencePiece holds its training text in memory."""
 
@@ -360,7 +358,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
     try:
-        content = parse_json(read_decompressed(path, max_bytes=MAX_BYTES))
+        content = parse_json(read_decompressed(path))
     except ValueError as error:
         raise ValueError(f"{path}: damaged vocabulary ({error}); build it again") from None
     if not isinstance(content, dict):

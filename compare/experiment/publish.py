@@ -23,8 +23,6 @@ from data.files import check_vacant, new_folder, read_bytes
 from data.text import pack_gzip, read_decompressed
 from data.vocabulary import FILE_NAME
 
-MAX_BYTES = 1_000_000_000
-"""Size that no file of a run other than its weights reaches."""
 EXPERIMENT = "experiment.toml"
 """The file of a published folder with the settings of all models."""
 SAME = ("data_hash", "vocabulary_hash", "settings_hash")
@@ -105,7 +103,7 @@ def publish_experiment(
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():
             (target / name).write_bytes(text.encode())
         if search is not None:
-            (target / TRIALS).write_bytes(read_bytes(search, max_bytes=MAX_BYTES))
+            (target / TRIALS).write_bytes(read_bytes(search))
     return out
 
 
@@ -204,7 +202,7 @@ def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
     for name, path in run.files().items():
         if path == run.weights:
             continue
-        content = read_decompressed(path, max_bytes=MAX_BYTES)
+        content = read_decompressed(path)
         if path == run.config:
             content = published_run(run).to_toml().encode()
             result = with_config_hash(result, content)

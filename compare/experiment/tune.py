@@ -40,7 +40,6 @@ logger = logging.getLogger(__name__)
 
 TRIALS, BEST = "trials.jsonl", "best.toml"
 """Files of a search: one JSON object per ended trial, and the experiment with the best settings."""
-MAX_BYTES = 100_000_000
 DIGITS = 3
 """Significant digits of a drawn number, so that a config shows exactly what was tried."""
 
@@ -381,7 +380,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     """
     path = Path(folder) / TRIALS
     trials = []
-    for number, line in enumerate(read_bytes(path, max_bytes=MAX_BYTES).splitlines(), start=1):
+    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         try:
             trials.append(msgspec.json.decode(line, type=TrialResult))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -16,7 +16,7 @@ from types import ModuleType
 from compare.config.parse import read_toml
 from compare.config.run import Run
 from compare.decoding.translator import Translator
-from compare.experiment.publish import MAX_BYTES, corpus_name, published_run, with_config_hash
+from compare.experiment.publish import corpus_name, published_run, with_config_hash
 from compare.models.presets import PRESETS
 from compare.report.table import render_table
 from compare.results.records import SELECTION
@@ -103,7 +103,7 @@ def save_pretrained(model: Translator | str | Path, folder: str | Path) -> Path:
         load_pair(source).save(target)
         shutil.copyfile(run.weights, target / SAVED)
         if run.selection.exists():
-            (target / run.selection.name).write_bytes(read_decompressed(run.selection, max_bytes=MAX_BYTES))
+            (target / run.selection.name).write_bytes(read_decompressed(run.selection))
         for name, path in run.masks().items():
             shutil.copyfile(path, target / name)
         save_result(target, result)

@@ -39,23 +39,23 @@ def _block(name: str, split: SplitCheck, overlap: Mapping[str, Finding]) -> Iter
     yield f"{name or 'corpus'}: {split.pairs:,} pairs"
     yield f"  {'length':<26}" + "".join(f"{quantile:>8}" for quantile in QUANTILES)
     for side, check in split.sides.items():
-        for unit, lengths in (("words", check.words), ("characters", check.characters)):
-            yield f"  {side + ' ' + unit:<26}" + "".join(f"{n:>8,}" for n in lengths.quantiles().values())
-    yield f"  {'ratio tgt/src, median':<26}{split.ratios.median():>8.2f}"
+        for unit, lengths in check.quantiles().items():
+            yield f"  {side + ' ' + unit:<26}" + "".join(f"{n:>8,}" for n in lengths.values())
+    yield f"  {'ratio tgt/src, median':<26}{split.median_ratio:>8.2f}"
     findings = {
-        "a blank side": split.empty,
-        "unusual ratio": split.ratios.outliers(),
-        "repeated pair": split.duplicates,
+        "a blank side": split.findings["empty"],
+        "unusual ratio": split.findings["ratio_outliers"],
+        "repeated pair": split.findings["duplicates"],
         **{f"repeated {side}": check.repeated for side, check in split.sides.items()},
-        "target is the source": split.copies,
-        "sides swapped?": split.swapped,
+        "target is the source": split.findings["copies"],
+        "sides swapped?": split.findings["swapped"],
         **{f"{side} also in train": finding for side, finding in overlap.items()},
     }
     for label, finding in findings.items():
         if finding.count:
             yield _line(label, finding)
     for side, check in split.sides.items():
-        for kind, finding in check.unusual.findings.items():
+        for kind, finding in check.unusual.items():
             if finding.count:
                 yield _line(f"{side}: {kind}", finding, kind)
 

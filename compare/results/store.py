@@ -40,8 +40,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
-MAX_BYTES = 100_000_000
-"""Size that no record reaches."""
 Record = TypeVar("Record")
 RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})")
 
@@ -59,7 +57,7 @@ def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
         ValueError: the file is damaged; the message names the value.
     """
     try:
-        return msgspec.json.decode(read_bytes(path, max_bytes=MAX_BYTES), type=kind)
+        return msgspec.json.decode(read_bytes(path), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}: {remedy}") from None
 
@@ -83,7 +81,7 @@ def read_result(folder: Path) -> Result:
     """
     path = folder / "result.json"
     if path.exists():
-        return Result.from_json(read_bytes(path, max_bytes=MAX_BYTES), path)
+        return Result.from_json(read_bytes(path), path)
     label, seed = _label_and_seed(folder.name)
     return Result(label=label, preset=_preset(folder), seed=seed, status="unfinished")
 

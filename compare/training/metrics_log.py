@@ -9,8 +9,6 @@ from typing import Any
 from compare.system.messages import abbreviate
 from data.files import append_whole, parse_json, read_bytes, sync_file, write_atomically
 
-MAX_BYTES = 2_000_000_000
-"""Size that no log reaches: ten million lines."""
 AVERAGES = ("average", "ema")
 """Kinds of the lines about averages of the weights, in the order in which these are validated."""
 FIELDS = {
@@ -68,7 +66,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: a line is not an object with the fields of its kind; the error names the line.
     """
-    lines = read_bytes(path, max_bytes=MAX_BYTES).splitlines()
+    lines = read_bytes(path).splitlines()
     metrics: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         try:

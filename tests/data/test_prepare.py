@@ -1,0 +1,424 @@
+"""``data prepare``: reproducible output, no text in two splits, every dropped pair counted, clear errors."""
+
+import errno
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compare.cli import main
+from compare.system.log import INTERVAL_S, Reporter
+from data.checks import check_corpus
+from data.corpus import read_corpus
+from data.formats import TwoFiles
+from data.prepare import Filters, PreparationPlan, prepare_corpus, run_first_pass
+from data.split import is_repeat, is_unique, normalise, smallest
+from tests.kits.cli import Refusal, real
+from tests.kits.raw_data import Pair, lines, made_up, records, refused, table, two_files, write
+
+
+def plan_of(src: Path, tgt: Path, **settings: Any) -> PreparationPlan:
+    rules = {key: settings.pop(key) for key in list(settings) if key in Filters.__dataclass_fields__}
+    sources = [TwoFiles(src=src, tgt=tgt)]
+    return PreparationPlan(sources=sources, langs=("en", "de"), filters=Filters(**rules), **settings)
+
+
+def prepare(
+    folder: Path, pairs: list[Pair], name: str = "out", **settings: Any
+) -> tuple[dict[str, Any], Path]:
+    """Prepare ``pairs`` and return the manifest and the folder."""
+    return prepare_corpus(plan_of(*two_files(folder, pairs), **settings), folder / name), folder / name
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def split_pairs(folder: Path) -> dict[str, list[Pair]]:
+    """Read the pairs of each split."""
+    corpus = read_corpus(folder, "en", "de")
+    return {name: list(zip(pairs.src, pairs.tgt, strict=True)) for name, pairs in corpus.splits.items()}
+
+
+HASHES = st.lists(st.integers(0, 9), max_size=30).map(lambda values: np.array(values, dtype=np.uint64))
+
+
+@given(hashes=HASHES, size=st.integers(0, 30))
+def test_repeated_unique_and_smallest_hashes(hashes: "np.ndarray", size: int):
+    values = hashes.tolist()
+    assert is_repeat(hashes).tolist() == [value in values[:index] for index, value in enumerate(values)]
+    assert is_unique(hashes).tolist() == [values.count(value) == 1 for value in values]
+    size = min(size, len(hashes))
+    assert smallest(hashes, size).tolist() == np.argsort(hashes, kind="stable")[:size].tolist()
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "reason"),
+    [
+        ("a b c d e f", "A B", ""),
+        ("a b c d e f g", "A B", "max_ratio"),
+        ("A B", "a b c d e f g", "max_ratio"),
+        ("a b c d e f g h", "a b c d e f g", ""),
+        ("a b c d e f g h i", "a b c d e f g", "max_words"),
+        ("a b c d e f g", "a b c d e f g h i", "max_words"),
+    ],
+)
+def test_a_pair_at_a_limit_is_kept_and_one_beyond_it_is_dropped(src: str, tgt: str, reason: str):
+    assert Filters(max_words=8, max_ratio=3.0).drop_reason(src, tgt) == reason
+    assert not Filters().drop_reason("a " * 1000, "A")
+
+
+def test_the_number_of_processes_and_the_size_of_blocks_change_nothing(tmp_path: Path, monkeypatch):
+    odd = [
+        ("a\ufeffb", "ß"),
+        ("\u2028x  y\t", "ﬁ"),
+        ("", "x"),
+        ("Ａ b", "a\x85c"),
+        ("e\u0301", "\u0301e"),
+        ("語", "x"),
+    ]
+    pairs = [*odd, *made_up(60), *made_up(30), *odd, *((" ".join("abcdefg"), "x") for _ in range(3))]
+    rules = {"drop_duplicates": True, "max_words": 6, "max_ratio": 5.0, "drop_copies": True}
+    plan = plan_of(*two_files(tmp_path, pairs), **rules)
+    expected = prepare_corpus(plan, tmp_path / "expected", workers=1), contents(tmp_path / "expected")
+    for block, workers in ((1, 1), (7, 2)):
+        monkeypatch.setattr("data.formats.BLOCK_PAIRS", block)
+        out = tmp_path / str(workers)
+        assert (prepare_corpus(plan, out, workers=workers), contents(out)) == expected
+    assert expected[0]["dropped"]["duplicate"] > 10
+    assert expected[0]["dropped"]["max_words"] >= 3
+
+
+TEXT = st.text(st.sampled_from("abAB \u00a0\u2028\x85é"), min_size=1).filter(str.strip)
+
+
+@given(pairs=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=60), seed=st.integers(0, 5))
+@settings(deadline=None, max_examples=40)
+def test_no_text_occurs_in_two_splits(tmp_path_factory: pytest.TempPathFactory, pairs: list[Pair], seed: int):
+    pairs += made_up(6)
+    manifest, out = prepare(tmp_path_factory.mktemp("any"), pairs, seed=seed, valid=3, test=2)
+    found = split_pairs(out)
+    assert {name: len(each) for name, each in found.items()} == manifest["splits"]
+    assert (len(found["valid"]), len(found["test"])) == (3, 2)
+    cleaned = Counter((src.strip(), tgt.strip()) for src, tgt in pairs)
+    assert Counter(pair for each in found.values() for pair in each) == cleaned
+    for side in (0, 1):
+        texts = {name: {normalise(pair[side]) for pair in each} for name, each in found.items()}
+        assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
+
+
+def test_the_division_depends_on_texts_and_seed_alone(tmp_path: Path):
+    pairs = made_up(300)
+    first, one = prepare(tmp_path, pairs, "one")
+    second, two = prepare(tmp_path, pairs, "two")
+    other, _ = prepare(tmp_path, pairs, "three", seed=2)
+    _, reverse = prepare(tmp_path, pairs[::-1], "four")
+    assert (first, contents(one)) == (second, contents(two))
+    assert first["outputs"] != other["outputs"]
+    assert first["splits"] == other["splits"] == {"train": 240, "valid": 30, "test": 30}
+    divided, backwards = split_pairs(one), split_pairs(reverse)
+    assert {name: sorted(each) for name, each in divided.items()} == {
+        name: sorted(each) for name, each in backwards.items()
+    }
+    valid = [pairs.index(pair) for pair in divided["valid"]]
+    assert valid == sorted(valid)  # the lines of a split stay in order
+    assert max(valid) - min(valid) > 150  # and are drawn from all over the corpus
+
+
+def test_filters_count_what_they_drop_and_nothing_else_is_dropped(tmp_path: Path):
+    pairs = made_up(40)
+    odd = {
+        "empty": [("", "leer"), ("\u00a0\ufeff", "leer")],
+        "broken": [("con\x00trol", "Steuer"), ("lost \ufffd", "verloren")],
+        "copy": [("copy of it", "copy of it")],
+        "max_words": [("w " * 31, "W " * 31), ("我" * 31, "ich " * 30)],
+        "max_ratio": [("one two three four", "eins")],
+        "duplicate": [(pairs[3][0].upper(), pairs[3][1])],
+        "overlap": [],
+    }
+    given_pairs = [*pairs, *(pair for each in odd.values() for pair in each)]
+    rules = {
+        "max_words": 30,
+        "max_ratio": 3.0,
+        "drop_copies": True,
+        "drop_broken": True,
+        "drop_duplicates": True,
+    }
+    manifest, out = prepare(tmp_path, given_pairs, **rules)
+    assert manifest["dropped"] == {rule: len(each) for rule, each in odd.items()}
+    assert manifest["read"] == len(given_pairs) == 9 + sum(manifest["splits"].values())
+    assert sorted(pair for each in split_pairs(out).values() for pair in each) == sorted(pairs)
+    manifest, _ = prepare(tmp_path, given_pairs, "all")
+    assert {rule for rule, dropped in manifest["dropped"].items() if dropped} == {"empty"}
+
+
+def test_bytes_that_are_not_utf8_are_an_error_or_dropped_by_name(tmp_path: Path):
+    src, tgt = two_files(tmp_path, made_up(20))
+    src.write_bytes(b"good\nb\xe4d\n" + src.read_bytes())
+    tgt.write_bytes(b"gut\nschlecht\n" + tgt.read_bytes())
+    refused(lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out"), "line 2, byte 2: 0xe4 is not UTF-8")
+    assert prepare_corpus(plan_of(src, tgt, drop_broken=True), tmp_path / "out")["dropped"]["broken"] == 1
+
+
+@pytest.mark.parametrize(("chinese", "unspaced"), [(0, False), (9, False), (30, True)])
+def test_what_the_first_pass_tells_of_the_words(tmp_path: Path, chinese: int, unspaced: bool):
+    pairs = [*made_up(20), *((f"我{n}", "ich Ich") for n in range(chinese))]
+    found = run_first_pass(plan_of(*two_files(tmp_path, pairs)))
+    assert found.unspaced == unspaced
+    texts = " ".join(text.lower() for pair in pairs for text in pair)
+    assert found.distinct_words == len(set(texts.split()))
+
+
+def test_the_manifest_matches_settings_and_files(tmp_path: Path):
+    manifest, out = prepare(tmp_path, made_up(60), seed=7, max_words=8)
+    assert json.loads((out / "manifest.json").read_text()) == manifest
+    assert (manifest["settings"]["seed"], manifest["settings"]["max_words"]) == (7, 8)
+    files = {entry["path"]: entry for entry in manifest["inputs"]}
+    files |= {str(out / name): entry for name, entry in manifest["outputs"].items()}
+    assert len(files) == 8
+    for path, entry in files.items():
+        content = Path(path).read_bytes()
+        assert (entry["bytes"], entry["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
+
+
+def test_every_format_gives_the_same_corpus(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pairs = made_up(90)
+    (a, b), (c, d) = (
+        two_files(tmp_path, half, stem) for half, stem in ((pairs[:50], "one"), (pairs[50:], "two"))
+    )
+    forms = {
+        "files": two_files(tmp_path, pairs, packing=".gz"),
+        "table": [table(tmp_path / "t.tsv.zst", pairs), "--columns", "2,3", "--langs", "en,de"],
+        "records": [records(tmp_path / "r.jsonl", pairs), "--fields", "translation.en,translation.de"],
+        "several": [a, b, c, d],
+        "sides": ["--src", a, "--src", c, "--tgt", b, "--tgt", d],
+    }
+    for name, arguments in forms.items():
+        assert main(["data", "prepare", *map(str, arguments), "--out", str(tmp_path / name), "-q"]) == 0
+    found = [split_pairs(tmp_path / name) for name in forms]
+    assert all(each == found[0] for each in found)
+    assert "train 72, valid 9, test 9" in capsys.readouterr().out
+
+
+def test_a_divided_folder_keeps_its_test_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pairs, folder = made_up(60), tmp_path / "given"
+    folder.mkdir()
+    shared = [*pairs[55:], (pairs[52][0], "only the source"), ("nur das Ziel", pairs[57][1])]
+    splits = {"train": pairs[:50] + shared, "valid": pairs[50:55], "test_a": pairs[55:]}
+    for name, each in splits.items():
+        two_files(folder, each, name)
+    for more, train in (([], splits["train"]), (["--drop-overlap"], pairs[:50])):
+        out = tmp_path / f"out{len(more)}"
+        command = ["data", "prepare", str(folder), "--langs", "en,de", "--out", str(out), "-q", "--json"]
+        assert main([*command, *more]) == 0
+        manifest = json.loads(capsys.readouterr().out)
+        assert split_pairs(out) == {**splits, "train": train}
+        assert manifest["splits"] == {"train": len(train), "valid": 5, "test_a": 5}
+        assert manifest["dropped"]["overlap"] == 57 - len(train)
+        assert len(manifest["inputs"]) == 6
+
+
+def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    src, tgt = two_files(tmp_path, made_up(30))
+    before = sorted(tmp_path.iterdir())
+    arguments = ["data", "prepare", str(src), str(tgt), "--dry-run", "--json", "-q"]
+    assert main([*arguments, "--test", "5"]) == 0
+    assert json.loads(capsys.readouterr().out)["splits"] == {"train": 22, "valid": 3, "test": 5}
+    assert main([*arguments, "--out", str(tmp_path / "x")]) == 0
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_too_little_to_divide(tmp_path: Path):
+    repeated = [("same", f"anders {n}") for n in range(30)]
+    parts = ("2 pairs, but only 0 of 30", "--valid and --test")
+    refused(lambda: prepare(tmp_path, repeated, valid=1, test=1), *parts)
+    refused(lambda: prepare(tmp_path, made_up(4), valid=2, test=2), "4 pairs, but the corpus has 4")
+    refused(lambda: prepare(tmp_path, made_up(4), max_words=1), "no pair is left of 4: max_words 4", "loosen")
+    blank = write(tmp_path / "blank", lines([" ", ""]))
+    refused(lambda: prepare_corpus(plan_of(blank, blank), tmp_path / "out"), "empty 2")
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_standard_input_is_read_once_for_both_passes(tmp_path: Path):
+    text = "".join(json.dumps({"s": src, "t": tgt}) + "\n" for src, tgt in made_up(60))
+    done = real("data", "prepare", "-", "--fields", "s,t", "--out", tmp_path / "x", stdin=text)
+    assert done.returncode == 0, done.stderr
+    assert "written  train 48, valid 6, test 6" in done.stdout
+    assert f"next: attnbench run {tmp_path / 'x'}/experiment.toml --out runs/x" in done.stderr
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    inputs = [(each["path"], each["bytes"]) for each in manifest["inputs"]]
+    assert inputs == [("standard input", len(text.encode()))]
+    assert {path.name for path in (tmp_path / "x").iterdir()} == {
+        *manifest["outputs"],
+        "experiment.toml",
+        "manifest.json",
+    }
+    done = real("data", "check", "-", "--columns", "2,1", "-q", stdin="a\tb\n\t\nc d\te\n")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "a blank side                     1  line 2\n" in done.stdout
+
+
+def test_a_named_pipe_can_be_read(tmp_path: Path):
+    src, tgt = two_files(tmp_path, made_up(40))
+    pipe = tmp_path / "pipe.en"
+    os.mkfifo(pipe)
+    feeder = threading.Thread(target=lambda: pipe.write_bytes(src.read_bytes()))
+    feeder.start()
+    prepare_corpus(plan_of(pipe, tgt), tmp_path / "piped")
+    feeder.join()
+    prepare_corpus(plan_of(src, tgt), tmp_path / "plain")
+    assert (tmp_path / "piped" / "train.en").read_bytes() == (tmp_path / "plain" / "train.en").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ([], ["0 files: expected source and target in turn", "--columns", "--fields"]),
+        (["a.en"], ["1 files"]),
+        (["a.en", "a.en"], ["a.en is given as source and as target"]),
+        (["a.en", "a.de", "b.de", "b.en"], ["b.de is given as a source and a.en too", "name b.en first"]),
+        (["a.en", "--src", "b"], ["--src names 1 files, --tgt 0, and 1 are without"]),
+        (["-", "-"], ["named twice"]),
+        (["a.jsonl"], ["--fields (none)", "translation.en"]),
+        (["a.jsonl", "--fields", "en"], ["--fields en:"]),
+        (["a.tsv", "--columns", "0,1"], ["--columns 0,1:", "from 1 on"]),
+        (["a.tsv", "--columns", "1,en"], ["--columns 1,en:", "names of the first line"]),
+        (["a.tsv", "--columns", "1,2", "--fields", "a,b"], ["give one of them"]),
+        (["a.en", "a.de", "--langs", "en"], ["--langs en:"]),
+        (["a.en", "a.de", "--langs", "en,../de"], ["--langs en,../de:"]),
+        (["a.en", "a.de", "--max-ratio", "0.5"], ["max_ratio must be 0 or at least 1, found 0.5"]),
+        (["a.en", "a.de", "--drop-overlap"], ["--drop-overlap is for a folder"]),
+        (["a.en", "gone.de"], ["gone.de: no such file"]),
+        (["a.en", "."], [".: this is a folder"]),
+        (["."], ["train files end in nothing known", "--langs"]),
+        ([".", "--columns", "1,2"], ["is a folder", "are for files"]),
+    ],
+)
+def test_mistakes_are_named(
+    arguments: list[str], parts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+):
+    monkeypatch.chdir(tmp_path)
+    for stem in ("a", "b"):
+        two_files(tmp_path, made_up(20), stem)
+    before = sorted(tmp_path.iterdir())
+    message = refusal("data", "prepare", *arguments, "--out", "new", "-q")
+    assert all(part in message for part in parts), message
+    assert sorted(tmp_path.iterdir()) == before
+    assert "--out is missing" in refusal("data", "prepare", "a.en", "a.de")
+    assert "holds something already" in refusal("data", "prepare", "a.en", "a.de", "--out", ".")
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_nothing(tmp_path: Path, error: BaseException):
+    src, tgt = two_files(tmp_path, made_up(20))
+
+    def fail(*_: object) -> str:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        prepare_corpus(plan_of(src, tgt), tmp_path / "out", fail)
+    if isinstance(caught.value, OSError):
+        assert caught.value.filename == str(tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == sorted([src, tgt])
+
+
+@pytest.mark.parametrize("change", ["grown", "cut", "touched", "gone"])
+def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, change: str):
+    src, tgt = two_files(tmp_path, made_up(50))
+
+    def meddle(name: str, done: int, _total: int | None) -> None:
+        """Change the source before the second pass."""
+        if (name, done) == ("writing", 0):
+            content = src.read_bytes()
+            {
+                "grown": lambda: src.write_bytes(content + b"one more\n"),
+                "cut": lambda: src.write_bytes(content[: len(content) // 2]),
+                "touched": lambda: os.utime(src, ns=(1, 1)),
+                "gone": src.unlink,
+            }[change]()
+
+    message = f"{src}: no such file" if change == "gone" else f"{src} was changed while it was read"
+    refused(lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out", progress=meddle), message)
+    assert not list(tmp_path.glob("*out*"))
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_kill_leaves_nothing_that_the_next_call_does_not_remove(tmp_path: Path, exists: bool):
+    src, tgt = two_files(tmp_path, made_up(3_000) * 60)
+    out = tmp_path / "parent" / "out"
+    if exists:
+        out.mkdir(parents=True)
+    command = [sys.executable, "-m", "compare", "data", "prepare", str(src), str(tgt), "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    while not list(tmp_path.glob("parent/**/.out.*.tmp")) and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    assert len(list(tmp_path.glob("parent/**/.out.*.tmp"))) == 1
+    prepare_corpus(plan_of(*two_files(tmp_path, made_up(30), "small")), out)
+    assert os.listdir(tmp_path / "parent") == ["out"]
+    assert {path.name for path in out.iterdir()} == {
+        "manifest.json",
+        *(f"{split}.{lang}" for split in ("train", "valid", "test") for lang in ("en", "de")),
+    }
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_lines_of_progress_come_every_ten_seconds(quiet: bool, monkeypatch, show_log: Callable[..., None]):
+    stream, clock = io.StringIO(), count(start=0, step=4)  # four seconds between two calls
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    show_log(quiet=quiet)
+    with Reporter(quiet=quiet).pairs() as progress:
+        for name, total in (("reading", None), ("writing", 80_000)):
+            for done in range(0, 70_000, 10_000):
+                progress(name, done, total)
+    expected = [
+        f"{name}: {done:,}{of} pairs, 2,500 a second"
+        for name, of in (("reading", ""), ("writing", " of 80,000"))
+        for done in (30_000, 60_000)  # after 12 s and 24 s
+    ]
+    assert INTERVAL_S == 10
+    assert stream.getvalue().splitlines() == ([] if quiet else expected)
+
+
+def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch):
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("TERM", "xterm")
+    with Reporter().pairs() as progress:
+        progress("reading", 80_000, None)
+        progress("writing", 40_000, 80_000)
+    *_, last = stream.getvalue().split("writing")
+    assert "40000/80000" in last
+    assert "reading" not in last  # its bar is taken away
+
+
+def test_progress_is_told_after_every_block(tmp_path: Path):
+    src, tgt = two_files(tmp_path, made_up(300) * 30)
+    calls: list[tuple[str, int]] = []
+    record = lambda name, done, total: calls.append((name, done))  # noqa: E731
+    check_corpus({"train": [TwoFiles(src=src, tgt=tgt)]}, progress=record)
+    run_first_pass(plan_of(src, tgt, fixed_splits={"valid": TwoFiles(src=src, tgt=tgt)}), record)
+    steps = (0, 4_000, 8_000, 9_000)
+    assert calls == [(name, done) for name in ("reading train", "reading") for done in steps]
