@@ -253,28 +253,15 @@ def check_vacant(out: Path, *, replace: bool = False) -> Path:
         The absolute path of the folder, with symbolic links resolved.
 
     Raises:
-        FileExistsError: ``out`` is a file or a folder that is not empty, or another process is writing to it.
+        FileExistsError: ``out`` is a file, a folder that is not empty, or the working directory.
     """
     target = Path(os.path.realpath(out))
-    for parent in (target, target.parent):
-        remove_leftovers(parent, target.name)
-    if not (replace and target.is_dir()):
-        _ensure_empty(target, out)
-    return target
-
-
-def _ensure_empty(target: Path, out: Path, *, except_for: str = "") -> None:
-    """Raise FileExistsError if ``target`` is a file, or holds an entry other than ``except_for``.
-
-    The message names the folder as ``out``, as the user wrote it.
-    """
-    if not target.exists():
-        return
-    entries = [name for name in os.listdir(target) if name != except_for] if target.is_dir() else [""]
-    if entries and all(map(_TEMPORARY.fullmatch, entries)):
-        raise FileExistsError(f"{out}: another process is writing to this folder; wait until it has ended")
-    if entries:
+    remove_leftovers(target.parent, target.name)
+    if target == Path.cwd():
+        raise FileExistsError(f"{out} is the working directory; name a new folder in it")
+    if target.exists() and not (target.is_dir() and (replace or not any(target.iterdir()))):
         raise FileExistsError(f"{out} holds something already; name a new folder, or remove this one")
+    return target
 
 
 @contextmanager
@@ -282,8 +269,7 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
     """Create a folder whose files appear all together or not at all.
 
     The context manager gives a temporary folder. If the ``with`` block succeeds, it is renamed to ``out``;
-    otherwise it is deleted. If ``out`` is an existing empty folder, the files are moved into it one by one
-    instead, because a mount point or the working directory of a shell must not be replaced.
+    otherwise it is deleted.
 
     Args:
         out: see ``check_vacant``.
@@ -296,24 +282,16 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
             (disk full).
     """
     target = check_vacant(out, replace=replace)
-    fill = target.is_dir() and not any(target.iterdir())
-    name = temporary_path(target).name
-    temporary = (target if fill else target.parent) / name
-    old = target.with_name(f"{target.name}.old-{os.getpid()}")
+    temporary, old = temporary_path(target), target.with_name(f"{target.name}.old-{os.getpid()}")
     try:
         temporary.mkdir(parents=True)
         yield temporary
         _sync_tree(temporary)
-        if fill:
-            _ensure_empty(target, out, except_for=name)
-            for entry in sorted(temporary.iterdir()):
-                os.rename(entry, target / entry.name)
-            sync_folder(target)
-            return
-        if replace and target.is_dir():
+        check_vacant(out, replace=replace)
+        if target.exists() and any(target.iterdir()):
             os.rename(target, old)
-        else:
-            _ensure_empty(target, out)
+        elif target.exists():
+            target.rmdir()  # Windows does not replace folders
         os.rename(temporary, target)
         sync_folder(target.parent)
         shutil.rmtree(old, ignore_errors=True)

@@ -75,11 +75,11 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
     fsync. Standard error, and a last line with the number of operations, go to a file.
     """
     import compare.studies
+    import data.formats
     import data.parallel
-    import data.text
     from compare.cli import main
 
-    data.parallel.SERIAL_BLOCKS, data.text.BLOCK_BYTES = 0, 256  # several requests to each of two processes
+    data.parallel.SERIAL_BLOCKS, data.formats.BLOCK_PAIRS = 0, 10  # several blocks for each of two processes
     data.parallel.available_cores = lambda: 2
     compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

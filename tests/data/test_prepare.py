@@ -319,7 +319,7 @@ def test_mistakes_are_named(
     assert all(part in message for part in parts), message
     assert sorted(tmp_path.iterdir()) == before
     assert "--out is missing" in refusal("data", "prepare", "a.en", "a.de")
-    assert "holds something already" in refusal("data", "prepare", "a.en", "a.de", "--out", ".")
+    assert "holds something already" in refusal("data", "prepare", "a.en", "a.de", "--out", "a.en")
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
