@@ -1,5 +1,6 @@
 """The list of published results: every folder stands in it, its commands exist, and every run can be read."""
 
+import importlib
 import re
 import runpy
 from pathlib import Path
@@ -44,6 +45,8 @@ def test_every_command_can_be_given(name: str, command: str):
         if argument.startswith("results/"):
             entry = argument.split("/")[1]
             assert entry == name or (before == "--tuning" and entry in LIST)  # which is only read
+    if program == "python" and arguments[0] == "-m":
+        importlib.import_module(arguments[1])
     if program == "attnbench":
         group: Any = typer.main.get_command(app)
         subcommand, *options = arguments
