@@ -13,9 +13,8 @@ from compare.experiment.run import run_experiment
 from compare.studies.registry import run_study
 from compare.studies.study import StudyReport
 from compare.system.log import Reporter, hide_messages, show_messages
-from data.grammar import embedded_splits
+from data.grammar import AlignedPair, embedded_splits
 from tests.kits.cli import Refusal
-from tests.kits.grammar import Splits
 from tests.kits.http_server import Server, serving
 
 WORDS = {
@@ -179,5 +178,5 @@ def reports(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="session")
-def splits() -> Splits:
+def splits() -> dict[str, list[AlignedPair]]:
     return embedded_splits()

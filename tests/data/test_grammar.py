@@ -11,13 +11,12 @@ from collections import defaultdict
 
 import pytest
 
-from data.grammar import embedded_splits, phrases, realise, sampling
+from data.grammar import AlignedPair, embedded_splits, phrases, realise, sampling
 from data.grammar import lexicon as lex
 from data.grammar.english import PARTS
 from data.grammar.phrases import clock, cumulative_weights, date, number_words, ordinal_words
 from data.grammar.trees import Clause, Relative, Sentence
 from data.vocabulary import split_words
-from tests.kits.grammar import is_word, links_of
 
 SHA256 = {
     "train": "c29cd863953fcd279cf786f9bd534463390301b3017573a263403064d5c97ba8",
@@ -26,6 +25,14 @@ SHA256 = {
     "test_long": "11ce07c4e84d20d64baf6a7e49b52b68229cc663bcdcc9654ddb0dd4cb4c1777",
 }
 """Of the lines "source TAB target TAB links"; published results were trained on this text."""
+
+
+def links_of(pair: AlignedPair) -> list[tuple[int, int]]:
+    return [(int(i), int(j)) for i, j in (link.split("-") for link in pair.links.split())]
+
+
+def is_word(token: str) -> bool:
+    return token[0].isalnum()
 
 
 def one_of(words) -> str:
@@ -100,7 +107,7 @@ def test_the_text_is_that_of_the_published_results(splits):
 
 def test_the_corpus_depends_on_its_arguments_alone():
     sizes = {"train": 300, "valid": 20, "test": 20, "test_long": 20}
-    code = f"from data.grammar import embedded_splits as s; print(ascii(s(seed=5, **{sizes})))"
+    code = f"from data.grammar import AlignedPair, embedded_splits as s; print(ascii(s(seed=5, **{sizes})))"
     printed = {
         subprocess.run(
             [sys.executable, "-c", code],
