@@ -3,7 +3,9 @@
 import json
 import os
 import signal
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import torch
 from torch import Tensor
 
 import seq2seq.fast
+import seq2seq.model
+import transformer.masks
 from compare.cli import main
 from compare.decoding.length_penalty import NO_PENALTY
 from compare.decoding.search import LOOK_EVERY, Beams, search
@@ -34,7 +38,6 @@ from tests.kits.contract import SPECIAL, leaves, make, sharpen, sources, tiny
 from tests.kits.loader import many
 from tests.kits.search import TableModel
 from tests.kits.training import bleus, make_stream, same_weights, trainer
-from tests.kits.waits import no_wait_for_the_gpu
 from transformer.config import TransformerConfig
 
 pytestmark = [
@@ -55,6 +58,18 @@ TWO_LAYERS = {
     ),
 }
 stream = pytest.fixture(scope="module")(make_stream)
+
+
+@contextmanager
+def no_wait_for_the_gpu() -> Iterator[None]:
+    """Raise a RuntimeError where the host waits for a real GPU, in the operations that torch watches."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.fixture(autouse=True)
@@ -222,6 +237,14 @@ def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path:
     message = refusal(*command, "--set", "train.device=cpu")
     assert 'device = "cuda" there, device = "cpu" here' in message
     assert main(["check", str(tmp_path / "run"), "--decode", "4"]) == 0
+
+
+@pytest.mark.parametrize("module", [seq2seq.model, transformer.masks])
+def test_a_check_of_a_mask_does_not_wait(module: Any):
+    src, mask = (part.to(DEVICE) for part in sources())
+    with no_wait_for_the_gpu():
+        assert module.real_tokens(src, mask) is mask
+        module.real_tokens(src, mask.float())
 
 
 # --- search

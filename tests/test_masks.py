@@ -14,7 +14,6 @@ import transformer.masks
 from compare.decoding.search import search
 from compare.models.presets import PRESETS
 from tests.kits.contract import SPECIAL, V, float64, leaves, make, sources, targets
-from tests.kits.waits import no_wait_for_the_gpu
 
 _float64 = pytest.fixture(autouse=True)(float64)
 NAMES = ["lstm-reversed", "bahdanau", "luong-general", "transformer", "decoder-only", "transformer-rnn"]
@@ -134,16 +133,6 @@ def test_no_value_is_read_under_export_and_compile():
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     for traced in (exported, compiled):
         torch.testing.assert_close(traced(src, mask), model(src, mask))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("module", CHECKS)
-def test_a_check_on_cuda_does_not_wait(module: Any):
-    (src, mask) = (part.cuda() for part in sources())
-    with no_wait_for_the_gpu():
-        assert module.real_tokens(src, mask) is mask
-        module.real_tokens(src, mask.float())
 
 
 def test_general_masks_of_a_language_model():
