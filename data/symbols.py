@@ -3,10 +3,7 @@
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-from data.files import json_bytes, write_atomically
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
@@ -68,11 +65,3 @@ class Vocabulary(ABC):
     @abstractmethod
     def to_json(self) -> Mapping[str, Any]:
         """Return the ``kind`` and all else that is needed to build the vocabulary again."""
-
-    def save(self, path: Path) -> None:
-        """Write the vocabulary to ``path`` as JSON, completely or not at all.
-
-        Raises:
-            OSError: ``path`` cannot be written.
-        """
-        write_atomically(path, json_bytes(self.to_json()))

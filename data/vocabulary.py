@@ -17,10 +17,8 @@ from data.subwords import SubwordVocabulary, train_subwords
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from data.text import plain_or_gzip, read_decompressed
 
-# The project's definition of a word, on which published figures depend.
-#
+# The project's definition of a word: the tokens of word vocabularies, and what published figures depend on.
 # Alignment links, REP score, word counts and the differences in the report are all defined over these words.
-# Changing them changes those figures. The tokeniser of word vocabularies is ``data.vocabulary``.
 
 
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
@@ -35,16 +33,11 @@ def split_words(text: str) -> list[str]:
     return TOKEN.findall(text)
 
 
-def mark_words(text: str, pattern: re.Pattern[str] = TOKEN) -> list[str]:
-    """Split ``text`` like ``split_words``, and prefix JOINER where no space precedes: Hello ￭, you ￭.
-
-    Args:
-        text: the text.
-        pattern: a token; every character but white space must belong to one, or ``join_words`` loses it.
-    """
+def mark_words(text: str) -> list[str]:
+    """Split ``text`` like ``split_words``, and prefix JOINER where no space precedes: Hello ￭, you ￭."""
     tokens = []
     end = 0
-    for match in pattern.finditer(text):
+    for match in TOKEN.finditer(text):
         joined = match.start() == end and end > 0
         tokens.append(JOINER + match.group() if joined else match.group())
         end = match.end()
@@ -64,30 +57,6 @@ def unmarked(token: str) -> str:
 def _is_marked(token: str) -> bool:
     """Whether ``token`` has a JOINER prefix; a JOINER alone is a character of the text itself."""
     return len(token) > 1 and token.startswith(JOINER)
-
-
-# Tokeniser of word vocabularies.
-#
-# It splits text as ``data.vocabulary`` does, but with a separate pattern: the tokeniser can be changed here
-# without changing the words that published figures are defined over.
-
-WORD_TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-"""A word, with the hyphens and apostrophes inside it, or one punctuation character."""
-
-
-def tokenize_words(text: str) -> list[str]:
-    """Split ``text`` into tokens; a JOINER prefix marks those that no space precedes: Hello ￭, you ￭."""
-    return mark_words(text, WORD_TOKEN)
-
-
-def detokenize_words(tokens: list[str]) -> str:
-    """Undo ``tokenize``; each run of white space in the original text becomes one space."""
-    return join_words(tokens)
-
-
-def surface_form(token: str) -> str:
-    """Return the characters of the text that ``token`` stands for, without a JOINER."""
-    return unmarked(token)
 
 
 # Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``.
@@ -155,13 +124,13 @@ class CountedVocabulary(Vocabulary):
 
 
 class WordVocabulary(CountedVocabulary):
-    """Vocabulary of the words and punctuation characters that ``data.vocabulary`` finds."""
+    """Vocabulary of words and punctuation characters."""
 
     kind = "words"
     encodes_words = True  # no token spans a space
-    tokenize = staticmethod(tokenize_words)
-    detokenize = staticmethod(detokenize_words)
-    label = staticmethod(surface_form)
+    tokenize = staticmethod(mark_words)
+    detokenize = staticmethod(join_words)
+    label = staticmethod(unmarked)
 
 
 class CharacterVocabulary(CountedVocabulary):
@@ -200,7 +169,6 @@ __all__ = [
     "build_pair",
     "build_vocabulary",
     "load_pair",
-    "load_vocabulary",
 ]
 
 COUNTED: dict[str, type[WordVocabulary] | type[CharacterVocabulary]] = {
@@ -341,16 +309,6 @@ def build_vocabulary(
             f"min_count ({min_count}) must be 1 for a {kind} vocabulary; it counts whole words only"
         )
     return train_subwords(kind, lines, size=size, seed=seed)
-
-
-def load_vocabulary(path: Path) -> Vocabulary:
-    """Load the vocabulary that ``Vocabulary.save`` wrote to ``path``.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged.
-    """
-    return _from_json(path, _read(path))
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences
 from data.subwords import ESCAPED, SPACE
 from data.symbols import BOS
-from data.vocabulary import Vocabulary, surface_form, tokenize_words
+from data.vocabulary import Vocabulary, split_words
 
 # Map the pieces of a vocabulary to words, and weights between pieces to weights between words.
 #
@@ -83,7 +83,7 @@ def _piece_spans(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> tuple
     if vocabulary.kind in ("words", "characters"):
         edges = _edges(len(character.encode()) for character in text)
         if vocabulary.kind == "words":
-            return edges[_word_spans(text, [surface_form(token) for token in tokenize_words(text)])], edges
+            return edges[_word_spans(text, split_words(text))], edges
         return _spans(edges), edges
     # SentencePiece writes a space as SPACE, and adds one before the text.
     normalised = (ESCAPED.get(character, character).replace(" ", SPACE) for character in text)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from data.subwords import ESCAPE_SEQUENCE, SPACE, UNESCAPED
 from data.symbols import SPECIALS
-from data.vocabulary import WORD_TOKEN
+from data.vocabulary import TOKEN
 
 # Layers and heads.
 
@@ -123,7 +123,7 @@ def _divide(pieces: Sequence[str]) -> list[Sequence[str]]:
     """Divide pieces without special symbols into those of each word, with the spaces before it."""
     parts = [_bytes_of(piece) for piece in pieces]
     text = b"".join(parts).decode(errors=BROKEN)
-    ends = [0, *(match.end() for match in WORD_TOKEN.finditer(text))]
+    ends = [0, *(match.end() for match in TOKEN.finditer(text))]
     borders = {len(text[:end].encode(errors=BROKEN)) for end in ends[:-1]}
     starts = list(accumulate(map(len, parts), initial=0))[:-1]
     first = [index for index, start in enumerate(starts) if start in borders or not index]

@@ -11,14 +11,12 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from data.grammar.sampling import LONG, SHORT, sentence_text
-
-from . import lexicon as lex
-from .english import english
-from .german import finite_form, tidy_commas, untidy_german
-from .lexicon import Noun, Verb
-from .sampling import Sampler
-from .trees import Clause, Gap, NounPhrase, Pronoun, Sentence, Subordinate, Token, person_of, tag
+from data.grammar import lexicon as lex
+from data.grammar.english import english
+from data.grammar.german import finite_form, tidy_commas, untidy_german
+from data.grammar.lexicon import Noun, Verb
+from data.grammar.sampling import LONG, SHORT, Sampler, sentence_text
+from data.grammar.trees import Clause, Gap, NounPhrase, Pronoun, Sentence, Subordinate, Token, person_of, tag
 
 PHENOMENA = {
     "agreement": "number of the finite verb; words between the noun of its subject and the verb",

@@ -1,9 +1,8 @@
 """Rendering of trees in English."""
 
-from data.grammar.trees import PRONOUNS, english_past, english_present
-
-from .lexicon import BE
-from .trees import (
+from data.grammar.lexicon import BE
+from data.grammar.trees import (
+    PRONOUNS,
     Clause,
     Gap,
     Infinitive,
@@ -15,6 +14,8 @@ from .trees import (
     Sentence,
     Subordinate,
     Token,
+    english_past,
+    english_present,
     fixed_tokens,
     marker_tags,
     person_of,

@@ -1,5 +1,6 @@
 """Rendering of trees in German."""
 
+from data.grammar.lexicon import BE
 from data.grammar.trees import (
     CONTRACTIONS,
     HABEN,
@@ -7,15 +8,6 @@ from data.grammar.trees import (
     RELATIVE,
     SEIN,
     WAR,
-    german_adjective,
-    german_determiner,
-    german_modal,
-    german_noun,
-    german_present,
-)
-
-from .lexicon import BE
-from .trees import (
     Clause,
     Gap,
     Infinitive,
@@ -28,6 +20,11 @@ from .trees import (
     Subordinate,
     Token,
     fixed_tokens,
+    german_adjective,
+    german_determiner,
+    german_modal,
+    german_noun,
+    german_present,
     grammatical_gender,
     person_of,
     relative_front,

@@ -6,6 +6,7 @@ An English form has only one German translation: verbs whose past equals their b
 past, "you" is always "du", "know" is always "wissen". Earlier entries of a file are drawn more often.
 """
 
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -148,11 +149,6 @@ def _verb(
     )
 
 
-def _words(name: str) -> list[tuple[str, str]]:
-    """Return the uninflected words of a list, (english, german); "|" separates linked chunks."""
-    return [(en, de) for each, en, de in WORDS if each == name]
-
-
 def _prepositions(use: str) -> list[Preposition]:
     return [
         Preposition(en, de, case, _kinds(kinds))
@@ -172,16 +168,11 @@ BE = Verb("be", "", "", "", "", "sein", "ist", "gewesen", True, "be", "-", "", f
 _ALL_VERBS = [_verb(*cells) for cells in _read("verbs")]
 VERBS = [verb for verb in _ALL_VERBS if "it" not in verb.subjects]
 WEATHER = [verb for verb in _ALL_VERBS if "it" in verb.subjects]
-WORDS = _read("words")
-WORDS_BEFORE_VERB = _words("words_before_verb")
-MANNERS = _words("manners")
-DEGREES = _words("degrees")
-CONJUNCTIONS = _words("conjunctions")
-QUESTIONS = _words("questions")
-ANY_DAY = _words("any_day")
-PAST_DAY = _words("past_day")
-COMING_DAY = _words("coming_day")
-DAY_PARTS = _words("day_parts")
-WEEKDAYS = _words("weekdays")
-MONTHS = _words("months")
-SEASONS = _words("seasons")
+(
+    WORDS_BEFORE_VERB, MANNERS, DEGREES, CONJUNCTIONS, QUESTIONS, ANY_DAY, PAST_DAY, COMING_DAY, DAY_PARTS,
+    WEEKDAYS, MONTHS, SEASONS, NUMBERS, TENS, ORDINALS,
+) = (
+    [(english, german) for _, english, german in rows]
+    for _, rows in groupby(_read("words"), key=lambda row: row[0])
+)  # fmt: skip
+"""The uninflected words of each list, (english, german), in the file's order; "|" separates linked chunks."""

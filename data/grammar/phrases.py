@@ -12,48 +12,8 @@ from data.grammar.trees import Fixed, Nominal, NounPhrase, Pair, PrepPhrase, Pro
 # Numbers, dates and times of the embedded grammar, as English-German chunks.
 
 
-SMALL = [
-    ("", ""),
-    ("one", "eins"),
-    ("two", "zwei"),
-    ("three", "drei"),
-    ("four", "vier"),
-    ("five", "fünf"),
-    ("six", "sechs"),
-    ("seven", "sieben"),
-    ("eight", "acht"),
-    ("nine", "neun"),
-    ("ten", "zehn"),
-    ("eleven", "elf"),
-    ("twelve", "zwölf"),
-]
-TENS = {
-    20: ("twenty", "zwanzig"),
-    30: ("thirty", "dreißig"),
-    40: ("forty", "vierzig"),
-    50: ("fifty", "fünfzig"),
-}
-ORDINALS = [
-    ("first", "ersten"),
-    ("second", "zweiten"),
-    ("third", "dritten"),
-    ("fourth", "vierten"),
-    ("fifth", "fünften"),
-    ("sixth", "sechsten"),
-    ("seventh", "siebten"),
-    ("eighth", "achten"),
-    ("ninth", "neunten"),
-    ("tenth", "zehnten"),
-    ("eleventh", "elften"),
-    ("twelfth", "zwölften"),
-    ("thirteenth", "dreizehnten"),
-    ("fourteenth", "vierzehnten"),
-    ("fifteenth", "fünfzehnten"),
-    ("sixteenth", "sechzehnten"),
-    ("seventeenth", "siebzehnten"),
-    ("eighteenth", "achtzehnten"),
-    ("nineteenth", "neunzehnten"),
-]
+SMALL = [("", ""), *lex.NUMBERS]
+TENS = dict(zip((20, 30, 40, 50), lex.TENS, strict=True))
 ENGLISH_TENTHS = {20: "twentieth", 30: "thirtieth"}
 
 
@@ -71,10 +31,10 @@ def number_words(number: int) -> tuple[str, str]:
 def ordinal_words(day: int) -> tuple[str, str]:
     """Return a day of the month (1-31) in words: "twenty third", in the dative "dreiundzwanzigsten"."""
     if day <= 19:
-        return ORDINALS[day - 1]
+        return lex.ORDINALS[day - 1]
     tens, unit = day - day % 10, day % 10
     german = number_words(day)[1] + "sten"
-    return (f"{TENS[tens][0]} {ORDINALS[unit - 1][0]}" if unit else ENGLISH_TENTHS[tens]), german
+    return (f"{TENS[tens][0]} {lex.ORDINALS[unit - 1][0]}" if unit else ENGLISH_TENTHS[tens]), german
 
 
 def date(day: int, month: int) -> Fixed:

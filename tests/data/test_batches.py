@@ -1,6 +1,5 @@
-"""The stream of batches: every pair once per epoch, reproducible, and resumable at any batch."""
+"""Batches and their stream: layout, every pair once per epoch, reproducible, resumable at any batch."""
 
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,14 +8,92 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batches import Batch, BatchStream, make_batch
-from data.corpus import Pairs, read_corpus
+from data.batches import Batch, BatchStream, _copy_together, decode_batches, make_batch, make_source_batch
+from data.corpus import Pairs
 from data.encode import EncodedSplit, encode_split
+from data.symbols import BOS, EOS, PAD
 from data.vocabulary import build_pair
-from tests.kits.loader import LENGTHS, many, random_split
-from tests.kits.paths import SHARED
+from tests.kits.loader import LENGTHS, many, random_split, split_of
 
-MULTI30K = SHARED / "multi30k"
+
+def test_a_batch_written_by_hand() -> None:
+    split = split_of([[5, 6, 7], [8], []], [[9], [10, 11], [12, 13, 14]])
+    batch = make_batch(split, np.array([1, 0]))
+    assert batch.src.tolist() == [[8, EOS, PAD, PAD], [5, 6, 7, EOS]]
+    assert batch.src_mask.tolist() == [[True, True, False, False], [True] * 4]
+    assert batch.tgt_in.tolist() == [[BOS, 10, 11], [BOS, 9, PAD]]
+    assert batch.tgt_out.tolist() == [[10, 11, EOS], [9, EOS, PAD]]
+    assert batch.tgt_mask.tolist() == [[True] * 3, [True, True, False]]
+    assert batch.rows.tolist() == [10, 0]
+    assert (batch.src_tokens, batch.tgt_tokens, len(batch)) == (4, 5, 2)
+    assert batch.src.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == batch.rows.dtype == torch.int64
+    assert batch.src_mask.dtype == batch.tgt_mask.dtype == torch.bool
+
+
+@given(lengths=LENGTHS, seed=st.integers(0, 9))
+@settings(deadline=None)
+def test_batches_equal_a_plain_loop(lengths: list[tuple[int, int]], seed: int) -> None:
+    split = random_split(lengths, seed)
+    indices = np.random.default_rng(seed).permutation(len(split))
+    batch = make_batch(split, indices)
+    for i, index in enumerate(indices):
+        src, tgt = (
+            side.flat[side.offsets[index] : side.offsets[index + 1]].tolist()
+            for side in (split.src, split.tgt)
+        )
+        for tensor, ids in (
+            (batch.src, [*src, EOS]),
+            (batch.tgt_in, [BOS, *tgt]),
+            (batch.tgt_out, [*tgt, EOS]),
+        ):
+            assert tensor[i].tolist() == ids + [PAD] * (tensor.shape[1] - len(ids))
+        assert batch.src_mask[i].tolist() == [k <= len(src) for k in range(batch.src.shape[1])]
+        assert batch.tgt_mask[i].tolist() == [k <= len(tgt) for k in range(batch.tgt_in.shape[1])]
+    assert batch.src.shape[1] == max(n for n, _ in lengths) + 1
+    assert batch.tgt_in.shape[1] == max(n for _, n in lengths) + 1
+    assert batch.src_tokens == sum(n for n, _ in lengths)
+    assert batch.tgt_tokens == sum(n + 1 for _, n in lengths) == int(batch.tgt_mask.sum())
+
+
+def test_sources_to_translate_get_eos_and_padding_like_training_sources() -> None:
+    src, mask = make_source_batch([[5, 6, 7], [], [8]])
+    assert src.tolist() == [[5, 6, 7, EOS], [EOS, PAD, PAD, PAD], [8, EOS, PAD, PAD]]
+    assert mask.sum(dim=1).tolist() == [4, 1, 2]
+    batch = make_batch(split_of([[5, 6, 7], [], [8]], [[9]] * 3), np.arange(3))
+    assert torch.equal(src, batch.src)
+    assert torch.equal(mask, batch.src_mask)
+
+
+def test_moving_a_batch_moves_what_models_read_and_leaves_the_rest_on_the_host() -> None:
+    batch = make_batch(many(3), np.arange(3))
+    moved = batch.to("meta")
+    devices = {name: part.device.type for name, part in vars(moved).items() if isinstance(part, torch.Tensor)}
+    assert [name for name, device in devices.items() if device == "cpu"] == ["rows", "src_lengths"]
+    assert len(devices) == 7
+    assert set(devices.values()) == {"meta", "cpu"}
+    assert moved.tgt_tokens == batch.tgt_tokens
+    assert batch.src_lengths.tolist() == batch.src_mask.sum(dim=1).tolist()
+
+
+def test_one_transfer_carries_ids_and_masks_unchanged() -> None:
+    """As to a GPU, but for the page-locked memory."""
+    batch = make_batch(many(5), np.arange(5))
+    parts = [batch.src, batch.tgt_in, batch.tgt_out, batch.src_mask, batch.tgt_mask[:, 1:]]
+    copies = _copy_together(parts, torch.device("cpu"), pin_memory=False)
+    assert len({copy.untyped_storage().data_ptr() for copy in copies}) == 1
+    for part, copy in zip(parts, copies, strict=True):
+        assert copy.dtype == part.dtype
+        assert torch.equal(copy, part)
+
+
+@settings(deadline=None)
+@given(lengths=st.lists(st.integers(0, 80), max_size=60), budget=st.integers(1, 300))
+def test_decode_batches_hold_all_sources_longest_first(lengths: list[int], budget: int) -> None:
+    groups = decode_batches(np.array(lengths, dtype=np.int64), budget)
+    order = [int(index) for group in groups for index in group]
+    assert order == sorted(range(len(lengths)), key=lambda index: -lengths[index])  # stable
+    for group in groups:
+        assert len(group) == 1 or len(group) * (max(lengths[index] for index in group) + 1) <= budget
 
 
 def assert_same(first: Batch, second: Batch) -> None:
@@ -48,14 +125,6 @@ def test_batches_are_as_full_as_the_budget_allows() -> None:
         assert sorted(sizes)[2:] == [7] * (len(sizes) - 2)
 
 
-def test_the_plan_is_a_function_of_seed_and_epoch() -> None:
-    split = many()
-    stream = BatchStream(split, batch_tokens=200, seed=1)
-    stream.plan(7)  # earlier plans must not matter
-    again = BatchStream(many(), batch_tokens=200, seed=1).plan(2)
-    assert [rows.tolist() for rows in stream.plan(2)] == [rows.tolist() for rows in again]
-
-
 def test_epochs_and_seeds_differ_in_their_batches_not_in_order_alone() -> None:
     """As in real text, many pairs share their lengths. (3, 1) and (1, 3) must also give different batches."""
     split = random_split(np.random.default_rng(0).integers(5, 13, size=(1_000, 2)).tolist())
@@ -65,17 +134,11 @@ def test_epochs_and_seeds_differ_in_their_batches_not_in_order_alone() -> None:
     for i, first in enumerate(compositions):
         for second in compositions[:i]:
             assert len(first & second) < 0.05 * len(first)
-
-
-def test_a_batch_across_two_target_lengths_holds_similar_sources() -> None:
-    """A batch that ends one target length and begins the next must not join shortest and longest sources.
-
-    6 target lengths and 11 batches: with sources ascending and descending in turn, padding is 28% on average
-    over 8 epochs (25-30% per epoch); with sources ascending in every group it would be 34%.
-    """
-    lengths = np.random.default_rng(0).integers((2, 1), (40, 7), size=(400, 2)).tolist()
-    stream = BatchStream(random_split(lengths), batch_tokens=200, seed=1)
-    assert np.mean([stream.padding(epoch)[1] for epoch in range(8)]) < 0.31
+    lengths = [int(split.tgt_lengths[rows].max()) for rows in plans[0]]  # batches come in random order
+    assert abs(np.corrcoef(np.argsort(np.argsort(lengths)), np.arange(len(lengths)))[0, 1]) < 0.4
+    batch_of = np.concatenate([np.full(len(rows), number) for number, rows in enumerate(plans[0])])
+    batch_of = batch_of[np.argsort(np.concatenate(plans[0]))]
+    assert np.mean(batch_of[1:] == batch_of[:-1]) < 0.2  # neighbours in the corpus do not stay together
 
 
 def test_sources_of_batches_across_two_target_lengths_alternate_with_the_epoch() -> None:
@@ -87,25 +150,6 @@ def test_sources_of_batches_across_two_target_lengths_alternate_with_the_epoch()
             if len(set(split.tgt_lengths[rows].tolist())) == 2:
                 long_sources[epoch % 2].add(bool(split.src_lengths[rows].mean() > 5))
     assert {frozenset(values) for values in long_sources.values()} == {frozenset({False}), frozenset({True})}
-
-
-def test_pairs_of_equal_lengths_are_grouped_at_random() -> None:
-    """Neighbours in the corpus must not stay together; a batch holds 7 of the 200 pairs."""
-    for epoch in range(4):
-        plan = BatchStream(random_split([(6, 10)] * 200), batch_tokens=79, seed=1).plan(epoch)
-        batch_of = np.empty(200)
-        for number, rows in enumerate(plan):
-            batch_of[rows] = number
-        assert np.mean(batch_of[1:] == batch_of[:-1]) < 0.2  # 3% expected by chance, 86% in corpus order
-
-
-def test_batches_come_in_random_order() -> None:
-    split = many(1000)
-    longest = [
-        int(split.tgt_lengths[rows].max()) for rows in BatchStream(split, batch_tokens=300, seed=1).plan(1)
-    ]
-    ranks = np.argsort(np.argsort(longest))
-    assert abs(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1]) < 0.4
 
 
 @pytest.mark.parametrize("start", [0, 1, 7])
@@ -129,6 +173,7 @@ def test_an_epoch_is_resumed_from_any_batch(start: int, monkeypatch: pytest.Monk
 def test_the_hash_changes_with_any_change_of_the_batches() -> None:
     split = many(60)
     base = BatchStream(split, batch_tokens=200, seed=1)
+    assert base.kept_hash() == base.stream_hash()  # arrays in memory have no file
     assert base.stream_hash() == BatchStream(many(60), batch_tokens=200, seed=1).stream_hash()
     others = [
         BatchStream(split, batch_tokens=200, seed=2).stream_hash(),
@@ -140,15 +185,10 @@ def test_the_hash_changes_with_any_change_of_the_batches() -> None:
             changed = many(60)
             getattr(changed, side).flat[position] += 1
             others.append(BatchStream(changed, batch_tokens=200, seed=1).stream_hash())
-    assert len({base.stream_hash(), *others}) == 8
-
-
-def test_the_hash_changes_with_the_order_of_the_same_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = BatchStream(many(60), batch_tokens=200, seed=1)
-    expected, plan = stream.stream_hash(), stream.plan(1)
-    assert len(plan) > 1
-    monkeypatch.setattr(stream, "plan", lambda epoch: plan[::-1])
-    assert stream.stream_hash() != expected
+    reverse = BatchStream(split, batch_tokens=200, seed=1)
+    reverse._last_plan = (1, base.plan(1)[::-1])
+    others.append(reverse.stream_hash())
+    assert len({base.stream_hash(), *others}) == 9
 
 
 TEXT = Pairs(("a b c", "d", "e f", "k l", "a d e k") * 9, ("A B", "C D E", "F G", "H I", "A") * 9)
@@ -198,7 +238,7 @@ def test_what_the_hash_depends_on_has_a_file_of_its_own(
     assert len(kept(tmp_path)) == 6
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"sha256":"x"}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"sha256":"x"}'])
 def test_a_damaged_file_is_replaced(encoded: EncodedSplit, tmp_path: Path, content: bytes) -> None:
     stream = BatchStream(encoded, batch_tokens=20, seed=1)
     expected = stream.kept_hash()
@@ -207,11 +247,6 @@ def test_a_damaged_file_is_replaced(encoded: EncodedSplit, tmp_path: Path, conte
     path.write_bytes(content)
     assert stream.kept_hash() == expected
     assert path.read_bytes() == whole
-
-
-def test_arrays_in_memory_have_no_file(tmp_path: Path) -> None:
-    stream = BatchStream(many(60), batch_tokens=200, seed=1)
-    assert stream.kept_hash() == stream.stream_hash()
 
 
 def test_padding_is_that_of_the_batches() -> None:
@@ -228,17 +263,3 @@ def test_a_budget_below_the_longest_target_is_refused() -> None:
         ValueError, match=r"batch_tokens \(9\) must hold the longest target \(10 tokens with EOS\)"
     ):
         BatchStream(random_split([(2, 3), (5, 9)]), batch_tokens=9, seed=1)
-
-
-def test_padding_on_multi30k_stays_within_the_goal(tmp_path: Path) -> None:
-    if not MULTI30K.is_dir():
-        pytest.skip("needs multi30k beside the checkout")
-    train = read_corpus(MULTI30K, "de", "en").splits["train"]
-    vocabularies = build_pair(train, kind="unigram", size=8000, joint=True)
-    split = encode_split(train, vocabularies, folder=tmp_path, max_tokens=None)
-    stream = BatchStream(split, batch_tokens=4096, seed=1)
-    for epoch in (1, 2):
-        tgt_share, total_share = stream.padding(epoch)
-        assert tgt_share <= 0.02
-        assert total_share <= 0.07
-    shutil.rmtree(tmp_path)
