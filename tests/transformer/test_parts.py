@@ -115,7 +115,9 @@ def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
     ones = torch.ones(40, 50, D)
     share = (dropped.encoder.place(ones, torch.arange(50)) == 0).double().mean().item()
     assert share == pytest.approx(0.4, abs=0.02)
-    for residual in (dropped.encoder.layers[0].around_attention, dropped.decoder.layers[0].around_cross):
+    for norm in ("pre", "post"):
+        residual = make(norm=norm, dropout=0.4).train().decoder.layers[0].around_cross
+        residual.norm = nn.Identity()
         assert torch.equal(residual(ones, torch.zeros_like), ones)  # nothing of the residual path is dropped
         kept = residual(torch.zeros(40, 50, D), torch.ones_like)
         assert (kept == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
