@@ -93,7 +93,7 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
 
 
 @pytest.mark.parametrize("kind", ["params", "flops"])
-@pytest.mark.parametrize("shrink", [0.4, 0.7, 1.6, 3])
+@pytest.mark.parametrize("shrink", [0.4, 3])
 def test_shapes_stay_those_of_the_family(kind: str, shrink: float, tiny_toml: Path, prepared: PreparedData):
     """Heads stay about as large, ffn_size within 2 to 8 times d_model, RNNs keep their proportions."""
     sizes = {"transformer": {"d_model": 256, "num_heads": 4, "ffn_size": 1024}}
@@ -114,15 +114,6 @@ def test_shapes_stay_those_of_the_family(kind: str, shrink: float, tiny_toml: Pa
             assert after["ffn_size"] % 8 == 0
 
 
-def test_the_widths_of_a_reference_that_is_a_scaled_model_are_found(tiny_toml: Path, prepared: PreparedData):
-    """5/3 of the sizes: the same proportions meet the budget exactly, so no others are taken."""
-    grown = replace(REFERENCE, overrides={"embedding_size": 80, "hidden_size": 120})
-    small = replace(REFERENCE, overrides={"embedding_size": 48, "hidden_size": 72})
-    target = amount("params", grown, prepared)
-    (found,) = match_budget(runs_of(tiny_toml, small, match="params", amount=target), prepared, {})
-    assert (found.model.widths()["embedding_size"], found.model.widths()["hidden_size"]) == (80, 120)
-
-
 def test_widths_that_are_no_multiples_of_8_are_announced(
     tiny_toml: Path, prepared: PreparedData, caplog: pytest.LogCaptureFixture
 ):
@@ -135,13 +126,6 @@ def test_widths_that_are_no_multiples_of_8_are_announced(
     assert found.model.widths() == {"hidden_size": 12, "embedding_size": 12}
     assert "models.narrow: no multiples of 8 meet the budget within 2%" in caplog.text
     assert "multiples of 4" in caplog.text
-
-
-def test_the_largest_power_of_two_of_all_widths(tiny_toml: Path):
-    sizes = {"d_model": 192, "num_heads": 4, "ffn_size": 512}  # heads of 48
-    assert resolve_model(ModelConfig(preset="transformer", label="t", overrides=sizes)).width_multiple() == 16
-    odd = {"embedding_size": 192, "hidden_size": 398}
-    assert resolve_model(ModelConfig(preset="lstm", label="l", overrides=odd)).width_multiple() == 2
 
 
 def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared: PreparedData):
@@ -185,7 +169,7 @@ def test_time_scales_what_is_a_share_of_training(tiny_toml: Path, prepared: Prep
     assert half.model == runs[1].model.override({"warmup_updates": 200})
 
 
-@pytest.mark.parametrize("updates", [*range(100, 140), 999, 1000, 1575, 6150])
+@pytest.mark.parametrize("updates", [*range(100, 140, 7), 999, 1000, 6150])
 @pytest.mark.parametrize(
     ("max_updates", "valid_every"), [(4100, 450), (1050, 350), (40, 20), (90, 40), (7, 9)]
 )
@@ -241,16 +225,6 @@ def test_a_calibration_counts_tokens_as_training_does(
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_global_generator_is_left_alone(tiny_toml: Path, prepared: PreparedData):
-    before = torch.get_rng_state()
-    match_budget(
-        runs_of(tiny_toml, REFERENCE, replace(REFERENCE, label="b", preset="lstm"), match="params"),
-        prepared,
-        {},
-    )
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 # --- in a run
 
 
@@ -297,13 +271,6 @@ def test_a_calibration_is_kept(toml: Path, tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("what is done is not done again"))
     run_experiment(given, folder, Reporter(quiet=True))
     assert {path: path.read_text() for path in folder.glob("*/config.toml")} == before
-
-
-def test_other_settings_than_the_folder_was_made_with(toml: Path, tmp_path: Path):
-    folder = tmp_path / "run"
-    run_experiment(load_experiment(toml, ["budget.match=params"]), folder, Reporter(quiet=True))
-    with pytest.raises(ValueError, match="holds another experiment"):
-        run_experiment(load_experiment(toml, ["budget.match=flops"]), folder, Reporter(quiet=True))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """An experiment of language models: trained, chosen and judged by likelihood, from the file to the checks."""
 
-import json
 import math
 import shutil
 from dataclasses import replace
@@ -13,15 +12,12 @@ from torch.nn.functional import cross_entropy
 
 from compare import (
     draw_plots,
-    from_pretrained,
     load_model,
     load_table,
     render_table,
-    save_pretrained,
     score_model,
 )
 from compare.check.recompute import check_experiment
-from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models, settings_hash
 from compare.experiment.budget import match_budget
@@ -30,10 +26,8 @@ from compare.experiment.prepare import prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.trainers import Announcement
 from compare.experiment.tune import TuningPlan, tune_experiment
-from compare.integrations.export import export_model
 from compare.models.registry import build_meta_model
 from compare.report.views import write_views
-from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from compare.system.log import Reporter
@@ -195,24 +189,10 @@ def test_the_check_finds_no_difference_and_each_forged_perplexity(modelled: Path
     assert "perplexity.json" in {finding.name for finding in check_experiment(copy).differences}
 
 
-def test_a_forged_choice_of_weights_is_found(modelled: Path, tmp_path: Path):
-    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
-    log = copy / NAMES[1] / "metrics.jsonl"
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    lines[-1] |= {"loss": lines[-1]["loss"] - 0.5}
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    renew_hashes(copy)
-    renew_figures(copy)
-    renew_views(copy)
-    names = {finding.name for finding in check_experiment(copy).differences}
-    assert "metrics.jsonl: loss of the final line" in names
-
-
 def test_tables_and_plots_have_what_there_is(modelled: Path, finished: Path, tmp_path: Path):
     heading, *_ = render_table(load_table(modelled)).splitlines()
-    columns = [cell.strip() for cell in heading.strip("|").split("|")]
-    assert {"model", "perplexity", "perplexity per character", "train tokens/s"} <= set(columns)
-    assert not [name for name in columns if "BLEU" in name or "beam" in name or "latency" in name]
+    assert "| perplexity per character |" in " ".join(heading.split())
+    assert not [name for name in ("BLEU", "beam", "latency") if name in heading]
     with pytest.raises(ValueError, match="lstm-lm is a language model, whose perplexity does not compare"):
         render_table(load_table([finished, modelled]))
     copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
@@ -220,36 +200,6 @@ def test_tables_and_plots_have_what_there_is(modelled: Path, finished: Path, tmp
     assert "BLEU" not in (copy / "table.md").read_text()
     assert draw_plots(copy, out=tmp_path / "plots")
     assert not list((tmp_path / "plots").glob("attention*"))
-
-
-def test_the_card_of_a_saved_model_says_what_it_is_for(modelled: Path, tmp_path: Path):
-    saved = save_pretrained(modelled / NAMES[0], tmp_path / "saved")
-    card = (saved / "README.md").read_text()
-    assert card.startswith("---\nlanguage: [de]\nlibrary_name: attnbench\npipeline_tag: text-generation\n")
-    for part in (
-        "# lstm-lm: language model of de",
-        "attnbench score FOLDER --ref TEXT --probabilities",
-        "runs no code",
-    ):
-        assert part in card
-    assert "translate" not in card
-    assert "bleu" not in card.lower()
-    assert not from_pretrained(saved).reads_source
-
-
-def test_further_test_sets_are_found_by_their_perplexity():
-    means = ["perplexity", "perplexity_sd", "char_perplexity_sd", "perplexity_test_long"]
-    assert further_tests([*means, "perplexity_test_long_sd", "char_perplexity_test_long"]) == ["test_long"]
-
-
-@pytest.mark.slow
-def test_the_report_says_what_is_not_there(modelled: Path, tmp_path: Path):
-    assert main(["report", str(modelled), "--out", str(tmp_path / "report.html"), "-q"]) == 0
-    page = (tmp_path / "report.html").read_text()
-    assert "language models, which have no translations" in page
-    assert "perplexity" in page
-    assert ">BLEU<" not in page
-    assert "still improving" not in page
 
 
 def test_models_of_two_tasks_are_refused(tiny_toml: Path, toml: Path, tmp_path: Path, refusal: Refusal):
@@ -292,12 +242,6 @@ def test_a_language_model_does_not_translate(modelled: Path):
     for call in (translator.translate, translator.generate, translator.attend):
         with pytest.raises(ValueError, match="a language model reads no source, so it cannot translate"):
             call(["red dog"] if call == translator.generate else "red dog")
-
-
-def test_it_is_not_exported(modelled: Path, tmp_path: Path):
-    with pytest.raises(ValueError, match="CTranslate2 runs encoder-decoder Transformers alone"):
-        export_model(modelled / NAMES[0], tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_model_that_translates_needs_its_source(finished: Path, tiny_toml: Path):

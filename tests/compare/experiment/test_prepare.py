@@ -1,14 +1,34 @@
-"""The hash of the batches is computed at the first start of an experiment, and by ``check``."""
+"""Data that all models share: hashes of batches, sampled subwords, and weights to start from."""
 
 import json
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from compare.check.recompute import check_experiment
+from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
+from compare.experiment.dry_run import dry_run
 from compare.experiment.prepare import prepare_data
+from compare.experiment.publish import published_run
+from compare.experiment.run import run_experiment
+from compare.experiment.trainers import build_trainer
+from compare.report.conditions import list_conditions
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_results
+from compare.training.checkpoints import Validation
+from compare.training.serialization import FINAL, load_weights
 from data.batches import BatchStream
+from data.files import hash_file
+from data.sampling import SampledSplit, Sides
+from tests.kits.cli import ROWS, Refusal
+from tests.kits.forgery import renew_views
 from tests.kits.runs import first_run
+from tests.kits.training import metrics, same_weights
 
 
 def test_the_hash_of_the_batches_is_computed_once(
@@ -45,3 +65,202 @@ def test_references_without_spaces_are_warned_of(
         settings = [f"data.root={tmp_path.as_posix()}", f"data.src={src}", f"data.tgt={tgt}"]
         prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
         assert ("have no spaces between words" in caplog.text) is warned
+
+
+# Subword sampling.
+PLAIN = (
+    "vocabulary.kind=bpe",
+    "vocabulary.size=290",
+    "data.train_size=100",
+    "train.batch_tokens=200",
+    "train.max_updates=18",
+    "train.valid_every=14",
+    "decode.beam_size=1",
+    "decode.length_penalties=0",
+)
+SAMPLED = (*PLAIN, "regularization.subword_sampling=0.3")
+
+
+@pytest.fixture(scope="module")
+def sampled(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tiny experiment with BPE-dropout, which ends in the second epoch."""
+    folder = run_tiny(tmp_path_factory.mktemp("sampled") / "run", *SAMPLED)
+    renew_views(folder)
+    return folder
+
+
+def test_all_models_see_the_same_samples_and_check_draws_them_again(sampled: Path, tiny_toml: Path):
+    results = read_results(sampled)
+    assert {result.status for result in results} == {"done"}
+    assert len({result.batch_hash for result in results}) == 1
+    assert {result.subword_sampling for result in results} == {"bpe 0.3"}
+    assert all(result.epochs is not None and 1 < result.epochs < 2 for result in results)
+    plain = prepare_data(first_run(tiny_toml, PLAIN), sampled / "encoded")
+    assert plain.batch_hash != results[0].batch_hash
+    rows = [{"subword_sampling": result.subword_sampling} for result in results]
+    assert ("Training", "subword sampling bpe 0.3") in list_conditions(rows)
+    assert check_experiment(sampled).differences == []
+
+
+def test_check_finds_another_probability(sampled: Path, tmp_path: Path):
+    """A config that was edited after the run describes other batches, and other counts of tokens."""
+    copy = shutil.copytree(sampled, tmp_path / "run")
+    config = copy / ROWS[0] / "config.toml"
+    config.write_text(config.read_text().replace("subword_sampling = 0.3", "subword_sampling = 0.2"))
+    names = {each.name for each in check_experiment(copy).differences}
+    assert {"batch_hash", "subword_sampling", "settings_hash"} <= names
+    assert any(name.startswith("metrics.jsonl: src_tokens of update") for name in names)
+
+
+def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_each_epoch_once(
+    sampled: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
+):
+    drawn = []
+    draw = SampledSplit._draw
+
+    def recorded(split: SampledSplit, epoch: int) -> list[Sides]:
+        drawn.append(epoch)
+        return draw(split, epoch)
+
+    monkeypatch.setattr(SampledSplit, "_draw", recorded)
+    settings = first_run(tiny_toml, SAMPLED)
+    prepare_data(settings, sampled / "encoded").keep_hash()
+    drawn.clear()
+    prepare_data(settings, sampled / "encoded")
+    assert drawn == []
+    assert check_experiment(sampled).differences == []
+    assert sorted(drawn) == [1, 2]
+
+
+def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
+    prepared, plain = (prepare_data(first_run(tiny_toml, each), tmp_path) for each in (SAMPLED, PLAIN))
+    for split in ("train", "valid"):
+        assert getattr(prepared, split).content_hash == getattr(plain, split).content_hash
+    assert prepared.stream.split(1).src_lengths.sum() > 1.1 * plain.train.src_lengths.sum()
+
+
+def train(toml: Path, folder: Path, changes: Sequence[str], stop_at: int | None = None) -> Path:
+    """Train the first model, or go on with it, up to an update from which nothing is saved."""
+    folder.mkdir(exist_ok=True)
+    run = resolve_models(load_experiment(toml, [*SAMPLED, *changes]))[0]
+    prepared = prepare_data(run, folder / "encoded")
+
+    def stop(line: dict[str, Any]) -> None:
+        if (line["kind"], line["update"]) == ("train", stop_at):
+            raise InterruptedError
+
+    trainer, _ = build_trainer(RunFolder(run=run, folder=folder), prepared, stop)
+    trainer.validate = lambda: Validation(loss=1.0, bleu=0.0)
+    trainer.run()
+    return folder
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (),
+        ("vocabulary.kind=unigram", "regularization.subword_sampling=0.5"),
+        ("regularization.consistency=r-drop",),
+    ],
+    ids=["bpe", "unigram", "r-drop"],
+)
+def test_a_run_stopped_in_an_epoch_ends_with_the_same_weights(
+    tiny_toml: Path, tmp_path: Path, changes: Sequence[str]
+):
+    """It stops in the second epoch, after the last saved state; the next start draws that epoch again."""
+    whole = train(tiny_toml, tmp_path / "whole", changes)
+    with pytest.raises(InterruptedError):
+        train(tiny_toml, tmp_path / "stopped", changes, stop_at=16)
+    again = train(tiny_toml, tmp_path / "stopped", changes)
+    assert same_weights(*(folder / "checkpoints" / FINAL for folder in (whole, again)))
+    lines = metrics(whole)
+    assert {line["epoch"] for line in lines if line["update"] in (14, 17)} == {2}
+    for line, other in zip(metrics(again), lines, strict=True):
+        for name in ("update", "epoch", "src_tokens", "tgt_tokens", "loss"):
+            assert line.get(name) == other.get(name)
+
+
+# Fine-tuning: training that starts from the weights and vocabularies of another run.
+SHORT = ["train.max_updates=2", "train.valid_every=2", "train.average=1"]
+
+
+@pytest.fixture(scope="module")
+def tuned(finished: Path, tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of the models two updates further, at next to no learning rate, on the first half of the corpus."""
+    root = tmp_path_factory.mktemp("tuned")
+    (root / "corpus").mkdir()
+    for path in (tiny_toml.parent / "corpus").iterdir():
+        lines = path.read_text().splitlines(keepends=True)
+        (root / "corpus" / path.name).write_text("".join(lines[: max(8, len(lines) // 2)]))
+    settings = [*SHORT, f"train.init_from={finished}", f"data.root={root / 'corpus'}"]
+    settings += ["models.*.learning_rate=1e-12", "models.*.warmup_updates=0"]
+    run_experiment(load_experiment(tiny_toml, settings), root / "run", only=["luong"])
+    return root / "run"
+
+
+def test_training_starts_from_the_weights_of_label_and_seed(tuned: Path, finished: Path):
+    name = ROWS[0]
+    source = RunFolder.read(finished / name)
+    before, after = load_weights(source.weights), load_weights(RunFolder.read(tuned / name).weights)
+    assert before.keys() == after.keys()
+    for key in before:
+        torch.testing.assert_close(after[key], before[key], rtol=0, atol=1e-6)
+    train = RunFolder.read(tuned / name).run.train
+    assert (train.init_from, train.init_hash) == (str(finished / name), hash_file(source.weights))
+    result = json.loads((tuned / name / "result.json").read_text())
+    assert result["init_hash"] == train.init_hash
+    vocabulary = (tuned / name / "vocabulary.json").read_text()
+    assert vocabulary == (finished / name / "vocabulary.json").read_text()
+
+
+def test_check_knows_where_it_started(tuned: Path, finished: Path):
+    found = check_experiment(tuned)
+    assert not found.differences
+    assert any("train.init_hash" in finding.name for finding in found.findings)
+    config = tuned / ROWS[0] / "config.toml"
+    text = config.read_text()
+    changed = text.replace(hash_file(RunFolder.read(finished / ROWS[0]).weights), "0" * 64)
+    assert changed != text
+    config.write_text(changed)
+    try:
+        names = {finding.name for finding in check_experiment(tuned).differences}
+    finally:
+        config.write_text(text)
+    assert {"train.init_hash", "init_hash", "config.toml"} <= names
+
+
+def test_a_published_config_has_no_path(tuned: Path, finished: Path):
+    text = published_run(RunFolder.read(tuned / ROWS[0])).to_toml()
+    assert f'init_from = "{finished.name}/{ROWS[0]}"' in text
+    assert str(finished.parent) not in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        (
+            ["vocabulary.kind=characters"],
+            "has vocabulary.kind = words, here characters: its weights need its",
+        ),
+        (["models.luong.hidden_size=32"], "but the model's is"),
+        (["train.init_from=absent"], "is no run: give the folder of a finished run"),
+        (["train.seed=2"], "luong-seed2 is no run"),
+        (["train.init_hash=abc"], "are not the weights of train.init_hash"),
+        (["train.init_from="], "init_from must name the folder of a run"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    settings: list[str], part: str, finished: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    words = [word for each in (f"train.init_from={finished}", *settings) for word in ("--set", each)]
+    for more in ([], ["--dry-run"]):
+        message = refusal("run", tiny_toml, "--only", "luong", "--out", tmp_path / "run", "-q", *words, *more)
+        assert part in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_folder_serves_every_seed(finished: Path, tiny_toml: Path):
+    source = finished / ROWS[1]
+    experiment = load_experiment(tiny_toml, [f"train.init_from={source}"])
+    runs = dry_run(experiment, "absent", seeds=[3, 4], only=["transformer"])
+    assert {run.train.init_from for run in runs} == {str(source)}

@@ -3,22 +3,23 @@
 import gzip
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compare import load_finished, load_results, publish_experiment
+from compare import load_results
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
+from compare.experiment.publish import publish_experiment
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_result, read_results
-from data.text import pack_gzip
+from compare.results.store import read_registry, read_result, read_results, save_result
+from data.files import hash_file
 from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files
 
 RUN = ROWS[0]
@@ -104,20 +105,6 @@ def test_the_note_names_source_and_conditions(published: Path):
     assert f"attnbench score {RUN}/test.hyp.gz --ref FOLDER/test.de" in note
 
 
-def test_analyses_need_a_copy_of_the_corpus(
-    finished: Path, published: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"no such folder.*name your copy of the corpus with --set"):
-        load_finished(published)
-    read, original = load_finished(published, data_root=str(corpus)), load_finished(finished)
-    assert [run.outputs for run in read.runs] == [run.outputs for run in original.runs]
-    tests = ["table", str(published), "--shape", "aggregated", "--columns", "label,bleu"]
-    assert main([*tests, "--set", f"data.root={corpus}"]) == 0
-    shutil.copytree(corpus, tmp_path / "corpus")  # where config.toml says, from here
-    assert load_finished(published).corpus.content_hash == original.corpus.content_hash
-
-
 def test_another_corpus_is_refused(published: Path, corpus: Path, tmp_path: Path, refusal: Refusal):
     other = Path(shutil.copytree(corpus, tmp_path / "other"))
     (other / "train.de").write_text((other / "train.de").read_text().replace("Hund", "Hunde", 1))
@@ -128,16 +115,6 @@ def test_another_corpus_is_refused(published: Path, corpus: Path, tmp_path: Path
     said = refusal("report", published, "--set", "train.seed=2", "--out", out, "-q")
     assert "a finished experiment keeps its settings" in said
     assert "no such folder" in refusal("plot", published, "length", "--set", "data.root=x", "--out", tmp_path)
-
-
-def test_a_report_says_what_needs_weights(published: Path, corpus: Path, tmp_path: Path):
-    out = tmp_path / "pages" / "tiny.html"
-    assert main(["report", str(published), "--set", f"data.root={corpus}", "--out", str(out), "-q"]) == 0
-    page = out.read_text(encoding="utf-8")
-    assert "Runs without weights, such as published ones, show neither attention nor alignment." in page
-    assert "Texts cannot be read" not in page
-    assert f"{RUN} has no weights" in page
-    assert load_finished(published, data_root=str(corpus), needs_texts=False).no_texts == ""
 
 
 def test_commands_show_it_and_write_nothing_into_it(
@@ -233,12 +210,6 @@ def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Re
     assert not (tmp_path / "out").exists()
 
 
-def test_runs_without_translations_are_not_published(copy: Path, tmp_path: Path, refusal: Refusal):
-    (copy / RUN / "test.hyp").unlink()
-    assert "has no translations (*.hyp)" in refusal("publish", copy, "--out", tmp_path / "out")
-    assert "holds no runs" in refusal("publish", tmp_path, "--out", tmp_path / "out")
-
-
 def test_results_are_replaced_only_when_asked(copy: Path, changed: Path, tmp_path: Path, refusal: Refusal):
     (changed / "stale").touch()
     assert "holds something already" in refusal("publish", copy, "--out", changed)
@@ -267,33 +238,6 @@ def test_a_failure_keeps_what_was_published(
     assert not list(changed.parent.glob("*.tmp"))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda content: content[:-6], "not a whole .gz file"),
-        (lambda content: b"x" + content, "not a whole .gz file"),
-        (lambda content: pack_gzip(gzip.decompress(content) + b"one more\n"), "has 9 lines, but test has 8"),
-    ],
-)
-def test_damaged_translations(
-    changed: Path, corpus: Path, refusal: Refusal, change: Callable[[bytes], bytes], message: str
-):
-    path = changed / RUN / "test.hyp.gz"
-    path.write_bytes(change(path.read_bytes()))
-    out = changed / "page.html"
-    said = refusal("report", changed, "--set", f"data.root={corpus}", "--out", out, "-q")
-    assert message in said
-    assert str(path) in said
-
-
-def test_a_pipe_instead_of_translations(changed: Path, corpus: Path):
-    path = changed / RUN / "test.hyp.gz"
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(ValueError, match="a pipe, a device or a socket"):
-        load_finished(changed, data_root=str(corpus))
-
-
 def test_records_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
     search = tmp_path / "search"
     search.mkdir()
@@ -307,3 +251,52 @@ def test_records_of_a_search(copy: Path, tmp_path: Path, refusal: Refusal):
         assert (out / "trials.jsonl").read_text() == text
         again = publish_experiment(out, tmp_path / f"again{number}")
         assert (again / "trials.jsonl").read_text() == text
+
+
+# Runs of a second machine, added to a published folder.
+DEMO = ROOT / "results" / "demo"
+
+
+def of_one_machine(folder: Path, seed: int) -> Path:
+    """Copy the runs of one seed as an experiment, timed on a machine of their own."""
+    registry = read_registry(DEMO)
+    names = [name for name in registry.runs if name.endswith(f"-seed{seed}")]
+    folder.mkdir(parents=True)
+    for name in names:
+        shutil.copytree(DEMO / name, folder / name)
+        speed = folder / name / "speed.json"
+        content = json.loads(speed.read_text())
+        content["timings"]["session"] |= {"timed_together": f"{seed:012}", "timed_run": name}
+        train = content["timings"]["train"]
+        train["seconds"] = [seconds * seed for seconds in train["seconds"]]
+        speed.write_text(json.dumps(content))
+        files = read_result(folder / name).files | {"speed.json": hash_file(speed)}
+        save_result(folder / name, replace(read_result(folder / name), files=files))
+    asked = {label: [seed] for label in registry.asked_seeds}
+    replace(registry, runs=names, asked_seeds=asked, published=None).write(folder)
+    return folder
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> tuple[Path, Path]:
+    return of_one_machine(tmp_path / "a" / "demo", 1), of_one_machine(tmp_path / "b" / "demo", 2)
+
+
+def test_runs_of_two_machines_stand_in_one_folder(machines: tuple[Path, Path], tmp_path: Path):
+    for folder in machines:
+        publish_experiment(folder, tmp_path / "out", add=True)
+    results = read_results(tmp_path / "out")
+    assert len(results) == 8
+    assert read_registry(tmp_path / "out").runs == [each.run for each in results]
+    hashes = [RunFolder.read(tmp_path / "out" / each.run).hashes() for each in results]
+    assert all(found.items() <= each.files.items() for found, each in zip(hashes, results, strict=True))
+
+
+def test_a_run_of_the_same_name_is_replaced(machines: tuple[Path, Path], tmp_path: Path):
+    published = publish_experiment(DEMO, tmp_path / "out")
+    before = read_results(published)
+    publish_experiment(machines[0], published, add=True)
+    after = read_results(published)
+    assert {each.run for each in after} == {each.run for each in before}
+    replaced = {each.run for each in after if each not in before}
+    assert replaced == {each.run for each in read_results(machines[0])}

@@ -1,6 +1,8 @@
-"""Columns of result tables: complete, unique, and formatted in the unit of their heading."""
+"""Columns of result tables: complete, unique, formatted in the unit of their heading; docs/data-frame.md."""
 
+import runpy
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -8,11 +10,14 @@ from compare.results.columns import (
     COLUMNS,
     INTERVALS,
     bleu_interval_column,
+    further_tests,
     score_and_interval_column,
     score_column,
 )
 from compare.results.result import Result
+from compare.results.store import load_results, save_result
 from compare.scoring.metrics import METRICS, metric_of
+from tests.kits.paths import ROOT
 
 ROW = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_long": 9.5, "ter": 41.26}
 
@@ -29,12 +34,6 @@ def test_no_two_columns_share_a_heading():
     headings += [score_column(metric).heading for metric in METRICS]
     headings += [bleu_interval_column(kind).heading for kind in INTERVALS]
     assert len(set(headings)) == len(headings)
-
-
-def test_every_factor_belongs_to_its_unit():
-    factors = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60, "s": 1, "ms": 1, "MHz": 1, "": 1}
-    for column in COLUMNS.values():
-        assert column.factor == factors[column.unit], column.name
 
 
 @pytest.mark.parametrize(
@@ -96,3 +95,32 @@ def test_the_interval_of_the_test_set_is_that_of_the_mean_or_of_the_run():
         {"bleu_seeds_low_long": 3, "bleu_seeds_high_long": 4}
     ) == ("[3.0, 4.0]")
     assert column.text({"bleu_ci_low": 1.0, "bleu_ci_high": None}) == "–"
+
+
+def test_further_test_sets_are_found_by_their_perplexity():
+    means = ["perplexity", "perplexity_sd", "char_perplexity_sd", "perplexity_test_long"]
+    assert further_tests([*means, "perplexity_test_long_sd", "char_perplexity_test_long"]) == ["test_long"]
+
+
+REFERENCE = runpy.run_path(str(ROOT / "benchmarks" / "reference.py"))
+
+
+def test_the_page_is_that_of_the_code():
+    regenerate = REFERENCE["regenerate"]
+    page = (ROOT / "docs" / "data-frame.md").read_text(encoding="utf-8")
+    assert "| `bleu` " in page
+    assert regenerate(page) == page
+    assert regenerate(page.replace("| `bleu` ", "| `blue` ")) == page
+
+
+def test_the_list_has_the_columns_of_the_frame_with_their_types(tmp_path: Path):
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        result = Result(label="lstm", preset="lstm", seed=1, status="done", bleu=38.1)
+        save_result(folder / "lstm-seed1", result)
+    frame = load_results(folders)  # as a list, as one by one
+    assert frame.equals(load_results(*map(str, folders)))
+    assert frame["experiment"].tolist() == ["one", "two"]
+    described = REFERENCE["describe_columns"]()
+    assert {row["column"]: row["type"] for row in described} == dict(frame.dtypes.astype(str))
+    assert all(row["description"] for row in described)

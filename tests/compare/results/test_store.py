@@ -59,22 +59,11 @@ def test_a_row_survives_json(result: Result):
     assert "\n" not in result.to_json(indent=None)
 
 
-def test_whole_numbers_are_floats_too():
-    """A trainer that counts seconds from 0 may well write 0 where 0.0 is meant."""
-    row = json.loads(DONE.to_json()) | {"data_s": 0}
-    assert Result.from_json(json.dumps(row)).data_s == 0
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_no_number_becomes_unknown(value: float):
     result = replace(DONE, valid_loss=value, tests={"long": {"bleu": value, "chrf": 1.0}})
     back = Result.from_json(result.to_json())
     assert back == replace(DONE, valid_loss=None, tests={"long": {"bleu": None, "chrf": 1.0}})
-
-
-def test_a_row_of_an_earlier_version_lacks_what_came_later():
-    row = {key: value for key, value in json.loads(DONE.to_json()).items() if key not in ("files", "budget")}
-    assert Result.from_json(json.dumps(row)) == DONE
 
 
 def changed(**changes: object) -> str:
@@ -91,14 +80,10 @@ def without(name: str) -> str:
         ("{}", "missing required field `label`"),
         (changed(bleu="38.1"), "$.bleu"),
         (changed(params=1.5), "$.params"),
-        (changed(params=True), "$.params"),
-        (changed(label=None), "$.label"),
         (changed(status="finished"), "$.status"),
         (changed(tests={"long": 3.0}), "$.tests[...]"),
         (changed(other=1), "unknown key 'other'"),
         (f'{{"label": {"[" * 100_000}', "not a result record"),
-        ("[]", "Expected `object`, got `array`"),
-        ('{"label": "ls', "not a result record"),
         (b"\xff\xfe{", "not a result record"),
     ],
 )
@@ -148,14 +133,7 @@ def test_a_bad_plan_is_named(text: str, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("config", "preset"),
-    [
-        ('[[models]]\npreset = "tiny"\n', "tiny"),
-        ("", ""),
-        ("[models]\n", ""),
-        ("models = 3\n", ""),
-        ("[[mod", ""),
-        ("# \udcff", ""),
-    ],
+    [('[[models]]\npreset = "tiny"\n', "tiny"), ("", ""), ("models = 3\n", ""), ("# \udcff", "")],
 )
 def test_a_run_without_a_result_is_unfinished(config: str, preset: str, tmp_path: Path):
     run = tmp_path / "lstm-seed12"

@@ -22,7 +22,6 @@ from tests.kits.paths import ROOT
 from tests.kits.training import metrics
 
 pytestmark = pytest.mark.slow
-
 EQUAL = ("updates", "epochs", "tokens_seen", "best_update", "bleu", "chrf", "batch_hash", "settings_hash")
 """Figures that do not depend on the number of processes; those of the loss are equal but for rounding."""
 
@@ -178,7 +177,7 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
     assert pick_own_device("cpu") == "cpu"
 
 
-@pytest.mark.parametrize("command", ["tune", "bench", "table"])
+@pytest.mark.parametrize("command", ["tune", "table"])
 def test_other_commands_are_refused_under_torchrun(
     command: str, config: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
 ):

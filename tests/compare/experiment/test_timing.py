@@ -222,14 +222,6 @@ def test_failed_runs_are_skipped_and_unfinished_ones_are_waited_for(
     assert files(untimed / ROWS[0]) == before
 
 
-def test_only_runs_of_the_experiment_are_timed(untimed: Path):
-    registry = json.loads((untimed / "experiment.json").read_text())
-    (untimed / "experiment.json").write_text(json.dumps({**registry, "runs": [ROWS[1]]}))
-    assert [result.run for result in results_to_time(untimed)] == [ROWS[1]]
-    (untimed / "experiment.json").unlink()
-    assert results_to_time(untimed) == []
-
-
 def test_runs_without_weights_stay_as_they_are(
     untimed: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):

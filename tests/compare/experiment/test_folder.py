@@ -1,0 +1,389 @@
+"""One folder: other experiments are refused, longer ones continue, several processes share it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compare.check.recompute import check_experiment
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.config.run import resolve_models
+from compare.experiment import folder as folder_module
+from compare.experiment import run as run_all
+from compare.experiment.folder import choose_models, locked_for_setup
+from compare.experiment.run import run_experiment
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_results
+from compare.system.log import Reporter
+from compare.system.signals import lock_folder
+from compare.training.metrics_log import read_metrics
+from compare.training.serialization import CHECKPOINTS, FINAL, METRICS
+from data.files import hash_file, remove_leftovers, temporary_path, write_atomically
+from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
+from tests.kits.runs import ROWS, files
+
+TOML = """
+[train]
+device = "cpu"
+[[models]]
+preset = "lstm"
+dropout = [0.1, 0.2]
+learning_rate = [0.001, 0.002]
+[[models]]
+preset = "lstm"
+label = "lstm-large"
+[[models]]
+preset = "bahdanau"
+{more}
+"""
+
+
+def chosen(folder: Path, *only: str, more: str = "") -> list[str]:
+    path = folder / "grid.toml"
+    path.write_text(TOML.format(more=more))
+    return [run.label for run in choose_models(resolve_models(load_experiment(path)), only)]
+
+
+def test_the_label_of_a_grid_means_all_its_models(tmp_path: Path):
+    grid = [f"lstm-dropout-{p}-learning_rate-{rate}" for p in (0.1, 0.2) for rate in (0.001, 0.002)]
+    assert chosen(tmp_path) == [*grid, "lstm-large", "bahdanau"]
+    assert chosen(tmp_path, "lstm") == grid
+    assert chosen(tmp_path, "bahdanau", "lstm") == [*grid, "bahdanau"]
+    assert chosen(tmp_path, "lstm-dropout-0.1") == grid[:2]
+    assert chosen(tmp_path, "lstm-*") == [*grid, "lstm-large"]
+    for label in ("l.tm", "bahdanau-dropout"):
+        with pytest.raises(ValueError, match="--only: no model is labelled"):
+            chosen(tmp_path, label)
+
+
+def test_a_model_comes_before_a_grid_of_the_same_label(tmp_path: Path):
+    assert chosen(tmp_path, "lstm", more='[[models]]\npreset = "luong-general"\nlabel = "lstm"') == ["lstm"]
+
+
+@pytest.mark.parametrize(("override", "key"), [("train.clip_norm=3", "clip_norm"), ("data.src=fr", "src")])
+def test_another_experiment_in_the_same_folder_is_refused(
+    finished: Path, run_tiny: Callable[..., Path], override: str, key: str
+):
+    before = {path: path.stat().st_mtime_ns for path in finished.rglob("*")}
+    with pytest.raises(ValueError, match=f"holds another experiment .*{key} = ") as caught:
+        run_tiny(finished, override)
+    assert "\n" not in str(caught.value)
+    assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
+
+
+def test_other_data_in_the_same_folder_is_refused(finished: Path, tiny_toml: Path, tmp_path: Path):
+    """Another seed makes rows of other names, but the text and its hash must stay."""
+    subprocess.run(["cp", "-r", finished, tmp_path / "run"], check=True)
+    root = tmp_path / "corpus"
+    subprocess.run(["cp", "-r", tiny_toml.parent / "corpus", root], check=True)
+    (root / "valid.de").write_text((root / "valid.de").read_text().replace("Hund", "Wolf"))
+    arguments = [
+        "run",
+        str(tiny_toml),
+        "--out",
+        str(tmp_path / "run"),
+        "-q",
+        "--set",
+        f"data.root={root.as_posix()}",
+    ]
+    assert main(arguments) == 2  # the row's folder holds another root
+    assert main([*arguments, "--set", "train.seed=2"]) == 2
+    assert not (tmp_path / "run" / "luong-seed2").exists()
+
+
+@pytest.fixture
+def third_model(tiny_toml: Path, tmp_path: Path) -> Path:
+    """The tiny experiment with a further model only."""
+    text = tiny_toml.read_text()
+    path = tmp_path / "third.toml"
+    path.write_text(text.split("[[models]]")[0] + '[[models]]\npreset = "lstm"\nhidden_size = 8\n')
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("train.max_updates", "30"), ("train.label_smoothing", "0"), ("decode.max_ratio", "1.5")],
+)
+def test_a_row_of_other_settings_is_refused(
+    name: str, value: str, third_model: Path, copy: Path, refusal: Refusal
+):
+    before = sorted(copy.rglob("*"))
+    for dry_run in (["--dry-run"], []):
+        message = refusal("run", third_model, "--out", copy, "--set", f"{name}={value}", *dry_run)
+        assert f"{copy} holds runs with other settings (luong-seed1 has {name}: " in message
+        assert f"here {value}" in message
+    assert sorted(copy.rglob("*")) == before
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_row_of_the_same_settings_joins(third_model: Path, copy: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["run", str(third_model), "--out", str(copy), "--set", "bench.repeats=2"]) == 0
+    assert "Warning: these rows" not in capsys.readouterr().out
+    rows = [json.loads(line) for line in (copy / "results.jsonl").read_text().splitlines()]
+    assert len({row["settings_hash"] for row in rows}) == 1
+    assert len(rows) == 3
+
+
+def test_settings_that_another_process_recorded_are_refused(
+    third_model: Path, copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Two processes that begin at once see no config.toml of each other, but the one experiment.json."""
+    registry = json.loads((copy / "experiment.json").read_text())
+    other = {**registry, "runs": ["a-seed1"], "settings_hash": "5" * 64}
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "experiment.json").write_text(json.dumps(other))
+    assert main(["run", str(third_model), "--out", str(begun)]) == 2
+    assert "(settings_hash 555555555555, here " in capsys.readouterr().err.splitlines()[-1]
+    assert not (begun / "lstm-seed1").exists()
+
+
+def test_a_row_that_lost_its_config_is_not_wiped(finished: Path, tiny_toml: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(finished, tmp_path / "copy"))
+    (copy / ROWS[0] / "config.toml").unlink()
+    (copy / ROWS[0] / "result.json").unlink()
+    before = files(copy)
+    with pytest.raises(ValueError, match=r"has checkpoints but no config\.toml"):
+        run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
+    assert files(copy) == before
+
+
+def encode_what_is_wrong(folder: Path) -> None:
+    with locked_for_setup(folder):
+        (folder / "encoded" / "mine").mkdir(parents=True)
+        raise ValueError("wrong")
+
+
+def test_a_mistake_removes_what_it_has_made(tmp_path: Path):
+    folder = tmp_path / "a" / "b"
+    with pytest.raises(ValueError, match="wrong"):
+        encode_what_is_wrong(folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mistake_leaves_what_another_process_encodes_while_this_one_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The other one has the lock when this one begins, so nothing is encoded yet."""
+    folder = tmp_path / "run"
+
+    def lock_later(path: Path, *, wait: bool) -> object:
+        other = path / "encoded" / "others"
+        other.mkdir(parents=True)
+        (other / "train.npy").write_text("ids")
+        return lock_folder(path, wait=wait)
+
+    monkeypatch.setattr("compare.experiment.folder.lock_folder", lock_later)
+    with pytest.raises(ValueError, match="wrong"):
+        encode_what_is_wrong(folder)
+    assert sorted(files(folder)) == [
+        folder / name for name in ("encoded", "encoded/others", "encoded/others/train.npy")
+    ]
+
+
+# A larger ``train.max_updates`` continues the runs of a folder, to what training from the start gives.
+SETTINGS = (
+    *("models.*.schedule=inverse-sqrt", "train.valid_every=4"),
+    *("train.average=2", "train.average_every=3", "train.ema=0.9"),
+)
+TIMES = ("seconds", "data_s", "train_s", "tokens_per_s", "validation_s", "checkpoint_s", "joules")
+
+
+@pytest.fixture(scope="module")
+def short(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_tiny(tmp_path_factory.mktemp("short") / "run", *SETTINGS, "train.max_updates=8")
+
+
+@pytest.fixture(scope="module")
+def long(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run_tiny(tmp_path_factory.mktemp("long") / "run", *SETTINGS, "train.max_updates=14")
+
+
+@pytest.fixture
+def folder(short: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(short, tmp_path / "run"))
+
+
+def log_of(run: Path) -> list[dict[str, object]]:
+    lines = read_metrics(run / "metrics.jsonl")
+    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
+
+
+def test_it_equals_training_from_the_start_also_after_a_kill(
+    folder: Path, long: Path, run_tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    """Killed when one of two runs has its new settings: nobody mixes them, and the same call goes on."""
+    killed = folder / ROWS[1] / "config.toml"
+
+    def write(path: Path, content: str | bytes) -> None:
+        if path == killed:
+            raise KeyboardInterrupt
+        write_atomically(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "write_atomically", write)
+        with pytest.raises(KeyboardInterrupt):
+            run_tiny(folder, *SETTINGS, "train.max_updates=14")
+    assert [RunFolder.read(folder / name).run.train.max_updates for name in ROWS] == [14, 8]
+    with pytest.raises(ValueError, match="holds another experiment"):
+        run_tiny(folder, *SETTINGS, "train.max_updates=8")
+    run_tiny(folder, *SETTINGS, "train.max_updates=14")
+    for name in ROWS:
+        for file in ("config.toml", "test.hyp", "selection.json", "checkpoints/final.safetensors"):
+            assert hash_file(folder / name / file) == hash_file(long / name / file), file
+        assert log_of(folder / name) == log_of(long / name)
+    for row, other in zip(read_results(folder), read_results(long), strict=True):
+        assert (row.status, row.bleu, row.updates) == ("done", other.bleu, 14)
+        assert row.settings_hash == other.settings_hash
+    assert not check_experiment(folder).differences
+    before = files(folder / ROWS[0])
+    run_tiny(folder, *SETTINGS, "train.max_updates=14")  # nothing is left to do
+    assert files(folder / ROWS[0]) == before
+
+
+def test_what_cannot_be_continued_is_refused(
+    folder: Path, run_tiny: Callable[..., Path], tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    settings = [word for each in SETTINGS for word in ("--set", each)]
+    command = ["run", str(tiny_toml), "--out", str(folder), "-q", *settings, "--set", "train.max_updates=14"]
+    before = files(folder)
+    assert "has train.max_updates: 8, here 14" in refusal(*command, "--only", "luong")
+    assert files(folder) == before
+    (folder / ROWS[1] / "checkpoints" / "trainer.pt").unlink()
+    assert refusal(*command).endswith(
+        "cannot be continued to 14: it has no checkpoints/trainer.pt: choose another folder with --out"
+    )
+    other = run_tiny(tmp_path / "other", "train.max_updates=4", "train.valid_every=3")
+    again = ["run", str(tiny_toml), "--out", str(other), "-q", "--set", "train.valid_every=3"]
+    assert "schedule = 'linear' has lowered the learning rate in view of its end" in refusal(
+        *again, "--set", "train.max_updates=8"
+    )
+    flat = run_tiny(tmp_path / "flat", SETTINGS[0], "train.max_updates=4", "train.valid_every=3")
+    again = [*again[:3], str(flat), *again[4:], "--set", SETTINGS[0], "--set", "train.max_updates=8"]
+    assert "its last validation is no multiple of train.valid_every = 3" in refusal(*again)
+    shutil.rmtree(flat / ROWS[0])
+    shutil.rmtree(flat / ROWS[1])
+    assert main(again) == 2  # experiment.json is of four updates
+
+
+# Several processes, and interrupted ones.
+
+
+def start(toml: Path, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "compare", "run", str(toml), "--out", str(folder), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=toml.parent, env=environment
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_plots")
+def test_two_processes_share_the_rows_of_one_experiment(tiny_toml: Path, tmp_path: Path, finished: Path):
+    """Each row is trained once, to the same weights."""
+    processes = [start(tiny_toml, tmp_path / "run") for _ in "ab"]
+    outputs = [process.communicate(timeout=300) for process in processes]
+    assert all("Traceback" not in error for _, error in outputs)
+    assert {process.returncode for process in processes} <= {0, 1}  # 1: a row was left to the other process
+    assert "".join(error for _, error in outputs).count("timing 2 models in turn") == 1  # by who ended last
+    timed = {result.timed_together for result in read_results(tmp_path / "run")}
+    assert len(timed - {None}) == 1
+    assert main(["run", str(tiny_toml), "--out", str(tmp_path / "run"), "-q"]) == 0
+    assert {result.timed_together for result in read_results(tmp_path / "run")} == timed
+    for name in ROWS:
+        one, other = (folder / name / CHECKPOINTS / FINAL for folder in (tmp_path / "run", finished))
+        assert one.read_bytes() == other.read_bytes()
+        lines = [json.loads(line) for line in (tmp_path / "run" / name / METRICS).read_text().splitlines()]
+        assert sum(line["updates"] for line in lines if line["kind"] == "train") == 90
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+    assert not list((tmp_path / "run").rglob(".lock"))
+
+
+def test_a_row_in_use_is_left_out_and_named(
+    finished: Path,
+    tiny_toml: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
+    (folder / ROWS[0] / "result.json").unlink()
+
+    def locked(path: Path, *, wait: bool = False) -> object:
+        if path == folder / ROWS[0]:
+            raise run_all.Locked(f"{path} is in use by process 7 on 'elsewhere'")
+        return lock_folder(path, wait=wait)
+
+    monkeypatch.setattr(run_all, "lock_folder", locked)
+    results = run_experiment(load_experiment(tiny_toml), folder)
+    assert [result.status for result in results] == ["unfinished", "done"]
+    assert "left out" in caplog.text
+    assert "process 7" in caplog.text
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_the_status_is_that_of_the_rows_asked_for(finished: Path, tiny_toml: Path, tmp_path: Path):
+    """Another seed of the same folder is not finished: no failure of a call that did not ask for it."""
+    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
+    registry = json.loads((folder / "experiment.json").read_text())
+    registry["runs"].append("luong-seed7")
+    (folder / "experiment.json").write_text(json.dumps(registry))
+    assert [result.status for result in read_results(folder)] == ["done", "done", "unfinished"]
+    assert main(["run", str(tiny_toml), "--out", str(folder), "-q"]) == 0
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_views_that_a_killed_process_left_behind_are_rebuilt(finished: Path, tiny_toml: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
+    whole = (folder / "results.jsonl").read_text()
+    (folder / "results.jsonl").write_text(whole.splitlines(keepends=True)[0])
+    assert main(["check", str(folder), "-q"]) == 1  # check reports it, and writes nothing
+    assert (folder / "results.jsonl").read_text() != whole
+    assert main(["table", str(folder)]) == 0
+    assert (folder / "results.jsonl").read_text() == whole
+    (folder / "results.jsonl").write_text("\0\0")
+    assert main(["run", str(tiny_toml), "--out", str(folder), "-q"]) == 0
+    assert (folder / "results.jsonl").read_text() == whole
+
+
+def test_temporary_files_of_dead_processes_are_removed(tmp_path: Path):
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
+    )
+    live = temporary_path(tmp_path / "a.json")
+    names = [live.name.replace(f"-{os.getpid()}-", f"-{dead.stdout.strip()}-")]
+    names += [names[0].replace(".a.json.", ".b.json."), live.name, ".a.json.hand-made.tmp"]
+    for name in names:
+        (tmp_path / name).touch()
+    remove_leftovers(tmp_path, "a.json")
+    assert {path.name for path in tmp_path.iterdir()} == set(names[1:])
+    remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(names[2:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["prepared:", "decoding", "timing greedy, 1 of 200"])
+def test_sigterm_outside_of_training_ends_with_one_line(words: str, tiny_toml: Path, tmp_path: Path):
+    process = start(tiny_toml, tmp_path / "run", "--set", "bench.repeats=200")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            break
+    time.sleep(0.3 if words == "decoding" else 0)
+    process.send_signal(signal.SIGTERM)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 143
+    last = error.splitlines()[-1]
+    assert last.startswith("stopped")
+    assert "Traceback" not in error
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+    assert not list((tmp_path / "run").rglob(".lock"))
