@@ -194,18 +194,10 @@ def learning_plot(rows: Sequence[Row], against: str = "updates") -> Figure:
 
     Language models have no BLEU, and so only the loss.
     """
-    models = by_label(rows)
     names = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
-    if all(row["bleu"] is None for row in rows):
+    if rows and all(row["bleu"] is None for row in rows):
         del names["bleu"]
-    figure, panels = make_panels(len(names), legend_entries=len(models))
-    for axes, (column, name) in zip(panels, names.items(), strict=True):
-        for index, model_rows in enumerate(models.values()):
-            draw_line(axes, mean_curve(model_rows, against, column), index)
-        axes.set(xlabel=COSTS[against], ylabel=name, xlim=(0, None))
-    for axes in panels[1:]:
-        axes.set_ylim(bottom=0)
-    return finish_figure(figure, list(models))
+    return _plot_curves(rows, against, names)
 
 
 def progress_plot(rows: Sequence[Row], against: str) -> Figure:
@@ -214,16 +206,24 @@ def progress_plot(rows: Sequence[Row], against: str) -> Figure:
     Raises:
         ValueError: there are no rows, or one lacks that cost or its BLEU.
     """
-    models = by_label(rows)
-    if all(row["bleu"] is None for row in rows):
+    if rows and all(row["bleu"] is None for row in rows):
         raise ValueError(NO_BLEU)
     if missing := [row["label"] for row in rows if row[against] is None]:
         raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
-    figure, (axes,) = make_panels(1, legend_entries=len(models))
-    for index, model_rows in enumerate(models.values()):
-        draw_line(axes, mean_curve(model_rows, against, "bleu"), index)
-    axes.set(xlabel=COSTS[against], ylabel="validation BLEU", xlim=(0, None), ylim=(0, None))
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    return _plot_curves(rows, against, {"bleu": "validation BLEU"})
+
+
+def _plot_curves(rows: Sequence[Row], against: str, names: Mapping[str, str]) -> Figure:
+    """Plot columns, one panel each by the name of its axis, against the cost of training."""
+    models = by_label(rows)
+    figure, panels = make_panels(len(names), legend_entries=len(models))
+    for axes, (column, name) in zip(panels, names.items(), strict=True):
+        for index, model_rows in enumerate(models.values()):
+            draw_line(axes, mean_curve(model_rows, against, column), index)
+        axes.set(xlabel=COSTS[against], ylabel=name, xlim=(0, None))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if column == "bleu":
+            axes.set_ylim(bottom=0)
     return finish_figure(figure, list(models))
 
 
