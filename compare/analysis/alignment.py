@@ -19,7 +19,6 @@ from compare.analysis.gold_alignments import (
     AlignmentCounts,
     CountArray,
     Gold,
-    WordPair,
     corpus_gold,
     get_split,
     word_pairs,
@@ -329,11 +328,15 @@ def attention_spread(
     pairs = word_pairs(get_split(finished.corpus, test or finished.corpus.tests[0]))
     rows = []
     for run in finished.runs:
-        heads, sums = sum_head_entropy(load_model(run.folder, device), pairs)
-        if sums is None:
+        heads: tuple[AttentionHead, ...] = ()
+        total: AttentionEntropy | None = None
+        for pair in attend_words(load_model(run.folder, device), pairs):
+            sums = sum_entropy(pair.weights)
+            heads, total = pair.heads, sums if total is None else total.plus(sums)
+        if total is None:
             continue
         single_heads = [index for index, head in enumerate(heads) if head.number is not None]
-        nats, share = (values[single_heads] for values in sums.means())
+        nats, share = (values[single_heads] for values in total.means())
         rows.append(
             {
                 "label": run.result.label,
@@ -346,20 +349,3 @@ def attention_spread(
             }
         )
     return rows
-
-
-def sum_head_entropy(
-    translator: Translator, pairs: Sequence[WordPair]
-) -> tuple[tuple[AttentionHead, ...], AttentionEntropy | None]:
-    """Sum the attention entropy of each head over ``pairs``.
-
-    Returns:
-        The C heads and means of heads, and their sums; no heads and None for a model without attention to
-        the source.
-    """
-    heads: tuple[AttentionHead, ...] = ()
-    total: AttentionEntropy | None = None
-    for pair in attend_words(translator, pairs):
-        sums = sum_entropy(pair.weights)
-        heads, total = pair.heads, sums if total is None else total.plus(sums)
-    return heads, total

@@ -10,10 +10,11 @@ import re
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from itertools import chain, compress, count, pairwise
+from itertools import compress, count, pairwise
 from typing import NamedTuple
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
+from compare.analysis.statistics import bleu, chrf, sentence_counts, sentence_ngrams
 from compare.analysis.tables import Row, Table
 from compare.config.sections import EXTRA_TOKENS
 from data.corpus import Pairs
@@ -155,26 +156,18 @@ def _score_groups(
         column: column for the name of the group.
         groups: indices of sentences by name of the group; sentences of all test sets are counted together.
     """
-    from sacrebleu.metrics.bleu import BLEU
-    from sacrebleu.metrics.chrf import CHRF
-
     corpus = finished.corpus
     references = [line for test in corpus.tests for line in corpus.splits[test].tgt]
-    group_references = {name: [references[i] for i in indices] for name, indices in groups.items()}
-    # The metrics cache the n-grams of their references, which all runs share.
-    metrics = {
-        name: (BLEU(references=[lines]), CHRF(references=[lines])) for name, lines in group_references.items()
-    }
     rows = []
     for run in finished.runs:
-        outputs = list(chain.from_iterable(run.outputs[test] for test in corpus.tests))
+        outputs = [line for test in corpus.tests for line in run.outputs[test]]
+        counts, ngrams = sentence_counts(outputs, references), sentence_ngrams(outputs, references)
         for name, indices in groups.items():
-            bleu, chrf = (
-                metric.corpus_score([outputs[i] for i in indices], None) for metric in metrics[name]
-            )
+            sums = counts[indices].sum(axis=0)
+            hyp_len, ref_len = sums[-2:].tolist()
+            scores = {"bleu": float(bleu(sums)), "chrf": float(chrf(ngrams[indices].sum(axis=0)))}
             names = {"label": run.result.label, "seed": run.result.seed, column: name}
-            scores = {"bleu": min(bleu.score, 100.0), "chrf": chrf.score, "length_ratio": bleu.ratio}
-            rows.append({**names, "sentences": len(indices), **scores})
+            rows.append({**names, "sentences": len(indices), **scores, "length_ratio": hyp_len / ref_len})
     return rows
 
 
@@ -215,30 +208,19 @@ class Matches(NamedTuple):
         }
 
 
-def count_matches(hypotheses: Iterable[Words], references: Iterable[Words]) -> Matches:
-    """Count matching words sentence by sentence."""
-    return count_matches_by_kind(("",), lambda _: "", hypotheses, references)[""]
-
-
-def count_matches_by_kind(
-    kinds: Sequence[str],
-    kind_of: Callable[[str], str],
+def count_matches(
     hypotheses: Iterable[Words],
     references: Iterable[Words],
+    kind_of: Callable[[str], str] = lambda word: "",
+    kinds: Sequence[str] = ("",),
 ) -> dict[str, Matches]:
     """Count matching words sentence by sentence, separately for each kind of word.
 
     Args:
-        kinds: all kinds.
-        kind_of: returns the kind of a word.
         hypotheses: the words of each translation.
-        references: the words of each reference.
-
-    Returns:
-        Matches by kind.
-
-    Raises:
-        ValueError: there are not as many hypotheses as references.
+        references: the words of each reference, as many.
+        kind_of: returns the kind of a word; by default there is one kind, "".
+        kinds: all kinds.
     """
     both, ref, hyp = Counter[str](), Counter[str](), Counter[str]()
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -261,8 +243,8 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
     rows = []
     for run in finished.runs:
         outputs = [extract_words(line) for line in run.outputs[test]]
-        matches_by_bucket = count_matches_by_kind(
-            BUCKET_NAMES, lambda word: _bucket_name(training_counts[word]), outputs, references
+        matches_by_bucket = count_matches(
+            outputs, references, lambda word: _bucket_name(training_counts[word]), BUCKET_NAMES
         )
         for bucket, matches in matches_by_bucket.items():
             names = {"label": run.result.label, "seed": run.result.seed, "training_count": bucket}
@@ -350,8 +332,8 @@ def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
     rows = []
     for run in finished.runs:
         outputs = [extract_words(line) for line in run.outputs[test]]
-        copies = count_matches(outputs, to_copy)
-        numbers = count_matches([find_numbers(line, spelled) for line in outputs], reference_numbers)
+        copies = count_matches(outputs, to_copy)[""]
+        numbers = count_matches([find_numbers(line, spelled) for line in outputs], reference_numbers)[""]
         names = {"label": run.result.label, "seed": run.result.seed}
         figures = {
             "copies": copies.ref,

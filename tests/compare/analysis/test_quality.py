@@ -120,9 +120,9 @@ def test_each_bucket_is_scored_as_a_corpus_over_all_test_sets(tmp_path: Path):
         bucket_outputs, references = [hypotheses[i] for i in members], [tgt[i] for i in members]
         expected = sacrebleu.corpus_bleu(bucket_outputs, [references])
         assert row["sentences"] == len(members)
-        assert row["bleu"] == pytest.approx(expected.score, abs=1e-12)
+        assert row["bleu"] == pytest.approx(expected.score, abs=1e-9)
         assert row["chrf"] == pytest.approx(
-            sacrebleu.corpus_chrf(bucket_outputs, [references]).score, abs=1e-12
+            sacrebleu.corpus_chrf(bucket_outputs, [references]).score, abs=1e-9
         )
         assert row["length_ratio"] == expected.sys_len / expected.ref_len
         assert row["seed"] == 1
@@ -152,7 +152,7 @@ def test_distance_is_measured_from_the_longest_sentence_used_in_training(tmp_pat
 
 def test_matches_are_clipped_and_counted_per_line():
     # Line 1: 2 of 3 "a" match, 1 of 1 "b". Line 2: "c" is in the reference of line 1 only.
-    matches = count_matches([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]])
+    matches = count_matches([["a", "a", "a", "b"], ["c"]], [["b", "a", "a", "c"], ["a"]])[""]
     assert matches == Matches(both=3, ref=5, hyp=5)
     assert matches.percentages() == {"recall_percent": 60, "precision_percent": 60, "f1_percent": 60}
     assert list(Matches(1, 4, 2).percentages("number_").values()) == [25, 50, pytest.approx(100 / 3)]
