@@ -49,9 +49,7 @@ def line_pairs(*lengths: int) -> Pairs:
         ("At 10:30, you left.", ["At", "10:30", "you", "left"]),
         ("1,000 x 3.5 = 3rd; 1/2!", ["1,000", "x", "3.5", "3rd", "1/2"]),
         ("Don't re-use A320s – “ever”…", ["Don't", "re-use", "A320s", "ever"]),
-        ("In 1999. Then, 5.", ["In", "1999", "Then", "5"]),
         ("?! ...", []),
-        ("", []),
     ],
 )
 def test_words_exclude_punctuation_and_keep_numbers_whole(text: str, expected: list[str]):
@@ -90,10 +88,6 @@ def test_buckets_partition_the_lengths_and_have_a_minimum_size(lengths: list[int
     sizes = [sum(bucket.low <= length <= bucket.high for length in lengths) for bucket in buckets]
     assert sum(sizes) == len(lengths)
     assert min(sizes) >= least or len(buckets) == 1
-    ends = [bucket.high for bucket in buckets[:-1]]
-    assert any(
-        all(end % (digit * 10**power) == 0 for end in ends) for power in range(4) for digit in (1, 2, 5)
-    )
 
 
 def test_each_bucket_is_scored_as_a_corpus_over_all_test_sets(tmp_path: Path):
@@ -103,32 +97,22 @@ def test_each_bucket_is_scored_as_a_corpus_over_all_test_sets(tmp_path: Path):
         for test, lines in (("test", short), ("test_long", long))
     }
     perfect = {"test": short.tgt, "test_long": long.tgt}
-    finished = make_finished(
-        tmp_path,
-        train=short,
-        tests={"test": short, "test_long": long},
-        outputs={("a", 1): outputs, ("b", 2): perfect},
-    )
-    table = by_length(finished)
+    tests = {"test": short, "test_long": long}
+    runs = {("a", 1): outputs, ("b", 2): perfect}
+    rows = by_length(make_finished(tmp_path, train=short, tests=tests, outputs=runs)).rows
     src, tgt = [*short.src, *long.src], [*short.tgt, *long.tgt]
     hypotheses = [*outputs["test"], *outputs["test_long"]]
-    rows = [row for row in table.rows if row["label"] == "a"]
-    assert [row["source_words"] for row in rows] == ["3–4", "5–9", "10–11"]
-    for row in rows:
+    assert [row["source_words"] for row in rows] == ["3–4", "5–9", "10–11"] * 2
+    for row in rows[:3]:
         low, high = map(int, row["source_words"].split("–"))
         members = [i for i, line in enumerate(src) if low <= len(line.split()) <= high]
-        bucket_outputs, references = [hypotheses[i] for i in members], [tgt[i] for i in members]
-        expected = sacrebleu.corpus_bleu(bucket_outputs, [references])
-        assert row["sentences"] == len(members)
+        lines, references = [hypotheses[i] for i in members], [tgt[i] for i in members]
+        expected = sacrebleu.corpus_bleu(lines, [references])
+        assert (row["label"], row["seed"], row["sentences"]) == ("a", 1, len(members))
         assert row["bleu"] == pytest.approx(expected.score, abs=1e-9)
-        assert row["chrf"] == pytest.approx(
-            sacrebleu.corpus_chrf(bucket_outputs, [references]).score, abs=1e-9
-        )
+        assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(lines, [references]).score, abs=1e-9)
         assert row["length_ratio"] == expected.sys_len / expected.ref_len
-        assert row["seed"] == 1
-    best = [row for row in table.rows if (row["label"], row["seed"]) == ("b", 2)]
-    assert [(row["bleu"], row["chrf"], row["length_ratio"]) for row in best] == [(100, 100, 1)] * 3
-    assert "test and test_long" in table.caption
+    assert [(row["bleu"], row["chrf"], row["length_ratio"]) for row in rows[3:]] == [(100, 100, 1)] * 3
 
 
 def test_distance_is_measured_from_the_longest_sentence_used_in_training(tmp_path: Path):
@@ -273,24 +257,16 @@ def test_a_translation_of_at_least_the_limit_is_cut_off(tmp_path: Path):
 def test_faults_of_each_test_set_by_hand(tmp_path: Path):
     one = pairs(("a b c d", "x y z v"), ("a", "x y z v"))
     two = pairs(("a b", "x y"), ("c d", "z, v"))
-    results = {("m", 3): {"length_ratio": 0.75, "tests": {"test_b": {"length_ratio": 0.5}}}}
     finished = make_finished(
         tmp_path,
         train=one,
         tests={"test_a": one, "test_b": two},
         outputs={("m", 3): {"test_a": ["x x y", "x y z v"], "test_b": ["", "  "]}},
-        results=results,
+        results={("m", 3): {"length_ratio": 0.75, "tests": {"test_b": {"length_ratio": 0.5}}}},
     )
-    first, second = behaviour(finished).rows
-    assert first == {
-        "label": "m",
-        "seed": 3,
-        "test": "test_a",
-        "length_ratio": 0.75,
-        "rep_score": 100 * 2 / 8,
-        "repeating_percent": 50,
-        "cut_off_percent": 0,
-        "empty_percent": 0,
-    }
-    assert (second["test"], second["length_ratio"]) == ("test_b", 0.5)
-    assert (second["rep_score"], second["repeating_percent"], second["empty_percent"]) == (0, 0, 100)
+    names = ("label", "seed", "test", "length_ratio", "rep_score", "repeating_percent")
+    names += ("cut_off_percent", "empty_percent")
+    assert [[row[name] for name in names] for row in behaviour(finished).rows] == [
+        ["m", 3, "test_a", 0.75, 100 * 2 / 8, 50, 0, 0],
+        ["m", 3, "test_b", 0.5, 0, 0, 0, 100],
+    ]

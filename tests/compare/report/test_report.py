@@ -28,12 +28,11 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.experiment.tune import TrialResult, write_trials
-from compare.report.html import build_report, page, results, sentences
-from compare.report.html.page import ReportContent, gather_content, unknown
+from compare.report.html import build_report, page, results, sections, sentences
+from compare.report.html.page import ReportContent, gather_content
 from compare.report.html.parts import Section, embed_figure
-from compare.report.html.results import run_comparisons, significance
-from compare.report.html.sections import alignment_section, first_to_last, methods, speed, tuning_section
-from compare.report.html.sentences import attention_viewer, differences, draw_numbers, draw_sentences
+from compare.report.html.sections import tuning_section
+from compare.report.html.sentences import attention_viewer, differences, draw_numbers
 from compare.report.plots import Bar, bar_plot
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
@@ -149,12 +148,12 @@ def test_every_test_set_and_metric_has_a_matrix_the_same_from_both_sides(
 def test_where_pairs_are_too_many_one_model_is_set_against_each(experiment: FinishedExperiment, monkeypatch):
     scored = score_tests(experiment)
     monkeypatch.setattr(results, "MOST_COMPARISONS", 11)  # three pairs, two metrics, two test sets
-    some = run_comparisons(scored, "rnn")
+    some = results.run_comparisons(scored, "rnn")
     assert [(each.first, each.second) for each in some[:2]] == [("lstm", "rnn"), ("transformer", "rnn")]
-    (details,) = significance(some, ["lstm", "rnn", "transformer"]).tables
+    (details,) = results.significance(some, ["lstm", "rnn", "transformer"]).tables
     assert len(details.rows) == 8
     monkeypatch.setattr(results, "MOST_COMPARISONS", 12)
-    assert len(run_comparisons(scored, "rnn")) == 12
+    assert len(results.run_comparisons(scored, "rnn")) == 12
 
 
 def test_models_of_different_settings_are_not_compared(copied: Path):
@@ -221,18 +220,18 @@ def test_what_cannot_be_made_or_compares_badly_is_said(copied: Path):
     for text in ("device differ", "rows of seed 2 saw different batches", "Energy was not read"):
         assert any(text in line for line in found.unknown)
     change_result(copied, "rnn-seed2", energy_j_per_1k_tokens=2.0)
-    assert "Energy was not read on this machine." not in unknown(load_finished(copied))
+    assert "Energy was not read on this machine." not in page.unknown(load_finished(copied))
     for lost, drawings in (("train_tokens_per_s", 1), ("beam_sentences_per_s", 1), ("latency_ms_p50", 0)):
         for run in copied.glob("*-seed*"):
             change_result(copied, run.name, **{lost: None})
-        assert len(list(speed(load_finished(copied)))) == drawings + 1
+        assert len(list(sections.speed(load_finished(copied)))) == drawings + 1
 
 
 # Methods, sentences and analyses.
 
 
 def test_settings_are_told_apart_and_read_back(experiment: FinishedExperiment, tmp_path: Path):
-    found = methods(experiment)
+    found = sections.methods(experiment)
     shared = dict(found.shared.cells)
     differing = {name: values for name, *values in found.differing.cells}
     assert (shared["decode.beam_size"], shared["data.src"]) == ("5", '"en"')
@@ -257,40 +256,25 @@ def test_sentences_are_drawn_by_the_seed_and_hold_every_model(experiment: Finish
     assert draw_numbers(1000, 1) == draw_numbers(1000, 1) == sorted(set(draw_numbers(1000, 1)))
     assert draw_numbers(1000, 1) != draw_numbers(1000, 2)
     assert draw_numbers(7, 1) == list(range(7))
-    found = draw_sentences(experiment, score_tests(experiment), 1)
+    scored = score_tests(experiment)
+    found = sentences.draw_sentences(experiment, scored, 1)
     assert Counter(sentence.test for sentence in found) == {"test": 20, "test_long": 20}
-    corpus = experiment.folder.with_name("made-corpus")
     for sentence in found:
-        index = sentence.number - 1
-        assert sentence.src == (corpus / f"{sentence.test}.en").read_text().splitlines()[index]
+        index, pairs = sentence.number - 1, experiment.corpus.splits[sentence.test]
+        assert (sentence.src, sentence.ref) == (pairs.src[index], pairs.tgt[index])
         assert sentence.words == len(sentence.src.split())
         assert [output.model for output in sentence.outputs] == ["lstm", "rnn", "transformer"]
         for output in sentence.outputs:
-            path = experiment.folder / f"{output.model}-seed1" / f"{sentence.test}.hyp"
-            line = path.read_text().splitlines()[index]
+            line = experiment.labels[output.model][0].outputs[sentence.test][index]
             kept = [piece.text for piece in output.pieces if piece.kind != "missing"]
             assert " ".join(kept).split() == line.split()
             assert output.exact == (line == sentence.ref) == (output.chrf == pytest.approx(100))
 
 
-@pytest.mark.parametrize(
-    ("hypothesis", "reference", "pieces"),
-    [
-        ("Der Hund schläft.", "Der Hund schläft.", [("same", "Der Hund schläft.", True)]),
-        (
-            "Der Hund bellt.",
-            "Der Hund schläft.",
-            [
-                *[("same", "Der Hund", True), ("missing", "schläft", True), ("extra", "bellt", True)],
-                ("same", ".", False),
-            ],
-        ),
-        ("ja, ja", "ja , ja", [("same", "ja, ja", True)]),  # white space is no difference
-        ("", "Der Hund", [("missing", "Der Hund", True)]),
-    ],
-)
-def test_differences_worked_out_by_hand(hypothesis: str, reference: str, pieces: list[tuple[str, str, bool]]):
-    assert differences(hypothesis, reference) == pieces
+def test_differences_worked_out_by_hand():
+    changed = [("same", "Der Hund", True), ("missing", "schläft", True), ("extra", "bellt", True)]
+    assert differences("Der Hund bellt.", "Der Hund schläft.") == [*changed, ("same", ".", False)]
+    assert differences("ja, ja", "ja , ja") == [("same", "ja, ja", True)]  # white space is no difference
 
 
 WORDS = st.lists(st.sampled_from(["a", "b", "c-d", "e's", ",", ".", "￭", "<b>"]), max_size=9).map(" ".join)
@@ -308,7 +292,7 @@ def test_differences_lose_no_word_of_either_side(hypothesis: str, reference: str
 def test_a_line_is_described_by_its_ends_over_seeds():
     values = [("a", 1, 1.0), ("a", 1, 9.0), ("a", 2, 3.0), ("b", 1, None), ("b", 1, 2.0)]
     rows = [{"label": label, "seed": seed, "bleu": bleu} for label, seed, bleu in values]
-    assert first_to_last(rows, "bleu") == "a 2 to 6; b 2 to 2"
+    assert sections.first_to_last(rows, "bleu") == "a 2 to 6; b 2 to 2"
 
 
 # Attention of trained models.
@@ -344,7 +328,7 @@ def test_errors_and_gold_links_are_shown_and_the_best_head_first(finished: Path,
 
     splits = {name: pairs._replace(links=links(pairs)) for name, pairs in trained.corpus.splits.items()}
     with_gold = replace(trained, corpus=replace(trained.corpus, splits=splits))
-    found, chosen = alignment_section(with_gold)
+    found, chosen = sections.alignment_section(with_gold)
     assert not found.notes
     errors, heads, entropy = (Counter(row["label"] for row in table.rows) for table in found.tables)
     assert errors["diagonal"] == 1
@@ -355,7 +339,7 @@ def test_errors_and_gold_links_are_shown_and_the_best_head_first(finished: Path,
         assert sentence.links == [(j, n - 1 - j) for j in range(n)]
     best = {f"{label}, seed {seed}": str(head) for (label, seed), head in chosen.items()}
     assert {model.name: model.heads[model.chosen] for model in viewer.models} == best
-    found, chosen = alignment_section(trained)
+    found, chosen = sections.alignment_section(trained)
     assert chosen == {}
     assert [table.title for table in found.tables] == ["Entropy of attention"]
     assert "no gold links" in found.notes[0]
@@ -367,69 +351,50 @@ def test_errors_and_gold_links_are_shown_and_the_best_head_first(finished: Path,
 
 # The search that tuned the models.
 
-OTHER = "was run with other settings than its best trial: dropout"
+DONE = TrialResult(
+    **{"label": "", "trial": 1, "settings": {}, "status": "done", "bleu": 1.0, "loss": 1.0, "updates": 100},
+    **{"best_update": 100, "seconds": 10.0, "code_version": "test"},
+)
+LOST = {"status": "diverged", "bleu": None, "loss": None, "best_update": None, "reason": "NaN"}
 
 
 def trials(**bleu: list[float | None]) -> list[TrialResult]:
     """Trials of dropout 0.3, 0.1 and 0.2 with their validation BLEU; None: it diverged."""
-    done = TrialResult(
-        label="",
-        trial=1,
-        settings={},
-        status="done",
-        bleu=1.0,
-        loss=1.0,
-        best_update=100,
-        updates=100,
-        seconds=10.0,
-        code_version="test",
-    )
-    failed = msgspec.structs.replace(
-        done, status="diverged", bleu=None, loss=None, best_update=None, reason="NaN"
-    )
     return [
         msgspec.structs.replace(
-            failed if score is None else msgspec.structs.replace(done, bleu=score, loss=50 - score),
+            DONE,
             label=label,
             trial=number,
-            settings={"dropout": (0.3, 0.1, 0.2)[number - 1]},
+            settings={"dropout": dropout},
+            **({"bleu": score} if score else LOST),
         )
         for label, scores in bleu.items()
-        for number, score in enumerate(scores, start=1)
+        for number, (score, rate) in enumerate(zip(scores, (0.3, 0.1, 0.2), strict=False), start=1)
     ]
 
 
 TRIALS = trials(lstm=[4.0, 10.0, 1.0], rnn=[20.0, None, 14.0], transformer=[3.0, 33.0, 30.0])
-LONGER = [msgspec.structs.replace(TRIALS[0], updates=5000), *TRIALS[1:]]
-UNTUNED = "no trial of it ended well, so its settings are not tuned."
 
 
-@pytest.mark.parametrize(
-    ("found", "first", "others"),
-    [
-        (
-            TRIALS,
-            "same random draws",
-            [
-                *[f"lstm {OTHER} 0.0 (best trial: 0.1).", f"rnn {OTHER} 0.1 (best trial: 0.3)."],
-                f"transformer {OTHER} 0.2 (best trial: 0.1).",
-            ],
-        ),
-        (LONGER, "different draws or numbers of updates", None),
-        (
-            trials(lstm=[4.0], rnn=[None, None]),
-            "different numbers of trials",
-            [f"lstm {OTHER} 0.0 (best trial: 0.3).", f"rnn: {UNTUNED}", f"transformer: {UNTUNED}"],
-        ),
-    ],
-)
-def test_effort_and_settings_that_differ_are_named(
-    found: list[TrialResult], first: str, others: list | None, experiment: FinishedExperiment, tmp_path: Path
-):
-    write_trials(tmp_path, found)
-    notes = tuning_section(experiment, tmp_path).notes
-    assert first in notes[0]
-    assert others is None or notes[1:] == others
+def test_effort_and_settings_that_differ_are_named(experiment: FinishedExperiment, tmp_path: Path):
+    def notes_of(found: list[TrialResult]) -> list[str]:
+        write_trials(tmp_path, found)
+        return tuning_section(experiment, tmp_path).notes
+
+    other = "was run with other settings than its best trial: dropout"
+    first, *others = notes_of(TRIALS)
+    assert "same random draws" in first
+    assert others == [
+        f"lstm {other} 0.0 (best trial: 0.1).",
+        f"rnn {other} 0.1 (best trial: 0.3).",
+        f"transformer {other} 0.2 (best trial: 0.1).",
+    ]
+    longer = [msgspec.structs.replace(TRIALS[0], updates=5000), *TRIALS[1:]]
+    assert "different draws or numbers of updates" in notes_of(longer)[0]
+    first, _, *others = notes_of(trials(lstm=[4.0], rnn=[None, None]))
+    assert "different numbers of trials" in first
+    untuned = "no trial of it ended well, so its settings are not tuned."
+    assert others == [f"rnn: {untuned}", f"transformer: {untuned}"]
 
 
 def test_the_page_has_the_section_only_with_trials(
