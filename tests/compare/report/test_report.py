@@ -365,7 +365,7 @@ def trials(**bleu: list[float | None]) -> list[TrialResult]:
             DONE,
             label=label,
             trial=number,
-            settings={"dropout": dropout},
+            settings={"dropout": rate},
             **({"bleu": score} if score else LOST),
         )
         for label, scores in bleu.items()
