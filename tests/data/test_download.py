@@ -2,11 +2,7 @@
 
 import hashlib
 import io
-import os
 import resource
-import signal
-import subprocess
-import sys
 import tarfile
 import time
 import zipfile
@@ -213,33 +209,6 @@ def test_a_full_disk_is_reported_and_the_partial_file_kept(server: Server, tmp_p
     assert size > 0
     assert fetched(remote, tmp_path) == CONTENT
     assert [asked.range for asked in server.asked] == [None, f"bytes={size}-"]
-
-
-def test_a_killed_download_is_resumed(server: Server, tmp_path: Path):
-    """A real process is killed in the middle of a file."""
-    url = server.at("/f", throttled(0.05, chunk=2048))
-    code = (
-        "import sys, pathlib; from data.download import Remote, download; "
-        "download(Remote(name='file.bin', mirrors=(sys.argv[1],), digest=sys.argv[2]), "
-        "pathlib.Path(sys.argv[3]))"
-    )
-    environment = {**os.environ, "no_proxy": "*"}
-    process = subprocess.Popen([sys.executable, "-c", code, url, SHA256, str(tmp_path)], env=environment)
-    part = tmp_path / "file.bin.part"
-    try:
-        while not (part.exists() and part.stat().st_size):
-            assert process.poll() is None
-            time.sleep(0.01)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert not (tmp_path / "file.bin").exists()
-    size = part.stat().st_size
-    assert 0 < size < len(CONTENT)
-    server.at("/f", plain)
-    server.asked.clear()
-    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
-    assert [asked.range for asked in server.asked] == [f"bytes={size}-"]
 
 
 TEXT = "Grüße\n".encode() * 5000

@@ -1,21 +1,17 @@
 """The embedded corpus: always the same text, correct German, exact links, no sentence twice."""
 
-import dataclasses
 import hashlib
 import os
 import random
 import re
 import subprocess
 import sys
-from collections import defaultdict
 
 import pytest
 
-from data.grammar import AlignedPair, embedded_splits, phrases, realise, sampling
+from data.grammar import AlignedPair, embedded_splits, realise, sampling
 from data.grammar import lexicon as lex
-from data.grammar.english import PARTS
-from data.grammar.phrases import clock, cumulative_weights, date, number_words, ordinal_words
-from data.grammar.trees import Clause, Relative, Sentence
+from data.grammar.phrases import clock, date, number_words, ordinal_words
 from data.vocabulary import split_words
 
 SHA256 = {
@@ -41,53 +37,32 @@ def one_of(words) -> str:
 
 ADJECTIVE = one_of(each.de.removesuffix("e") for each in lex.ADJECTIVES)
 MASCULINE = one_of(n.de for n in lex.NOUNS if n.gender == "m" and n.de_plural not in ("", n.de, "Seen"))
-FEMININE = one_of(n.de for n in lex.NOUNS if n.gender == "f" and n.de_plural)
 NEUTER = one_of(n.de for n in lex.NOUNS if n.gender == "n" and n.de != n.de_plural)
 WEAK = one_of(n.de for n in lex.NOUNS if n.weak and n.de != n.de_plural)
 PLURAL = one_of(
     n.de_plural for n in lex.NOUNS if n.de_plural[-1:] not in ("n", "s", "") and n.de != n.de_plural
 )
 WITH_SEIN = one_of(verb.participle for verb in lex.VERBS if verb.sein)
-WITH_HABEN = one_of(verb.participle for verb in lex.VERBS if not verb.sein)
 PREFIX = one_of(verb.prefix for verb in lex.VERBS if verb.prefix)
-SEPARABLE_INFINITIVE = one_of(verb.prefix + verb.de for verb in lex.VERBS if verb.prefix)
-SEPARABLE = one_of({v.er for v in lex.VERBS if v.prefix} - {v.er for v in lex.VERBS if not v.prefix})
 THIRD = one_of([*({verb.er for verb in lex.VERBS} - {verb.participle for verb in lex.VERBS}), "hat", "ist"])
-SECOND = one_of(verb.er for verb in lex.VERBS if re.search("[sßz]t$", verb.er))
 CONJUNCTION = one_of([*(de for _, de in lex.CONJUNCTIONS if de not in ("während", "bis")), "dass", "ob"])
-TIME = one_of(["Heute", "Morgen", "Gestern", "Jetzt", "Jeden Tag", "Am [A-Z]\\w+", "Im [A-Z]\\w+"])
 
 FAULTS = {
     "gender: no masculine noun after 'das'": (rf"(?<!, )\b[Dd]as {MASCULINE}\b", "Das Mann schläft."),
-    "gender: no feminine noun after 'das'": (rf"(?<!, )\b[Dd]as {FEMININE}\b", "Er sieht das Frau."),
     "gender: no neuter noun after an accusative": (rf"\b[Dd]en {NEUTER}\b", "Er sieht den Kind."),
     "weak ending after an article": (
         rf"(?:^Der|\b(?:mit|aus|für|sieht) (?:den|dem|die)) {ADJECTIVE}(?:er|em|es)\b",
         "Der alter Hund schläft.",
     ),
-    "strong ending after 'ein'": (rf"\b[Ee]in {ADJECTIVE}e {MASCULINE}\b", "Ein alte Hund schläft."),
     "n-declension": (rf"\b(?:den|einen|dem|einem) {WEAK}\b", "Das Mädchen sieht den Junge."),
     "dative plural": (rf"\b(?:mit|aus|von|zu) (?:den|\w+en) {PLURAL}\b", "Er spielt mit den Kinder."),
-    "dative after 'mit'": (r"\bmit (?:die|das|eine?)\b", "Er spielt mit die Katze."),
-    "accusative after 'für', 'ohne', 'durch'": (
-        rf"\b(?:für|ohne|durch) (?:dem|einem|der {FEMININE})\b",
-        "Er kauft das Buch für dem Mann.",
-    ),
     "comma before a conjunction": (rf"(?<!,)(?<!aber)(?<!und) {CONJUNCTION}\b", "Er lacht weil er schläft."),
-    "verb second": (rf"^{TIME} (?:ich|du|er|wir)\b", "Am Montag er schläft."),
     "verb last": (
         rf"\b{CONJUNCTION} (?:ich|du|er|wir) {THIRD} (?!{PREFIX}\b)",
         "Er lacht, weil er liest das Buch.",
     ),
     "agreement with 'ich'": (rf"\b[Ii]ch (?!weiß){THIRD}\b", "Ich sieht den Arzt."),
-    "agreement with 'du'": (rf"^Du (?!{SECOND}\b){THIRD}\b", "Du sieht den Arzt."),
     "perfect with 'sein'": (rf"\b(?:hat|habe|hast) (?:\w+ )*{WITH_SEIN}[,.?]", "Er hat aufgestanden."),
-    "perfect with 'haben'": (rf"^[EIS]\w+ (?:ist|bin) (?:\w+ )*{WITH_HABEN}[.?]", "Er ist den Arzt gesehen."),
-    "'zu' inside a separable verb": (rf"\bzu {SEPARABLE_INFINITIVE}\b", "Er versucht, die Tür zu zumachen."),
-    "prefix of a separable verb": (
-        rf"^Er {SEPARABLE} (?:\w+ )*[A-Z]\w+\.$",
-        "Er ruft den Arzt.",
-    ),
 }
 """By rule of German: a pattern of what breaks it, and a sentence that does."""
 
@@ -171,74 +146,3 @@ def test_no_english_sentence_has_two_translations_over_seeds(splits):
     for _ in range(10_000):
         pair = realise(sampling.Sampler(rng).sentence())
         assert germans.setdefault(pair.src, pair.tgt) == pair.tgt
-
-
-def few(table_of, count):
-    """Cut a table of the sampler to its first entries, so that sentences recur often."""
-
-    def first(key):
-        entries, _ = table_of(key)
-        return entries[:count], cumulative_weights(min(count, len(entries)))
-
-    return first
-
-
-@pytest.fixture
-def few_words(monkeypatch):
-    """Leave the sampler two or three words of each kind: different trees often give the same English."""
-    for name, count in (("nouns_of", 2), ("verbs_of", 2), ("adjectives_of", 3)):
-        for module in (phrases, sampling):
-            monkeypatch.setattr(module, name, few(getattr(phrases, name), count), raising=False)
-    for name in ("SINGULAR_DETERMINERS", "PLURAL_DETERMINERS", "DEFINITE_DETERMINERS"):
-        monkeypatch.setattr(phrases, name, ["the"])
-    monkeypatch.setattr(phrases, "POSSESSIVES", ("her", "their"))
-    monkeypatch.setattr(phrases, "TIMES", ("part",))
-    monkeypatch.setattr(phrases, "BRIEF_TIMES", ("part",))
-    monkeypatch.setattr(sampling, "MODALS", ("can", "want"))
-    monkeypatch.setattr(phrases.PhraseSampler, "adjectives", lambda self, noun: ())
-    monkeypatch.setattr(phrases.PhraseSampler, "number", lambda self, low, high: ("two", "zwei"))
-    for name in ("PLACES", "DIRECTIONS", "TARGETS", "DAY_PARTS", "CONJUNCTIONS", "QUESTIONS", "MANNERS"):
-        monkeypatch.setattr(lex, name, getattr(lex, name)[:1])
-
-
-@pytest.mark.usefixtures("few_words")
-def test_german_is_a_function_of_english():
-    rng = random.Random(8)
-    germans = defaultdict(set)
-    for _ in range(22_000):
-        sampler = sampling.Sampler(rng)
-        pair = realise(Sentence(sampler.clause(sampler.tense(), fronting=True)))
-        germans[pair.src].add(pair.tgt)
-    assert len(germans) < 18_000  # thousands recurred
-    assert [english for english, german in germans.items() if len(german) > 1] == []
-
-
-@pytest.mark.usefixtures("few_words")
-def test_no_sentence_occurs_twice_even_if_many_are_drawn_repeatedly():
-    parts = embedded_splits(train=1_500, valid=50, test=50, test_long=50).values()
-    pairs = [pair for part in parts for pair in part]
-    assert len({pair.src for pair in pairs}) == len({pair.tgt for pair in pairs}) == len(pairs) == 1_650
-
-
-def nodes(tree):
-    """Yield all nodes of a tree."""
-    if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
-        for part in tree:
-            yield from nodes(part)
-    elif dataclasses.is_dataclass(tree):
-        yield tree
-        for field in dataclasses.fields(tree):
-            yield from nodes(getattr(tree, field.name))
-
-
-def test_a_relative_clause_ends_its_clause():
-    """Otherwise a later phrase could belong to either clause in English, but not in German."""
-    rng, clauses_with_relative = random.Random(10), 0
-    for _ in range(4_000):
-        for clause in nodes(sampling.Sampler(rng).sentence()):
-            if isinstance(clause, Clause):
-                parts = [getattr(clause, name) for name in PARTS if name != clause.front]
-                has_relative = [any(isinstance(n, Relative) for n in nodes(part)) for part in parts if part]
-                assert not any(has_relative[:-1])
-                clauses_with_relative += any(has_relative)
-    assert clauses_with_relative > 100

@@ -5,10 +5,8 @@ import hashlib
 import io
 import json
 import os
-import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
@@ -356,32 +354,6 @@ def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, chan
     assert not list(tmp_path.glob("*out*"))
 
 
-@pytest.mark.parametrize("exists", [False, True])
-def test_a_kill_leaves_nothing_that_the_next_call_does_not_remove(tmp_path: Path, exists: bool):
-    src, tgt = two_files(tmp_path, made_up(3_000) * 60)
-    out = tmp_path / "parent" / "out"
-    if exists:
-        out.mkdir(parents=True)
-    command = [sys.executable, "-m", "compare", "data", "prepare", str(src), str(tgt), "--out", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    while not list(tmp_path.glob("parent/**/.out.*.tmp")) and process.poll() is None:
-        time.sleep(0.01)
-    process.kill()
-    process.wait()
-    assert len(list(tmp_path.glob("parent/**/.out.*.tmp"))) == 1
-    prepare_corpus(plan_of(*two_files(tmp_path, made_up(30), "small")), out)
-    assert os.listdir(tmp_path / "parent") == ["out"]
-    assert {path.name for path in out.iterdir()} == {
-        "manifest.json",
-        *(f"{split}.{lang}" for split in ("train", "valid", "test") for lang in ("en", "de")),
-    }
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize("quiet", [False, True])
 def test_lines_of_progress_come_every_ten_seconds(quiet: bool, monkeypatch, show_log: Callable[..., None]):
     stream, clock = io.StringIO(), count(start=0, step=4)  # four seconds between two calls
@@ -399,19 +371,6 @@ def test_lines_of_progress_come_every_ten_seconds(quiet: bool, monkeypatch, show
     ]
     assert INTERVAL_S == 10
     assert stream.getvalue().splitlines() == ([] if quiet else expected)
-
-
-def test_a_terminal_shows_a_bar(monkeypatch: pytest.MonkeyPatch):
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERM", "xterm")
-    with Reporter().pairs() as progress:
-        progress("reading", 80_000, None)
-        progress("writing", 40_000, 80_000)
-    *_, last = stream.getvalue().split("writing")
-    assert "40000/80000" in last
-    assert "reading" not in last  # its bar is taken away
 
 
 def test_progress_is_told_after_every_block(tmp_path: Path):

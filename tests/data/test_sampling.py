@@ -82,25 +82,6 @@ def assert_close(found: dict[Segmentation, float], expected: dict[Segmentation, 
         assert abs(found.get(pieces, 0.0) - probability) <= 4.5 * spread, pieces
 
 
-def test_a_merge_is_left_out_with_probability_p():
-    """One merge; then one that needs another: the word is as far as the first merge that is dropped."""
-    assert_close(shares(BpeDropout, {"ab": -1}, "ab", 0.1), {("ab",): 0.9, ("a", "b"): 0.1})
-    chain = {("abc",): 0.49, ("ab", "c"): 0.21, ("a", "b", "c"): 0.3}
-    assert_close(shares(BpeDropout, {"ab": -1, "abc": -2}, "abc", 0.3), chain)
-
-
-def test_a_dropped_merge_is_drawn_again_after_another_one():
-    """Two merges that do not touch: the first one, if dropped, has a second chance after the other."""
-    p = 0.3
-    expected = {
-        ("ab", "cd"): (1 - p) ** 2 * (1 + p),
-        ("ab", "c", "d"): (1 - p) * p,
-        ("a", "b", "cd"): p * (1 - p) * p,
-        ("a", "b", "c", "d"): p * p,
-    }
-    assert_close(shares(BpeDropout, {"ab": -1, "cd": -2}, "abcd", p), expected)
-
-
 def dropout(scores: dict[str, float], symbols: Segmentation, p: float) -> dict[Segmentation, float]:
     """Compute the distribution of algorithm 1 of the paper, all draws of a step one by one."""
     pairs = [a + b for a, b in pairwise(symbols)]
@@ -156,17 +137,6 @@ def test_an_unknown_character_is_a_piece_of_bytes():
 def test_without_dropout_the_segmentation_is_the_usual_one():
     plain = vocabulary("bpe").encode_all(lines())
     assert build_sampler(vocabulary("bpe"), 1e-300).sample(plain, range(len(plain))) == plain
-
-
-def test_with_a_large_alpha_the_segmentation_is_the_best_one():
-    """Several may be the best but for rounding."""
-    unigram = vocabulary("unigram")
-    scores = {unigram.piece_ids([piece])[0]: score for piece, score in unigram.scores().items()}
-    plain = unigram.encode_all(lines())
-    sampled = UnigramSampling(unigram, 1e5).sample(plain, range(len(plain)))
-    for ids, best in zip(sampled, plain, strict=True):
-        found, expected = (math.fsum(scores.get(i, 0.0) for i in each) for each in (ids, best))  # 0: a byte
-        assert math.isclose(found, expected, abs_tol=1e-3)
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
