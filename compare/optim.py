@@ -28,25 +28,6 @@ warm-up updates, at least 1. ``left`` is the share of the updates after warm-up 
 "inverse-sqrt" is equation 3 of Vaswani et al. 2017."""
 
 
-def scheduled_rate(
-    schedule: str, peak: float, update: int, *, warmup_updates: int, max_updates: int
-) -> float:
-    """Compute the learning rate of one update.
-
-    Args:
-        schedule: a name in ``SCHEDULES``.
-        peak: learning rate at the end of warm-up.
-        update: the update, counted from 1.
-        warmup_updates: updates of linear warm-up.
-        max_updates: length of training in updates.
-    """
-    if update <= warmup_updates:
-        return peak * update / warmup_updates
-    after = update / max(1, warmup_updates)
-    left = (max_updates - update + 1) / (max_updates - min(warmup_updates, max_updates - 1))
-    return peak * SCHEDULES[schedule](after, left)
-
-
 # Options of optimizer and learning-rate schedule; every preset has its own.
 
 
@@ -74,13 +55,11 @@ class OptimConfig(Section):
             update: number of the update, counted from 1.
             max_updates: updates of the whole training.
         """
-        return scheduled_rate(
-            self.schedule,
-            self.learning_rate,
-            update,
-            warmup_updates=self.warmup_updates,
-            max_updates=max_updates,
-        )
+        if update <= self.warmup_updates:
+            return self.learning_rate * update / self.warmup_updates
+        after = update / max(1, self.warmup_updates)
+        left = (max_updates - update + 1) / (max_updates - min(self.warmup_updates, max_updates - 1))
+        return self.learning_rate * SCHEDULES[self.schedule](after, left)
 
 
 # The optimizer: AdamW.

@@ -163,7 +163,6 @@ class GradientSum:
             view.view_as(parameter)
             for view, parameter in zip(torch.split(self._sums[:-2], sizes), self.parameters, strict=True)
         ]
-        self._previous = self._read_requests()
 
     def compute(self, work: Callable[[], Tensor], stop: StopRequest) -> Tensor:
         """Compute the gradients of this process's share and sum those of all shares.
@@ -202,21 +201,17 @@ class GradientSum:
     def stop_signal(self, stop: StopRequest, *, must_know: bool) -> int | None:
         """Return the signal that any process has received, in all processes after the same update.
 
-        On a GPU, waiting for every sum would leave it idle: there the request is that of the update before,
-        unless the answer must be known now.
-
         Args:
             stop: the signals that this process has received.
-            must_know: whether the weights of this update are about to be validated or saved.
+            must_know: False on most updates on a GPU, which would be idle if every sum were waited for; then
+                nothing is returned.
 
         Raises:
             Exception: what ``attempt`` has kept in any process; all processes raise it.
         """
         if self.processes.size == 1:
             return stop.signum
-        latest = self._read_requests()
-        request, self._previous = (self._previous if latest[1] else latest), latest
-        if not must_know and not _value(*request):
+        if (self._sums.is_cuda and not must_know) or not float(self._sums[-1]):
             return None
         return next(filter(None, self.processes.gather(lambda: self._signal_or_failure(stop))), None)
 
@@ -229,21 +224,6 @@ class GradientSum:
         if self.failure is not None:
             raise self.failure
         return stop.signum
-
-    def _read_requests(self) -> tuple[Tensor, "torch.cuda.Event | None"]:
-        """Copy the number of requests to the CPU; the copy from a GPU is complete after the event."""
-        if not self._sums.is_cuda:
-            return self._sums[-1].clone(), None
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        requests = self._sums[-1].to("cpu", non_blocking=True)  # in pinned memory
-        event.record()
-        return requests, event
-
-
-def _value(requests: Tensor, event: "torch.cuda.Event | None") -> float:
-    if event is not None:
-        event.synchronize()
-    return float(requests)
 
 
 def dropout_seed(seed: int, update: int, rank: int) -> int:

@@ -38,6 +38,8 @@ from compare.training.step import GradientSum, add_gradients, dropout_seed, upda
 from data.batches import BatchStream, GlobalBatch
 
 logger = logging.getLogger(__name__)
+LOOK_EVERY = 8
+"""Updates between two looks at the signals of other processes that train on GPUs."""
 
 
 class TrainingDiverged(Exception):
@@ -193,7 +195,8 @@ class Trainer:
             self.processes.on_main(self._save_snapshot)
         if must_average:
             state.add_snapshot(config.average)
-        signum = self.gradients.stop_signal(stop, must_know=must_save)  # once: what stops here has been saved
+        must_know = must_save or state.update % LOOK_EVERY == 0
+        signum = self.gradients.stop_signal(stop, must_know=must_know)  # once: what stops here has been saved
         if must_save or signum:
             if not (must_log or must_save):
                 self._finish_queued_work()

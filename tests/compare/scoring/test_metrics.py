@@ -12,19 +12,12 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
-from compare.report.html.results import columns_of, result_table
+from compare.report.html.results import columns_of
 from compare.report.html.sections import methods
 from compare.report.table import load_table, render_table
 from compare.report.views import SUFFIX
 from compare.results.run_folder import RunFolder
-from compare.results.store import (
-    Result,
-    load_results,
-    read_results,
-    save_result,
-    to_frame,
-    write_json_lines,
-)
+from compare.results.store import Result, load_results, read_results, save_result, to_frame, write_json_lines
 from compare.scoring.metrics import (
     METRICS,
     Metric,
@@ -34,12 +27,9 @@ from compare.scoring.metrics import (
     metric_of,
     register_metric,
 )
-from compare.scoring.score import SystemScores, all_metrics, score_texts
-from tests.kits.report import change_result, write_experiment
+from compare.scoring.score import all_metrics, score_texts
 
 HYPOTHESES, REFERENCES = ["the cat", "a dog sleeps"], ["the dog", "a dog sleeps"]
-FURTHER = {name: metric for name, metric in METRICS.items() if name not in ("bleu", "chrf", "ter")}
-"""Metrics that were added to the built-in ones; these tests do without them."""
 
 
 class ExactMatch(Metric):
@@ -59,71 +49,36 @@ class ExactMatch(Metric):
         return MetricScore(score=100 * share, signature="exact|v:1", interval=interval)
 
 
+def changed(**attributes: str) -> Metric:
+    """An ``ExactMatch`` with other class attributes."""
+    metric = ExactMatch()
+    for name, value in attributes.items():
+        setattr(metric, name, value)
+    return metric
+
+
 @pytest.fixture(autouse=True)
 def registered() -> Iterator[None]:
-    """The registry has its metrics in their order again at the end."""
+    """The built-in metrics of every result and this one; the registry is as before at the end."""
     saved = dict(METRICS)
-    for name in FURTHER:
-        del METRICS[name]
-    METRICS["exact"] = ExactMatch()
+    METRICS.clear()
+    METRICS.update({name: saved[name] for name in ("bleu", "chrf", "ter")}, exact=ExactMatch())
     yield
     METRICS.clear()
     METRICS.update(saved)
 
 
-@pytest.fixture
-def texts(tmp_path: Path) -> list[str]:
-    for name, lines in (("hyp", HYPOTHESES), ("ref", REFERENCES)):
-        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
-    return [str(tmp_path / "hyp"), str(tmp_path / "ref")]
-
-
-@pytest.fixture
-def scored(copy: Path) -> Path:
-    """The tiny experiment with every figure computed again while the metric is registered."""
-    results = read_results(copy)
-    runs = [RunFolder.read(copy / result.run) for result in results]
-    prepared = prepare_data(runs[0].run, copy.with_name("encoded"))
-    for run, result in zip(runs, results, strict=True):
-        figures = compute_figures(run, prepared.for_seed(result.seed))
-        save_result(run.folder, replace(result, **figures))
-    write_json_lines(copy)
-    for form, suffix in SUFFIX.items():
-        (copy / f"table.{suffix}").write_text(render_table(read_results(copy), form), encoding="utf-8")
-    return copy
-
-
-def test_built_in_metrics_are_registered_under_their_names_and_come_first():
-    assert list(METRICS) == ["bleu", "chrf", "ter", "exact"]
-    assert all(name == metric.name for name, metric in METRICS.items())
-    assert [metric.higher_is_better for metric in METRICS.values()] == [True, True, False, True]
-
-
-@pytest.mark.parametrize(
-    ("column", "name"),
-    [
-        ("ter", "ter"),
-        ("ter_signature_test_long", "ter"),
-        ("bleu_ci_low", "bleu"),
-        ("exact_test", "exact"),
-        ("terms", None),
-        ("seed", None),
-    ],
-)
-def test_columns_belong_to_metrics(column: str, name: str | None):
-    assert metric_of(column) is (METRICS[name] if name else None)
-
-
-@pytest.mark.parametrize("names", [("exact", "exact_ci"), ("exact_ci", "exact")])
-def test_of_metrics_whose_names_begin_alike_the_longest_has_the_column(
-    names: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delitem(METRICS, "exact")
-    for name in names:
-        monkeypatch.setitem(METRICS, name, changed(name=name))
-    assert metric_of("exact_ci_signature_long") is METRICS["exact_ci"]
-    assert metric_of("exact_ci") is METRICS["exact_ci"]
-    assert metric_of("exact_signature_long") is METRICS["exact"]
+def test_the_longest_name_that_a_column_begins_with_is_its_metric():
+    METRICS["exact_ci"] = changed(name="exact_ci")
+    expected = {
+        **{"ter": "ter", "ter_signature_test_long": "ter", "bleu_ci_low": "bleu", "exact_test": "exact"},
+        **{"exact_ci_signature_long": "exact_ci", "exact_ci": "exact_ci", "exact_signature_long": "exact"},
+        **{"terms": None, "seed": None},
+    }
+    assert {column: metric_of(column) for column in expected} == {
+        column: METRICS[name] if name else None for column, name in expected.items()
+    }
+    assert [metric.higher_is_better for metric in METRICS.values()] == [True, True, False, True, True]
 
 
 def test_it_is_computed_beside_the_others():
@@ -132,10 +87,17 @@ def test_it_is_computed_beside_the_others():
     assert None not in scores.columns().values()
     assert str(scores).splitlines()[3] == "exact 50.000  exact|v:1"
     assert score_texts(HYPOTHESES, REFERENCES, n_bootstrap=2).scores == {}
+    result = Result(label="a", preset="lstm", seed=1, status="done", tests={"long": scores.columns()})
+    assert Result.from_json(result.to_json()) == result
+    assert to_frame([result])["exact_long"].tolist() == [50.0]
 
 
-def test_the_command_prints_it(texts: list[str], capsys: pytest.CaptureFixture[str]):
-    hypotheses, references = texts
+def test_the_command_prints_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Callable[..., str]
+):
+    for name, lines in (("hyp", HYPOTHESES), ("ref", REFERENCES)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
+    hypotheses, references = str(tmp_path / "hyp"), str(tmp_path / "ref")
     assert main(["score", hypotheses, "--ref", references, "-m", "exact"]) == 0
     assert capsys.readouterr().out == "exact 50.000  exact|v:1\n"
     assert main(["score", hypotheses, "--ref", references, "-m", "exact", "--json"]) == 0
@@ -147,102 +109,58 @@ def test_the_command_prints_it(texts: list[str], capsys: pytest.CaptureFixture[s
     assert head == ["system", "BLEU", "[95%]", "exact", "exact [95%]", "length ratio"]
     assert [row[3:5] for row in rows[1:]] == [["50", "[49.000, 51.000]"], ["100", "[99.000, 101.000]"]]
     assert table.endswith("- exact: exact|v:1\n")
-
-
-def test_the_help_and_the_refusal_name_it(
-    texts: list[str], capsys: pytest.CaptureFixture[str], refusal: Callable[..., str]
-):
     assert main(["score", "--help"]) == 0
     help_text = " ".join(capsys.readouterr().out.split())
     assert "Some of bleu,chrf,ter (slow),exact [default: bleu,chrf]." in help_text
-    message = refusal("score", texts[0], "--ref", texts[1], "-m", "comet")
+    message = refusal("score", hypotheses, "--ref", references, "-m", "comet")
     assert message == "no 'comet' here: choose from bleu, chrf, ter, exact"
 
 
-def test_results_tables_and_the_check_hold_it(scored: Path):
-    run = read_results(scored)[0].run
-    record = json.loads((scored / run / "result.json").read_text())
-    assert list(record["scores"].items())[1:] == [("exact_signature", "exact|v:1")]
-    frame = load_results(scored)
-    assert frame["exact"].tolist() == [result.scores["exact"] for result in read_results(scored)]
-    table = render_table(frame)
+def test_results_tables_report_and_check_hold_it(copy: Path):
+    """After every figure of the tiny experiment has been computed again."""
+    results = read_results(copy)
+    runs = [RunFolder.read(copy / result.run) for result in results]
+    prepared = prepare_data(runs[0].run, copy.with_name("encoded"))
+    for run, result in zip(runs, results, strict=True):
+        save_result(run.folder, replace(result, **compute_figures(run, prepared.for_seed(result.seed))))
+    write_json_lines(copy)
+    for form, suffix in SUFFIX.items():
+        (copy / f"table.{suffix}").write_text(render_table(read_results(copy), form), encoding="utf-8")
+
+    first = read_results(copy)[0]
+    exact = first.scores["exact"]
+    table = render_table(load_results(copy))
     assert "|   exact |" in table.splitlines()[0]
-    assert f"|    {record['scores']['exact']:.2f} |" in table.splitlines()[2]
+    assert f"|    {exact:.2f} |" in table.splitlines()[2]
     assert "- exact: exact|v:1\n" in table
-    assert "exact" in render_table(frame, "csv").splitlines()[0].split(",")
-
-    assert not check_experiment(scored).differences
-    record["scores"]["exact"] += 1
-    (scored / run / "result.json").write_text(json.dumps(record))
-    differences = check_experiment(scored).differences
-    assert (run, "exact") in {(value.context, value.name) for value in differences}
-
-
-def test_means_over_seeds_and_the_report_hold_it(scored: Path):
-    exact = read_results(scored)[0].scores["exact"]
-    assert f" {exact:.2f} |" in render_table(load_table([scored], "aggregated")).splitlines()[2]
-    loaded = load_finished(scored)
-    columns = {column.heading: column for column, _ in columns_of(loaded, [], "")}
+    assert f" {exact:.2f} |" in render_table(load_table([copy], "aggregated")).splitlines()[2]
+    loaded = load_finished(copy)
+    (column,) = [column for column, _ in columns_of(loaded, [], "") if column.heading == "exact"]
     row = loaded.results[0].flat()
-    assert (columns["exact"].text(row), columns["exact"].order(row)) == (f"{exact:.2f}", exact)
-    assert columns["exact"].help == "share of exact translations"
+    assert (column.text(row), column.order(row), column.help) == (f"{exact:.2f}", exact, ExactMatch.help)
     assert ("exact", "exact|v:1") in methods(loaded).conditions
-    assert [name for name, _ in methods(loaded).conditions][:4] == ["BLEU", "chrF", "TER", "exact"]
 
-
-def test_results_of_before_its_registration_are_right(copy: Path, monkeypatch: pytest.MonkeyPatch):
-    for name, metric in FURTHER.items():  # the experiment was run with them
-        monkeypatch.setitem(METRICS, name, metric)
-    assert all("exact" not in result.flat() for result in read_results(copy))
     assert not check_experiment(copy).differences
+    path = copy / first.run / "result.json"
+    record = json.loads(path.read_text())
+    record["scores"]["exact"] += 1
+    path.write_text(json.dumps(record))
+    differences = check_experiment(copy).differences
+    assert (first.run, "exact") in {(value.context, value.name) for value in differences}
 
 
-def test_rows_with_other_signatures_are_refused():
+def test_what_does_not_compare_or_takes_another_column_is_refused():
     result = Result(label="a", preset="lstm", seed=1, status="done", scores={"exact_signature": "v:1"})
     other = replace(result, scores={"exact_signature": "v:2"})
     with pytest.raises(ValueError, match="exact is comparable under one signature only, found v:1 and v:2"):
         render_table([result, other])
-
-
-def test_further_test_sets_have_a_column_of_it():
-    scores: SystemScores = score_texts(HYPOTHESES, REFERENCES, scoring=all_metrics(), n_bootstrap=2)
-    result = Result(label="a", preset="lstm", seed=1, status="done", tests={"long": scores.columns()})
-    assert Result.from_json(result.to_json()) == result
-    assert to_frame([result])["exact_long"].tolist() == [50.0]
-
-
-def test_a_metric_cannot_take_the_column_of_something_else():
-    result = Result(label="a", preset="lstm", seed=1, status="done", scores={"params": 1.0})
     with pytest.raises(ValueError, match="a metric cannot have the column 'params'"):
-        result.flat()
+        replace(result, scores={"params": 1.0}).flat()
 
 
-def test_a_result_without_further_metrics_is_written_as_before():
-    result = Result(label="a", preset="lstm", seed=1, status="done")
-    assert "scores" not in json.loads(result.to_json())
-
-
-def test_a_mean_over_seeds_of_which_one_lacks_it_is_unknown(tmp_path: Path):
-    folder = write_experiment(tmp_path / "made", labels=["lstm"], seeds=[1, 2])
-    change_result(folder, "lstm-seed1", scores={"exact": 12.5, "exact_signature": "exact|v:1"})
-    table = result_table(load_finished(folder), {}, [], "")
-    (column,) = (each for each in table.columns if each.heading == "exact")
-    (model,) = table.rows
-    assert [column.text(row) for row in (model, *model["runs"])] == ["–", "12.50", "–"]
-
-
-def changed(**attributes: str) -> Metric:
-    """An ``ExactMatch`` with other class attributes."""
-    metric = ExactMatch()
-    for name, value in attributes.items():
-        setattr(metric, name, value)
-    return metric
-
-
-def test_a_metric_is_registered_once_and_whole(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("compare.scoring.metrics.METRICS", dict(METRICS))
+def test_a_metric_is_registered_once_and_whole():
     register_metric(changed(name="exact_2"))
-    assert list_metrics() == [*METRICS, "exact_2"]
+    assert list_metrics() == ["bleu", "chrf", "ter", "exact", "exact_2"]
     for metric, message in (
         (ExactMatch(), "the metric 'exact' exists already: choose another name"),
         (ExactMatch, r"ExactMatch is a class: register an instance, ExactMatch\(\)"),
@@ -251,11 +169,4 @@ def test_a_metric_is_registered_once_and_whole(monkeypatch: pytest.MonkeyPatch):
         (changed(name="exact3", heading=""), "ExactMatch has no heading: set it in the class"),
     ):
         with pytest.raises(ValueError, match=message):
-            register_metric(metric)
-
-
-def test_one_string_is_not_a_list_of_lines():
-    with pytest.raises(ValueError, match="expected a list of lines, found one string: 'the cat'"):
-        score_texts("the cat", ["the cat"])
-    with pytest.raises(ValueError, match="expected a list of lines, found one string: 'the cat'"):
-        score_texts(["the cat"], "the cat")
+            register_metric(metric)  # type: ignore[arg-type]
