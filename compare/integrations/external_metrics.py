@@ -62,7 +62,9 @@ def add_external_scores(
         ValueError: a name that is taken, a program that fails or is missing, no source or several references
             where one is needed, or scores that are no numbers or not one per line.
     """
-    found = score_externally(metrics, [Path(system) for system in scores], references, src)
+    texts = {system: read_lines(Path(system), allow_blank=True) for system in scores}
+    source = None if src is None else read_lines(Path(src), allow_blank=True)
+    found = _score(metrics, texts, [read_lines(Path(path)) for path in references], source)
     result = dict(scores)
     for number, (system, own) in enumerate(scores.items()):
         columns = dict(own.scores)
@@ -72,29 +74,28 @@ def add_external_scores(
     return result
 
 
-def score_externally(
+Lines = Sequence[str]
+
+
+def _score(
     metrics: Sequence[str],
-    systems: Sequence[Path],
-    references: Sequence[str | Path],
-    src: str | Path | None = None,
+    systems: Mapping[str, Lines],
+    references: Sequence[Lines],
+    src: Lines | None,
     runs: Sequence[str] = (),
 ) -> dict[str, list[SegmentScores]]:
-    """Score files of translations by metrics from outside.
+    """Score translations by metrics from outside.
 
     Args:
         metrics: as for ``add_external_scores``; {run} in NAME=FILE stands for each of ``runs``.
-        systems: files of translations.
-        references: files of references.
-        src: the file of the source text.
+        systems: translations, by the path of their file.
+        references: lines of each.
+        src: the source text.
         runs: the name of each system's run, if they are runs.
 
     Returns:
         By name of the metric, the scores of each system.
-
-    Raises:
-        ValueError: see ``add_external_scores``.
     """
-    texts = [read_lines(system, allow_blank=True) for system in systems]
     found: dict[str, list[SegmentScores]] = {}
     for metric in metrics:
         name, _, value = metric.partition("=")
@@ -102,12 +103,12 @@ def score_externally(
         if value and "{hyp}" not in value:
             found[name] = _read_files(name, value, len(systems), runs)
         elif value or name == "comet":
-            found[name] = _run_program(name, value, texts, [Path(path) for path in references], src)
+            found[name] = _run_program(name, value, list(systems.values()), references, src)
         else:
             raise ValueError(
                 f"--external {name}: known is comet; else give NAME=COMMAND with {{hyp}}, or NAME=FILE"
             )
-        for system, each, lines in zip(systems, found[name], texts, strict=True):
+        for (system, lines), each in zip(systems.items(), found[name], strict=True):
             if len(each.segments) != len(lines):
                 raise ValueError(f"{name}: {len(each.segments)} scores for {len(lines)} lines of {system}")
     return found
@@ -142,11 +143,7 @@ def _last_parts(path: str) -> str:
 
 
 def _run_program(
-    name: str,
-    command: str,
-    systems: Sequence[Sequence[str]],
-    references: Sequence[Path],
-    src: str | Path | None,
+    name: str, command: str, systems: Sequence[Lines], references: Sequence[Lines], src: Lines | None
 ) -> list[SegmentScores]:
     """Run COMET, or a command, on plain copies of the texts."""
     needs_reference = not command or "{ref}" in command
@@ -156,10 +153,10 @@ def _run_program(
         raise ValueError(f"--external {name} takes one reference, found {len(references)}")
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        paths = {"ref": write_text(folder / "ref", read_lines(references[0]))} if needs_reference else {}
+        paths = {"ref": _write(folder / "ref", references[0])} if needs_reference else {}
         if src is not None:
-            paths["src"] = write_text(folder / "src", read_lines(Path(src), allow_blank=True))
-        hypotheses = [write_text(folder / f"hyp{number}", lines) for number, lines in enumerate(systems)]
+            paths["src"] = _write(folder / "src", src)
+        hypotheses = [_write(folder / f"hyp{number}", lines) for number, lines in enumerate(systems)]
         if not command:
             return _run_comet(paths, hypotheses, folder / "scores.json")
         program, *arguments = shlex.split(command)
@@ -173,7 +170,7 @@ def _run_program(
         return found
 
 
-def write_text(path: Path, lines: Sequence[str]) -> Path:
+def _write(path: Path, lines: Lines) -> Path:
     """Write lines to a plain file."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
@@ -277,14 +274,10 @@ def add_run_scores(
         for path in paths:  # before the scoring, which may take an hour
             stack.enter_context(lock_folder(path.resolve()))
         systems = [_open_run(path, test) for path in paths]
-        temporary = Path(stack.enter_context(TemporaryDirectory()))
-        src, ref = (
-            write_text(temporary / side, lines)
-            for side, lines in zip(("src", "ref"), corpus.splits[test][:2], strict=True)
-        )
         outputs = [system.folder.output(test) for system in systems]
-        names = [system.folder.name for system in systems]
-        by_metric = score_externally(metrics, outputs, [ref], src, names)
+        texts = {str(path): read_lines(path, allow_blank=True) for path in outputs}
+        pairs, names = corpus.splits[test], [system.folder.name for system in systems]
+        by_metric = _score(metrics, texts, [pairs.tgt], pairs.src, names)
         scores = [{name: each[number] for name, each in by_metric.items()} for number in range(len(systems))]
         experiments = {system.folder.folder.parent for system in systems}
         columns = {system.folder.folder: _columns(own) for system, own in zip(systems, scores, strict=True)}
