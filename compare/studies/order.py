@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from compare.analysis.tables import Row, Table
-from compare.studies.copying import SYMBOLS, WIDTH, Copying
 from compare.studies.kit import relative_error
+from compare.studies.positions import SYMBOLS, WIDTH, Copying
 from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
 from compare.studies.tasks import transformer
 from transformer.config import Positions

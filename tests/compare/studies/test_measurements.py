@@ -10,13 +10,13 @@ from torch import nn
 from compare.optim import OptimConfig
 from compare.studies import (
     complexity,
-    copying,
     distance,
     kit,
     linearity,
     norm,
     order,
     parallel,
+    positions,
     scaling,
     tasks,
 )
@@ -211,7 +211,7 @@ def test_verdicts_on_norms():
     assert verdict(growing, flat) == [False] * 5
 
 
-# order, copying
+# order, positions
 
 
 def test_the_rotation_turns_each_pair_by_its_own_angle():
@@ -246,7 +246,7 @@ def test_copying_is_scored_per_symbol():
         return logits
 
     model.forward = answer
-    task = copying.Copying(4, 1, 1, 5, [])
+    task = positions.Copying(4, 1, 1, 5, [])
     assert task.probe(model, "learned", 6, 1) == {"learned": pytest.approx(4 / 7), "learned_past": 0}
     assert task.probe(model, "learned", 4, 1) == {"learned": pytest.approx(4 / 5)}
     assert task._replace(longest=3).probe(model, "learned", 6, 1)["learned_past"] == pytest.approx(1 / 3)
@@ -258,7 +258,7 @@ def test_verdicts_on_lengths():
     def verdict(past: float) -> list[bool]:
         rows = [{"length": 10, "sinusoidal": 1.0, "learned": 0.9}, {"length": 15}]
         rows[1] |= {"sinusoidal": 0, "learned": 0, "sinusoidal_past": past, "learned_past": past}
-        return holds(order.judge(equal, [{"error": 0.0}], rows, copying.Copying(10, 1, 1, 1, [])))[-4:]
+        return holds(order.judge(equal, [{"error": 0.0}], rows, positions.Copying(10, 1, 1, 1, [])))[-4:]
 
     assert verdict(0.95) == [True, False, True, False]
     assert verdict(0.05) == [True, False, False, True]
@@ -270,13 +270,13 @@ def test_training_learns_and_counts_real_tokens_only():
     torch.manual_seed(0)
     model = tasks.transformer(16, 1, num_heads=2, ffn_size=16)(8, 8)
     batch = make_batch(split, np.arange(12))
-    before = copying.accuracy(model, batch)
+    before = positions.accuracy(model, batch)
     optim = OptimConfig(learning_rate=1e-2, warmup_updates=5)
     tasks.fit(model, split, optim, batch_tokens=60, updates=100, seed=1)
     assert not model.training
-    assert before < 0.6 < 0.95 < copying.accuracy(model, batch)
+    assert before < 0.6 < 0.95 < positions.accuracy(model, batch)
     model.forward = lambda src, mask, tgt_in: nn.functional.one_hot(batch.tgt_out.clamp(min=1), 8).float()
-    assert copying.accuracy(model, batch) == 1  # the answer at padding, id 0, is wrong
+    assert positions.accuracy(model, batch) == 1  # the answer at padding, id 0, is wrong
 
 
 # distance

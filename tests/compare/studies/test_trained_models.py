@@ -13,7 +13,6 @@ from compare.experiment.evaluation import SentenceScore
 from compare.studies import (
     ablation,
     contrastive,
-    copying,
     data_size,
     depth,
     designs,
@@ -161,7 +160,7 @@ def test_verdicts_on_positions():
     def verdict(good: float, bad: float, within: float):
         past = {f"{kind}_past": good if kind in positions.CARRIES_OVER else bad for kind in positions.KINDS}
         rows = [{"length": length, **dict.fromkeys(positions.KINDS, within), **past} for length in (4, 6)]
-        return verdicts(positions.judge([rows] * 2, copying.Copying(4, 1, 1, 1, [])))
+        return verdicts(positions.judge([rows] * 2, positions.Copying(4, 1, 1, 1, [])))
 
     assert verdict(0.9, 0.5, 0.99) == [True] * 10
     assert verdict(0.89, 0.51, 0.98) == [False] * 10
@@ -250,6 +249,8 @@ def test_roles_of_a_head():
     found = head_roles.offsets(weights, mask)
     assert (found["previous"], found["previous peak"], found["next"]) == (1, 1, 0)
     assert found["itself"] == pytest.approx(2 / 5)  # of five tokens, the two first ones
+    after = torch.tensor([[[0.0, 1, 0], [0, 0, 1], [1, 0, 0]], [[0, 1, 0], [1, 0, 0], [1, 0, 0]]])
+    assert head_roles.offsets(after, mask)["next"] == 1  # of the tokens that have a next one
     row = head_roles.roles(weights, mask, mask, "encoder.0")
     assert row == {"entropy": 0, "distance": pytest.approx(3 / 5)}
     uniform = torch.tensor([[[1.0, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]])
