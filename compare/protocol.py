@@ -104,6 +104,14 @@ class EncoderDecoder(Protocol[Memory, State]):
         """
 
 
+@runtime_checkable
+class Scheduled(Protocol):
+    """A model, or a module of one, that computes something else in the first updates of training."""
+
+    def begin_update(self, update: int) -> None:
+        """Prepare for an update, counted from 1."""
+
+
 def select(tree: Any, parents: Tensor) -> Any:
     """Reorder the hypotheses of a state.
 

@@ -327,7 +327,8 @@ class Attention(nn.Module):
     """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for i in scope): Bahdanau et al. 2015, eq. 5.
 
     h_i are the encoder states and s is the decoder state that attends; some scores map h_i first. A
-    temperature other than 1 divides the scores before they are normalised.
+    temperature other than 1 divides the scores before they are normalised. During the first updates of
+    training the scores are 0 if ``attention_warmup`` says so and ``begin_update`` is called.
 
     Examples:
         >>> attention = Attention(AttentionConfig(score="general"), query_size=8, value_size=10)
@@ -351,10 +352,15 @@ class Attention(nn.Module):
         self.scope = SCOPES[config.scope](query_size, config)
         self.normaliser = NORMALISERS[config.normaliser](query_size, config.reinforce)
         self.num_heads, self.temperature = config.num_heads, config.temperature
+        self.warmup, self.is_uniform = config.attention_warmup or 0, False
         self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
         """Whether a step reads the weights of the steps before it."""
         self.context_size = self.scorer.context_size
         """C, the size of a context vector."""
+
+    def begin_update(self, update: int) -> None:
+        """Prepare for an update of training, counted from 1: the first ones have uniform attention."""
+        self.is_uniform = update <= self.warmup
 
     def remember(self, states: Tensor, mask: Tensor) -> Source:
         """Compute keys and values, once per sentence.
@@ -395,6 +401,8 @@ class Attention(nn.Module):
         scores = self.scorer.score(queries, source.keys)
         if self.temperature != 1:
             scores = scores / self.temperature
+        if self.is_uniform and self.training:
+            scores = scores * 0.0  # and so is the gradient, but not None, as several processes sum it
         scores = scores.masked_fill(~scope.visible, float("-inf"))
         normalised: NormaliserOutput = self.normaliser(scores, queries)
         weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor

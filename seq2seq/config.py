@@ -94,6 +94,10 @@ class AttentionConfig:
     or by REINFORCE, or read from left to right ("monotonic")."""
     temperature: float = 1.0
     """Divides the scores before the normaliser: weights are sharper below 1 and more even above."""
+    attention_warmup: int | None = None
+    """Updates at the start of training in which all scores are 0, so that attention is uniform and its score
+    untrained; default none. The first updates teach a language model only, and attention that moves meanwhile
+    takes a direction by chance, which it may keep."""
     reinforce: ReinforceConfig = DEFAULT_REINFORCE
     """Baseline, reward and entropy of normaliser "reinforce"."""
     placement: Placement = "before"

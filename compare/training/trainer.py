@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from compare.config.sections import TrainConfig
 from compare.optim import OptimConfig, build_optimizer
+from compare.protocol import Scheduled
 from compare.system.device import device_name, rng_state, set_rng_state
 from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import EnergyMeter
@@ -85,6 +86,7 @@ class Trainer:
         self.device = next(criterion.parameters()).device
         self.model: nn.Module = criterion.model  # type: ignore[assignment]
         self.optimizer = build_optimizer(criterion.parameters(), optim_config)
+        self.scheduled = [module for module in self.model.modules() if isinstance(module, Scheduled)]
         self.state = TrainerState()
         self.running_metrics = RunningMetrics(self.device)
         self.energy = EnergyMeter(self.device)
@@ -157,6 +159,8 @@ class Trainer:
             learning_rate = self.optim_config.learning_rate_at(state.update, self.train_config.max_updates)
             for group in self.optimizer.param_groups:
                 group["lr"] = learning_rate
+            for module in self.scheduled:
+                module.begin_update(state.update)
             if self.processes.size > 1:
                 torch.manual_seed(dropout_seed(self.train_config.seed, state.update, self.processes.rank))
             nll = self.gradients.compute(partial(self._add_gradients, batch), stop)

@@ -291,6 +291,21 @@ def test_a_predicted_centre_keeps_its_fraction_under_autocast() -> None:
     close(weights[298:304], torch.tensor([0, far, near, near, far, 0]), 1e-6)
 
 
+def test_attention_is_uniform_and_its_score_untrained_during_the_warmup() -> None:
+    queries, states = example("general")
+    attention = Attention(AttentionConfig(score="general", attention_warmup=3), H, E)
+    for update, is_uniform in ((3, True), (4, False)):
+        attention.begin_update(update)
+        output = attend(attention, queries, states)
+        (gradient,) = torch.autograd.grad(output.context.sin().sum(), attention.scorer.key.weight)
+        assert (gradient == 0).all() == is_uniform
+        if is_uniform:
+            lengths = MASK.sum(1)[:, None, None, None]
+            close(output.weights, (MASK[:, None, None] / lengths).expand_as(output.weights).double())
+    attention.begin_update(1)  # but not in evaluation
+    close(attend(attention.eval(), queries, states).weights, output.weights)
+
+
 def test_a_temperature_divides_the_scores() -> None:
     queries, states = example("dot")
     warm = Attention(AttentionConfig(score="dot", temperature=2.0), E, E)

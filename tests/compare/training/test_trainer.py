@@ -25,6 +25,7 @@ from compare.training.serialization import FINAL, STATE, load_state, load_weight
 from compare.training.step import update_weights
 from compare.training.trainer import Trainer, TrainingDiverged
 from data.batches import BatchStream
+from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from tests.kits.loss import TinyModel
 from tests.kits.training import SMALL, bleus, make_stream, metrics, same_weights, trainer
 from transformer.config import TransformerConfig
@@ -69,6 +70,20 @@ def test_training_is_the_loop_that_one_would_write_by_hand(stream: BatchStream, 
     weights = load_weights(tmp_path / "a" / "checkpoints" / FINAL)
     for name, tensor in model_weights(by_hand).items():
         torch.testing.assert_close(weights[name], tensor, rtol=0, atol=2e-5)
+
+
+def test_the_score_of_attention_is_trained_only_after_its_warmup(stream: BatchStream, tmp_path: Path):
+    attention = AttentionConfig(score="general", attention_warmup=3)
+    config = Seq2SeqConfig(attention=attention, embedding_size=8, hidden_size=8)
+    keys = []
+    for updates in (0, 3, 4):
+        settings = {"max_updates": max(1, updates), "valid_every": 10}
+        run = trainer(stream, tmp_path / str(updates), bleus(1), architecture=config, **settings)
+        if updates:
+            run.run()
+        keys.append(model_weights(run.model)["decoder.attention.scorer.key.weight"])
+    assert torch.equal(keys[0], keys[1])
+    assert not torch.equal(keys[0], keys[2])
 
 
 @pytest.mark.parametrize(("clip_norm", "factor"), [(1.0, 1 / 5), (8.0, 1.0), (0.0, 1.0)])
