@@ -15,9 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.decoding.ensemble import Ensemble, mean_probability
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.decoding.search import NAN_SCORES
+from compare.decoding.search import NAN_SCORES, Ensemble, mean_probability
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
 from compare.results.records import GridPoint, Likelihoods, LikelihoodSums, Selection, choose, read_selection

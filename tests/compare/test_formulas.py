@@ -12,9 +12,8 @@ import seq2seq.formulas
 import transformer.formulas
 from compare import formulas
 from compare.analysis.gold_alignments import AlignmentCounts, count_links
-from compare.decoding.ensemble import mean_probability
 from compare.decoding.length_penalty import LengthPenalty
-from compare.decoding.search import best_continuations
+from compare.decoding.search import best_continuations, mean_probability
 from compare.models.catalogue import formula_sources
 from compare.models.presets import PRESETS
 from compare.optim import OptimConfig, build_optimizer

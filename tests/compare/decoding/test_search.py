@@ -375,15 +375,6 @@ def test_select_and_keep_reach_every_leaf():
 
 
 @pytest.mark.parametrize(
-    ("length", "alpha", "wu", "plain"),
-    [(7, 1.0, 2.0, 7.0), (50, 0.6, (55 / 6) ** 0.6, 50**0.6), (99, 0.0, 1.0, 1.0)],
-)
-def test_the_divisors_are_those_of_the_papers(length: int, alpha: float, wu: float, plain: float):
-    assert LengthPenalty(alpha, "wu").divisor(length) == pytest.approx(wu, rel=1e-14)
-    assert LengthPenalty(alpha, "length").divisor(length) == pytest.approx(plain, rel=1e-14)
-
-
-@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"alpha": -0.1}, "must be at least 0, got -0.1"),

@@ -28,9 +28,8 @@ from compare import (
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding import translator
-from compare.decoding.ensemble import Ensemble
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.decoding.search import Hypothesis, search, search_all
+from compare.decoding.search import Ensemble, Hypothesis, search, search_all
 from compare.decoding.translator import Translator
 from compare.experiment import evaluation
 from compare.experiment.prepare import load_corpus

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
-from compare.decoding.ensemble import Ensemble
-from compare.decoding.search import search
+from compare.decoding.search import Ensemble, search
 from compare.system import cpu
 from compare.system.cpu import PackedLinear, decoding_copy, for_decoding, is_packable
 from tests.kits import seq2seq
