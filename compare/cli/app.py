@@ -1,6 +1,5 @@
 """The command line: shared options, exit statuses, one-line error messages."""
 
-import codecs
 import errno
 import json
 import os
@@ -23,55 +22,10 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-MAX_MESSAGE = 1000
-"""Characters of an error message that are printed; the middle of a longer one is left out."""
-Folders = Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set", help="Override a setting: section.key=value or models.LABEL.key=value; repeatable."
-    ),
-]
-Only = Annotated[
-    str, typer.Option(help="These models only, such as lstm,bahdanau or 'lstm-*' [default: all].")
-]
-Jobs = Annotated[
-    str,
-    typer.Option(help="Processes that share the runs: a number, or auto: one per GPU, or per two cores."),
-]
-Slurm = Annotated[
-    str, typer.Option(help="Share the runs among jobs of a cluster: partition=NAME,gpus=1,time=60,mem=32.")
-]
-PluginModules = Annotated[
-    list[str] | None,
-    typer.Option("--plugin", help="Import this module first (docs/plugins.md). May be repeated."),
-]
-CorpusFolder = Annotated[
-    list[str] | None, typer.Option("--set", help="data.root=FOLDER: your copy of the corpus.")
-]
-"""The only setting of a finished experiment that can be overridden; ``corpus_folder`` reads it."""
 
-
-def corpus_folder(settings: list[str] | None) -> str:
-    """Return the FOLDER of the last ``data.root=FOLDER``, absolute; empty if there is none.
-
-    Raises:
-        ValueError: another setting, or an empty folder.
-    """
-    from compare.config.parse import absolute_root
-
-    root = ""
-    for setting in settings or ():
-        key, _, value = setting.partition("=")
-        root = value.strip().strip("\"'")
-        if key.strip() != "data.root" or not root:
-            raise ValueError(
-                f"--set {setting}: a finished experiment keeps its settings; only the folder of its corpus "
-                "can be given: data.root=FOLDER"
-            )
-    return absolute_root(root, Path())
+def flag(name: str, about: str, **more: Any) -> Any:
+    """Declare an option that is on or off; without a name, typer would add --no-... to it."""
+    return typer.Option(f"--{name}", help=about, **more)
 
 
 def _print_experiments(asked: bool) -> None:
@@ -83,18 +37,25 @@ def _print_experiments(asked: bool) -> None:
         raise typer.Exit
 
 
-ListExperiments = Annotated[
-    bool,
-    typer.Option(
-        "--list",
-        callback=_print_experiments,
-        is_eager=True,
-        help="List the experiments that ship with attnbench.",
-    ),
-]
+def _print_version(asked: bool) -> None:
+    """Print the version and stop; called by typer for ``--version``."""
+    if asked:
+        from compare import __version__
+
+        print_visible(f"attnbench {__version__}")
+        raise typer.Exit
 
 
-def load_all_plugins(named: list[str] | None = None) -> None:
+def _show_messages(quiet: bool) -> bool:
+    """Show what the program says beside its results, in one process of a torchrun job."""
+    from compare.system.distributed import is_main_process
+    from compare.system.log import show_messages
+
+    show_messages(quiet=quiet or not is_main_process())
+    return quiet
+
+
+def load_all_plugins(named: list[str] | None = None) -> list[str] | None:
     """Import the plug-ins that are installed, and those that ``--plugin`` names.
 
     Commands on finished runs need it not: their config.toml names the plug-ins that they depend on.
@@ -106,22 +67,93 @@ def load_all_plugins(named: list[str] | None = None) -> None:
 
     load_installed_plugins()
     load_plugins(named or [])
+    return named
 
 
-def _print_version(asked: bool) -> None:
-    """Print the version and stop; called by typer for ``--version``."""
-    if asked:
-        from compare import __version__
+def _corpus_folder(setting: str) -> str:
+    """Return the FOLDER of ``data.root=FOLDER``, absolute; empty if there is none.
 
-        print_visible(f"attnbench {__version__}")
-        raise typer.Exit
+    Raises:
+        ValueError: another setting, or an empty folder.
+    """
+    from compare.config.parse import absolute_root
+
+    key, _, value = setting.partition("=")
+    root = value.strip().strip("\"'")
+    if setting and (key.strip() != "data.root" or not root):
+        raise ValueError(
+            f"--set {setting}: a finished experiment keeps its settings; only the folder of its corpus "
+            "can be given: data.root=FOLDER"
+        )
+    return absolute_root(root, Path())
+
+
+Config = Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of `run --list`.")]
+ListExperiments = Annotated[
+    bool,
+    flag(
+        "list", "List the experiments that ship with attnbench.", callback=_print_experiments, is_eager=True
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="Override a setting: section.key=value or models.LABEL.key=value; repeatable."
+    ),
+]
+Seeds = Annotated[
+    str, typer.Option(help="Train with each of these seeds, such as 1,2,3 [default: train.seed].")
+]
+Only = Annotated[
+    str, typer.Option(help="These models only, such as lstm,bahdanau or 'lstm-*' [default: all].")
+]
+Jobs = Annotated[
+    str,
+    typer.Option(help="Processes that share the runs: a number, or auto: one per GPU, or per two cores."),
+]
+Slurm = Annotated[
+    str, typer.Option(help="Share the runs among jobs of a cluster: partition=NAME,gpus=1,time=60,mem=32.")
+]
+Folder = Annotated[Path, typer.Argument(help="An experiment folder.")]
+Runs = Annotated[list[Path], typer.Argument(help="Folder of a finished run, or of several: their ensemble.")]
+CorpusFolder = Annotated[
+    str, typer.Option("--set", callback=_corpus_folder, help="data.root=FOLDER: your copy of the corpus.")
+]
+"""The only setting of a finished experiment that can be overridden."""
+Device = Annotated[str, typer.Option(help="For runs: cpu or cuda.")]
+DryRun = Annotated[bool, flag("dry-run", "Only check and show what would be done; write nothing.")]
+PluginModules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        callback=load_all_plugins,
+        help="Import this module first (docs/plugins.md). May be repeated.",
+    ),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", callback=_show_messages, help="Print results only.", is_eager=True)
+]
+AsJson = Annotated[bool, flag("json", "Print JSON.")]
+
+
+def parse_list(text: str) -> list[str]:
+    """Read a list of names that commas separate."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def parse_seeds(text: str) -> list[int]:
+    """Read a list such as "1,2,3"."""
+    seeds = parse_list(text)
+    if not all(seed.isdecimal() for seed in seeds) or len(set(seeds)) < len(seeds):
+        raise ValueError(f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3")
+    return list(map(int, seeds))
 
 
 @app.callback()
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool, flag("version", "Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Compare recurrent attention with the Transformer in machine translation."""
@@ -134,21 +166,23 @@ def _root(
         )
 
 
-SIGNS = {"–": "-", "±": "+/-", "×": "x"}
-"""Replacements for the non-ASCII signs of our tables, for terminals without Unicode."""
-
-
 def print_visible(text: object, *, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
     r"""Print output or a message; control characters in it are shown as ``\x1b``, never obeyed."""
     print(visible_lines(str(text)), end=end, file=file, flush=flush)
 
 
+def show(found: Any, text: str, *, as_json: bool) -> None:
+    """Print a result as JSON, from dataclasses or plain values, or the text that describes it."""
+    from msgspec import to_builtins
+
+    print_visible(json.dumps(to_builtins(found), indent=2, ensure_ascii=False) if as_json else text)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status is 0, 2 (the user's mistake), 1 (failure) or 128 + signal."""
-    codecs.register_error(__name__, _spelled)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors=__name__)
+            stream.reconfigure(errors="backslashreplace")  # what the encoding of a terminal lacks
     from compare.system.log import hide_messages
     from compare.system.signals import Terminated, raise_on_sigterm
 
@@ -164,7 +198,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str] | None) -> int:
     """Run a command; a failure is one line on standard error, printed by one process of a torchrun job."""
     from compare.system.distributed import is_main_process
-    from compare.system.signals import Interrupted, Terminated
+    from compare.system.signals import Interrupted, Locked, Terminated
 
     def say(message: str) -> None:
         if is_main_process():
@@ -179,21 +213,18 @@ def _run(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
         say("stopped; run the same command again to continue from the last saved state")
         return 143 if isinstance(stop, Terminated) else 130
+    except Locked as locked:
+        say(f"error: {locked}: run the same command again when it has ended")
+        return 2
     except (ValueError, OSError) as error:
         say(f"error: {_one_line(error)}")
         return 2
     except Exception as error:
-        from compare.system.signals import Locked
-
-        if isinstance(error, Locked):
-            say(f"error: {error}: run the same command again when it has ended")
-            return 2
-        show = getattr(error, "show", None)  # typer's own errors; their class differs between versions
-        if show is None:
+        if not hasattr(error, "format_message"):  # typer's own errors; their class differs between versions
             raise
-        message = visible_lines(error.format_message())  # type: ignore[attr-defined]
-        error.format_message = lambda: message  # type: ignore[attr-defined]
-        show()
+        message = visible_lines(error.format_message())
+        error.format_message = lambda: message
+        error.show()  # type: ignore[attr-defined]
         return 2
 
 
@@ -217,18 +248,4 @@ def _one_line(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
         text = f"{error.filename}: {error.strerror}" if error.filename else f"{place}{error.strerror}"
-    if len(text) > MAX_MESSAGE:  # of a name that a damaged file gives
-        text = f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
     return " ".join(map(visible, text.splitlines()))
-
-
-def _spelled(error: UnicodeError) -> tuple[str, int]:
-    """Replace characters that a terminal cannot show: by ``SIGNS``, or by JSON escapes."""
-    assert isinstance(error, UnicodeEncodeError)
-    signs = error.object[error.start : error.end]
-    return "".join(SIGNS.get(sign, json.dumps(sign)[1:-1]) for sign in signs), error.end
-
-
-def split_labels(text: str) -> list[str]:
-    """Read a list of labels that commas separate."""
-    return [label.strip() for label in text.split(",") if label.strip()]

@@ -1,19 +1,15 @@
 """Commands on corpora: data check, data prepare, data get, data list."""
 
-import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compare.cli.app import AsJson, Quiet, app, print_visible
+from compare.cli.app import AsJson, DryRun, Quiet, app, flag, show
 
 if TYPE_CHECKING:
     from data.formats import Source
-
-
-# Commands for the user's own corpora: data check, data prepare.
 
 
 logger = logging.getLogger(__name__)
@@ -23,6 +19,9 @@ data_app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
+SplitSize = Annotated[
+    int | None, typer.Option(min=1, help="Pairs of this set [default: a tenth, 1 to 1,000].")
+]
 ALL = ""
 """Key of a corpus that is not divided into splits."""
 
@@ -35,6 +34,7 @@ SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
 Columns = Annotated[str, typer.Option(help="Two columns of a table: 1,2, or en,de by its first line.")]
 Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as translation.en,translation.de.")]
+Root = Annotated[Path, typer.Option(help="Folder of the named corpora and the downloads.")]
 Langs = Annotated[str, typer.Option(help="Languages, such as en,de [default: from the file names].")]
 
 
@@ -56,16 +56,13 @@ def check(
     Example: attnbench data check corpus.de corpus.en
     """
     from compare.report.corpus import render_check
-    from compare.system.log import Reporter, show_messages
+    from compare.system.log import Reporter
     from data.checks import check_corpus as compute
 
-    show_messages(quiet=quiet)
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     with Reporter(quiet=quiet).pairs() as progress:
         found = compute(splits, progress=progress)
-    print_visible(
-        json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else render_check(found)
-    )
+    show(found.to_json(), render_check(found), as_json=as_json)
     return 1 if found.num_unusable else 0
 
 
@@ -78,27 +75,19 @@ def prepare(
     columns: Columns = "",
     fields: Fields = "",
     langs: Langs = "",
-    valid: Annotated[
-        int | None, typer.Option(min=1, help="Number of valid pairs [default: a tenth, 1 to 1,000].")
-    ] = None,
-    test: Annotated[
-        int | None, typer.Option(min=1, help="Number of test pairs [default: a tenth, 1 to 1,000].")
-    ] = None,
+    valid: SplitSize = None,
+    test: SplitSize = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing valid and test.")] = 1,
-    max_words: Annotated[
-        int, typer.Option(min=0, help="Drop pairs with more words on a side; 0: no limit.")
-    ] = 0,
-    max_ratio: Annotated[
-        float, typer.Option(min=0, help="Drop pairs with a larger length ratio; 0: no limit.")
-    ] = 0,
-    drop_duplicates: Annotated[bool, typer.Option("--drop-duplicates", help="Drop repeated pairs.")] = False,
-    drop_copies: Annotated[bool, typer.Option("--drop-copies", help="Drop untranslated pairs.")] = False,
-    drop_broken: Annotated[bool, typer.Option("--drop-broken", help="Drop pairs with broken text.")] = False,
+    max_words: Annotated[int, typer.Option(min=0, help="Drop longer pairs, in words a side; 0: none.")] = 0,
+    max_ratio: Annotated[float, typer.Option(min=0, help="Drop larger ratios of lengths; 0: none.")] = 0,
+    drop_duplicates: Annotated[bool, flag("drop-duplicates", "Drop repeated pairs.")] = False,
+    drop_copies: Annotated[bool, flag("drop-copies", "Drop untranslated pairs.")] = False,
+    drop_broken: Annotated[bool, flag("drop-broken", "Drop pairs with broken text.")] = False,
     drop_overlap: Annotated[
-        bool, typer.Option("--drop-overlap", help="Drop training pairs that share a side with valid/test.")
+        bool, flag("drop-overlap", "Drop training pairs that share a side with valid/test.")
     ] = False,
-    root: Annotated[Path, typer.Option(help="Folder of named corpora, as in `data get`.")] = Path("corpora"),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only read and count; write nothing.")] = False,
+    root: Root = Path("corpora"),
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
@@ -110,7 +99,7 @@ def prepare(
     """
     from compare.config.starter import starter_experiment
     from compare.report.corpus import render_summary
-    from compare.system.log import Reporter, show_messages
+    from compare.system.log import Reporter
     from data.files import check_vacant
     from data.prepare import Filters, PreparationPlan, run_first_pass, summary
     from data.prepare import prepare_corpus as make
@@ -147,7 +136,6 @@ def prepare(
         test=test,
         seed=seed,
     )
-    show_messages(quiet=quiet)
     with Reporter(quiet=quiet).pairs() as progress:
         if dry_run or out is None:
             made = summary(plan, run_first_pass(plan, progress))
@@ -158,7 +146,7 @@ def prepare(
                 lambda first_pass, sizes: starter_experiment(found_langs, first_pass, sizes),
                 progress=progress,
             )
-    print_visible(json.dumps(made, indent=2, ensure_ascii=False) if as_json else render_summary(made))
+    show(made, render_summary(made), as_json=as_json)
     if out is not None and not dry_run:
         logger.info(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
     return 0
@@ -191,12 +179,6 @@ def _splits(
     return {ALL: sources}, given_langs or languages(sources)
 
 
-# Commands for named corpora: data list, data get.
-
-
-Root = Annotated[Path, typer.Option(help="Folder for the corpora and the downloads.")]
-
-
 @data_app.command("list")
 def list_corpora(as_json: AsJson = False) -> int:
     """List the named corpora.
@@ -205,7 +187,7 @@ def list_corpora(as_json: AsJson = False) -> int:
     """
     from compare.report.corpus import entries, render_catalogue
 
-    print_visible(json.dumps(entries(), indent=2, ensure_ascii=False) if as_json else render_catalogue())
+    show(entries(), render_catalogue(), as_json=as_json)
     return 0
 
 
@@ -215,27 +197,23 @@ def get(
     src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
     tgt: Annotated[str, typer.Option(help="Target language.")] = "",
     root: Root = Path("corpora"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print files and URLs, download nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Download a named corpus and write its folder.
 
-    After an interruption, run the same command again to resume.
+    After an interruption, run the same command again to resume. --dry-run prints files and URLs.
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
     from compare.report.corpus import addresses, fetched
-    from compare.system.log import show_messages
 
     if dry_run:
         files = addresses(name, src, tgt)
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
-        print_visible(json.dumps(files, indent=2) if as_json else text)
+        show(files, text, as_json=as_json)
         return 0
-    show_messages(quiet=quiet)
     folder = fetched(name, src, tgt, root, quiet=quiet)
-    print_visible(json.dumps({"folder": str(folder)}) if as_json else folder)
+    show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0

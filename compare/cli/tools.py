@@ -1,6 +1,5 @@
 """The commands bench, models, doctor and export."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,25 +7,26 @@ import typer
 
 from compare.cli.app import (
     AsJson,
+    Config,
     CorpusFolder,
+    DryRun,
     PluginModules,
     Quiet,
     Settings,
     app,
-    corpus_folder,
+    flag,
     load_all_plugins,
     print_visible,
+    show,
 )
-
-# The command that measures speed: bench.
 
 
 @app.command()
 def bench(
-    config: Annotated[Path, typer.Argument(help="The experiment whose models are timed.")],
+    config: Config,
     settings: Settings = None,
     phase: Annotated[
-        str, typer.Option(help="Phases to time, of train,greedy,beam,latency,encode.")
+        str, typer.Option(help="Some of train,greedy,beam,latency,encode.")
     ] = "train,greedy,beam",
     updates: Annotated[int, typer.Option(min=1, help="Training batches per repeat.")] = 10,
     repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
@@ -42,13 +42,14 @@ def bench(
     against: Annotated[
         Path | None, typer.Option(help="Earlier result (file or folder) to compare with.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be timed.")] = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Time training and decoding of all models.
 
-    The weights are fresh; decoding is forced to a fixed length, so that every model does equal work.
+    The weights are fresh; decoding is forced to a fixed length, so that every model does equal work. With
+    --dry-run, what would be timed is listed.
 
     Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
     """
@@ -57,7 +58,6 @@ def bench(
     from compare.benchmark.measurement import BenchmarkResult, Scaling, read_earlier
     from compare.config.parse import load_experiment
     from compare.config.run import resolve_models
-    from compare.system.log import show_messages
     from data.files import write_atomically
 
     phases = parse_choices("--phase", phase, PHASES)
@@ -69,19 +69,17 @@ def bench(
         raise ValueError("--against compares phases, but --scaling times no phase: leave out one of the two")
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
-    show_messages(quiet=quiet)
     load_all_plugins()
     runs = resolve_models(load_experiment(config, settings or []), str(config))
     names = planned_timings(runs, plan)
     earlier = read_earlier(against, conditions(runs[0], plan)) if against else []
     if dry_run:
         names = [f"{run.label} {axis}" for axis in axes for run in runs] or names
-        print_visible(json.dumps(names) if as_json else "\n".join(names))
+        show(names, "\n".join(names), as_json=as_json)
         return 0
     found: BenchmarkResult | Scaling
     if axes:
-        sizes = {axis: SIZES[axis] for axis in axes}
-        found = measure_growth(runs, sizes, repeats=repeats)
+        found = measure_growth(runs, {axis: SIZES[axis] for axis in axes}, repeats=repeats)
     else:
         found = run_benchmark(runs, plan, earlier=earlier)
     if out is not None:
@@ -90,16 +88,11 @@ def bench(
     return 0
 
 
-# Commands that describe: models, doctor.
-
-
 @app.command()
 def models(
     name: Annotated[str | None, typer.Argument(help="Describe this preset.")] = None,
     vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Check that the preset NAME does what a model must.")
-    ] = False,
+    verify: Annotated[bool, flag("verify", "Check that the preset NAME does what a model must.")] = False,
     plugin: PluginModules = None,
     as_json: AsJson = False,
 ) -> int:
@@ -111,50 +104,37 @@ def models(
 
     Example: attnbench models luong-local-p
     """
-    from dataclasses import asdict
-
     from compare.models.catalogue import catalogue_presets, describe_preset, render_description, render_list
 
-    load_all_plugins(plugin)
-    if verify and name is None:
-        raise ValueError("--verify checks one preset: name it, such as attnbench models bahdanau --verify")
+    if name is None:
+        if verify:
+            raise ValueError(
+                "--verify checks one preset: name it, such as attnbench models bahdanau --verify"
+            )
+        entries = catalogue_presets(vocabulary)
+        show(entries, render_list(entries, vocabulary), as_json=as_json)
+        return 0
     if verify:
         from compare.integrations.verify import render_verdicts, verify_preset
 
-        preset = str(name)
-        verdicts = verify_preset(preset)
-        as_text = json.dumps([asdict(verdict) for verdict in verdicts], indent=2)
-        print_visible(as_text if as_json else render_verdicts(preset, verdicts))
+        verdicts = verify_preset(name)
+        show(verdicts, render_verdicts(name, verdicts), as_json=as_json)
         return 0 if all(verdict.holds for verdict in verdicts) else 1
-    if name is not None:
-        found = describe_preset(name, vocabulary)
-        print_visible(json.dumps(found, indent=2) if as_json else render_description(found))
-        return 0
-    entries = catalogue_presets(vocabulary)
-    as_text = json.dumps([asdict(entry) for entry in entries], indent=2)
-    print_visible(as_text if as_json else render_list(entries, vocabulary))
+    found = describe_preset(name, vocabulary)
+    show(found, render_description(found), as_json=as_json)
     return 0
 
 
 @app.command()
 def doctor(
-    peak: Annotated[bool, typer.Option("--peak", help="Measure peak FLOP/s, 2 s.")] = False,
-    yardstick: Annotated[bool, typer.Option("--yardstick", help="Same as --peak.", hidden=True)] = False,
-    as_json: AsJson = False,
+    peak: Annotated[bool, flag("peak", "Measure peak FLOP/s, 2 s.")] = False, as_json: AsJson = False
 ) -> int:
     """Describe this machine and name what is missing."""
-    from dataclasses import asdict
-
     from compare.system.doctor import diagnose, render_diagnoses
 
-    findings = diagnose(measure_peak=peak or yardstick)
-    print_visible(
-        json.dumps([asdict(item) for item in findings], indent=2) if as_json else render_diagnoses(findings)
-    )
+    findings = diagnose(measure_peak=peak)
+    show(findings, render_diagnoses(findings), as_json=as_json)
     return 1 if any(item.level == "missing" for item in findings) else 0
-
-
-# Commands that hand a trained model on: export.
 
 
 @app.command()
@@ -162,7 +142,7 @@ def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="Output folder.")],
     lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
-    corpus: CorpusFolder = None,
+    corpus: CorpusFolder = "",
     as_json: AsJson = False,
 ) -> int:
     """Export a trained Transformer to CTranslate2, and compare its translations.
@@ -171,14 +151,9 @@ def export(
 
     Example: attnbench export runs/demo/transformer-seed1 --out exported
     """
-    from dataclasses import asdict
-
     from compare.integrations.export import export_model
 
-    root = corpus_folder(corpus)
-    found = export_model(run, out, lines=lines, data_root=root)
-    if as_json:
-        print_visible(json.dumps(asdict(found), indent=2))
-    else:
-        print_visible(f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {run}")
+    found = export_model(run, out, lines=lines, data_root=corpus)
+    text = f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {run}"
+    show(found, text, as_json=as_json)
     return 0

@@ -1,9 +1,8 @@
-"""Commands that train: run, tune, and those on finished experiments."""
+"""Commands that train: run, tune, study."""
 
 import json
 import logging
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,47 +10,43 @@ import typer
 
 from compare.cli.app import (
     AsJson,
+    Config,
     CorpusFolder,
+    DryRun,
     Jobs,
     ListExperiments,
     Only,
     PluginModules,
     Quiet,
+    Seeds,
     Settings,
     Slurm,
     app,
-    corpus_folder,
+    flag,
     load_all_plugins,
+    parse_list,
+    parse_seeds,
     print_visible,
-    split_labels,
+    show,
 )
-
-# Commands that train the models of an experiment: run, tune.
-
 
 logger = logging.getLogger(__name__)
 
 
 @app.command()
 def run(
-    config: Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of --list.")],
+    config: Config,
     settings: Settings = None,
-    seeds: Annotated[
-        str,
-        typer.Option(help="Train each model once per seed, such as 1,2,3 [default: train.seed]."),
-    ] = "",
+    seeds: Seeds = "",
     only: Only = "",
     jobs: Jobs = "",
     slurm: Slurm = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
     time_again: Annotated[
-        bool, typer.Option("--time-again", help="Time all models again, such as after a disturbed timing.")
+        bool, flag("time-again", "Time all models again, as after a disturbed timing.")
     ] = False,
     track: Annotated[str, typer.Option(help="Also send the metrics to tensorboard or wandb.")] = "",
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Check settings and data, estimate sizes and times; train nothing."),
-    ] = False,
+    dry_run: DryRun = False,
     list_experiments: ListExperiments = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -59,8 +54,9 @@ def run(
     """Train, decode, score and time all models; again to resume.
 
     Runs that have ended stay as they are; a run that was stopped continues from its last saved state. The
-    table has all rows of the folder. With --only, table and exit status are of these models alone.
-    Started by torchrun, several processes train each model together.
+    table has all rows of the folder. With --only, table and exit status are of these models alone. With
+    --dry-run, settings and data are checked, sizes and times estimated. Started by torchrun, several
+    processes train each model together.
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
@@ -74,24 +70,19 @@ def run(
     from compare.report.views import write_views
     from compare.results.store import read_results
     from compare.system.distributed import is_main_process
-    from compare.system.log import Reporter, show_messages
+    from compare.system.log import Reporter
 
-    show_messages(quiet=quiet or not is_main_process())
     load_all_plugins()
     experiment = load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
-    options: dict[str, Any] = {"seeds": _seeds(seeds), "context": str(config)}
-    options["only"] = split_labels(only)
+    options: dict[str, Any] = {"seeds": parse_seeds(seeds), "only": parse_list(only), "context": str(config)}
     options["launch"] = parse_launch(jobs, slurm)
-    if dry_run and not is_main_process():
-        return 0
     if dry_run:
-        estimates = estimate_experiment(experiment, folder, **options)
-        rows = [asdict(estimate) for estimate in estimates]
-        print_visible(json.dumps(rows) if as_json else render_estimates(estimates))
+        if is_main_process():
+            estimates = estimate_experiment(experiment, folder, **options)
+            show(estimates, render_estimates(estimates), as_json=as_json)
         return 0
-    tracking = track_metrics(folder, track) if track and is_main_process() else nullcontext()
-    with tracking:
+    with track_metrics(folder, track) if track and is_main_process() else nullcontext():
         results = run.run_experiment(
             experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
         )
@@ -105,7 +96,7 @@ def run(
 
 @app.command()
 def tune(
-    config: Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of run --list.")],
+    config: Config,
     trials: Annotated[int, typer.Option(help="Trials per model.")] = 20,
     updates: Annotated[int, typer.Option(help="Updates per trial [default: train.max_updates].")] = 0,
     space: Annotated[
@@ -113,9 +104,7 @@ def tune(
         typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
-    seeds: Annotated[
-        str, typer.Option(help="Seeds of training, such as 1,2,3: their mean decides [default: train.seed].")
-    ] = "",
+    seeds: Seeds = "",
     finalists: Annotated[
         int, typer.Option(help="Trials per model that get all seeds, the best with the first [default: all].")
     ] = 0,
@@ -124,16 +113,15 @@ def tune(
     jobs: Jobs = "",
     slurm: Slurm = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/tune/<config>].")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check settings and data; show the draws.")
-    ] = False,
+    dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Search learning rates and dropouts, equally for all models.
 
-    Every model gets the same random draws, trials and updates; the validation set decides. Writes the trials,
-    each a run, and best.toml, the experiment with the best settings. Again to resume.
+    Every model gets the same random draws, trials and updates; the validation set decides, of several seeds
+    by their mean. Writes the trials, each a run, and best.toml, the experiment with the best settings. Again
+    to resume.
 
     Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
     """
@@ -142,18 +130,17 @@ def tune(
     from compare.experiment.launch import parse_launch
     from compare.experiment.tune import TuningPlan, draw_candidates, parse_space, summarize, tune_experiment
     from compare.results.text import markdown_table
-    from compare.system.log import Reporter, show_messages
+    from compare.system.log import Reporter
 
-    show_messages(quiet=quiet)
     load_all_plugins()
     plan = TuningPlan(
         trials=trials,
         updates=updates,
         seed=seed,
-        seeds=_seeds(seeds),
+        seeds=parse_seeds(seeds),
         finalists=finalists,
         space=parse_space(space or []),
-        only=split_labels(only),
+        only=parse_list(only),
     )
     experiment, context = load_experiment(config, settings or []), str(config)
     folder = out or Path("runs/tune") / experiment.name
@@ -162,14 +149,12 @@ def tune(
         drawn, draws = draw_candidates(experiment, plan, context)
         check_runs(drawn, folder, only=list(draws), context=context, launch=launch, tests=False)
         rows = [{"label": draw.label, "trial": draw.trial, **draw.settings} for draw in draws.values()]
-        print_visible(json.dumps(rows) if as_json else markdown_table(rows))
+        show(rows, markdown_table(rows), as_json=as_json)
         return 0
     tuning = tune_experiment(experiment, folder, plan, Reporter(quiet=quiet), context=context, launch=launch)
     rows = summarize(tuning.trials)
-    if as_json:
-        print_visible(json.dumps(rows))
-    else:
-        print_visible(markdown_table([{key.replace("_", " "): row[key] for key in row} for row in rows]))
+    headed = [{key.replace("_", " "): value for key, value in row.items()} for row in rows]
+    print_visible(json.dumps(rows) if as_json else markdown_table(headed))
     if tuning.missing:
         logger.warning(
             f"trials that have not ended: {tuning.missing}; the same command again finishes what no other "
@@ -182,20 +167,6 @@ def tune(
     return 0 if tuning.best else 1
 
 
-def _seeds(text: str) -> list[int]:
-    """Parse a list such as "1,2,3"."""
-    try:
-        seeds = [int(part) for part in text.split(",")] if text else []
-    except ValueError:
-        seeds = [-1]
-    if any(seed < 0 for seed in seeds) or len(set(seeds)) < len(seeds):
-        raise ValueError(f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3")
-    return seeds
-
-
-# The command study.
-
-
 @app.command()
 def study(
     name: Annotated[str | None, typer.Argument(help="The study to run [default: list them].")] = None,
@@ -204,7 +175,7 @@ def study(
     runs: Annotated[
         Path | None, typer.Option(help="A finished experiment to read instead of training.")
     ] = None,
-    corpus: CorpusFolder = None,
+    corpus: CorpusFolder = "",
     plugin: PluginModules = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -216,14 +187,11 @@ def study(
     Example: attnbench study scaling
     """
     from compare.studies import render_studies, run_study
-    from compare.system.log import show_messages
 
-    load_all_plugins(plugin)
     if name is None:
         print_visible(render_studies(as_json=as_json))
         return 0
-    show_messages(quiet=quiet)
-    report = run_study(name, out, seed=seed, runs=runs, data_root=corpus_folder(corpus))
+    report = run_study(name, out, seed=seed, runs=runs, data_root=corpus)
     print_visible(report.to_json() if as_json else report.to_markdown(), end="")
     logger.info(f"written to {out / name}")
     return 0

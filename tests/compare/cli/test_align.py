@@ -43,14 +43,13 @@ def test_every_head_is_set_against_the_links(
     assert "intersection" in captured.out
 
 
-@pytest.mark.parametrize("flag", ["--reversed", "--turned"])
 def test_gold_links_may_be_of_the_other_direction(
-    flag: str, finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["align", str(finished / ROWS[0]), *files, "--json", "-q"]) == 0
     straight = capsys.readouterr().out
     (tmp_path / "gold").write_text("1-0 0-1\n3-0 2-1 1-2 0-3 0-9\n", encoding="utf-8")
-    assert main(["align", str(finished / ROWS[0]), *files, "--json", "-q", flag]) == 0
+    assert main(["align", str(finished / ROWS[0]), *files, "--json", "-q", "--reversed"]) == 0
     assert capsys.readouterr().out == straight
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,11 +9,7 @@ import torch
 
 from compare.benchmark.measurement import read_benchmark
 from compare.cli import main
-from compare.config.parse import load_experiment
-from compare.config.run import resolve_model
-from compare.models.registry import build
 from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
 
 LABELS = ["luong", "transformer"]
 SMALL = ["--updates", "2", "--repeats", "2", "--steps", "3", "--batch", "4"]
@@ -44,17 +39,6 @@ def test_a_result_is_written_and_compared_with(
     found = [(change["row"], change["ratio"] > 0) for change in json.loads(captured.out)["changes"]]
     assert found == [(f"{name} forced greedy fp32", True) for name in LABELS]
     assert re.search(r"^2/2 luong forced greedy fp32: [\d,.]+ sentences/s$", captured.err, re.MULTILINE)
-
-
-def test_precision_auto_is_settled(
-    tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("compare.config.run.has_fast_bf16", lambda device: True)
-    command = ["bench", str(tiny_toml), *SMALL, "-q", "--json", "--set", "train.precision=auto"]
-    assert main([*command, "--phase", "train"]) == 0
-    assert {row["precision"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"bf16"}
-    assert main([*command, "--scaling", "vocabulary"]) == 0
-    assert json.loads(capsys.readouterr().out)["precision"] == "bf16"
 
 
 def test_growth_is_printed_and_written(tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -108,42 +92,3 @@ def test_an_earlier_result_under_other_conditions_is_refused_before_work(
     assert "steps was 3, but now it is 20" in refusal(
         "bench", tiny_toml, "--updates", "2", "--batch", "4", "--against", out
     )
-
-
-@pytest.mark.parametrize("name", ["speed-gpu", "speed-gpu-recurrent", "speed-gpu-gnmt"])
-def test_the_gpu_set_can_be_built_and_needs_a_gpu(
-    name: str, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
-):
-    path = ROOT / "configs" / f"{name}.toml"
-    experiment = load_experiment(path)
-    assert (experiment.train.precision, experiment.vocabulary.size) == ("bf16", 32000)
-    with torch.device("meta"):
-        models = {
-            row.label: build(resolve_model(row).architecture, 32000, 32000) for row in experiment.models
-        }
-    millions = {
-        label: sum(weight.numel() for weight in model.parameters()) / 1e6 for label, model in models.items()
-    }
-    expected = {"transformer-base": (55, 70), "transformer-big": (200, 220), "bahdanau-4x1024": (225, 240)}
-    expected["gnmt"] = (270, 290)
-    assert all(expected[label][0] < size < expected[label][1] for label, size in millions.items())
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert "torch finds no GPU" in refusal("bench", path, "--synthetic", "27")
-
-
-def test_the_make_targets_are_commands_that_start(capsys: pytest.CaptureFixture[str]):
-    """Each line of `make bench` and `make bench-gpu`, as a dry run, but for the GPU."""
-    for target, lines in (("bench", 2), ("bench-gpu", 4)):
-        shown = subprocess.run(
-            ["make", "--dry-run", "--always-make", "DATA=", "ARGS=", target],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.replace("\\\n", " ")
-        commands = re.findall(r"-m compare (bench .*)", shown)
-        assert len(commands) == lines
-        for command in commands:
-            arguments = command.replace("=cuda", "=cpu").replace("configs/", f"{ROOT}/configs/").split()
-            assert main([*arguments, "--dry-run", "--set", "train.device=cpu"]) == 0
-    assert "bahdanau-4x1024 beam bf16" in capsys.readouterr().out

@@ -4,9 +4,12 @@ import csv
 import io
 import json
 import logging
+import os
 import re
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,11 +20,12 @@ from compare.models.presets import PRESETS
 from compare.models.registry import build, forward_flops
 from compare.results.columns import SPREADS
 from compare.results.store import Result
-from compare.scoring.score import corpus_bleu
 from compare.system.log import Reporter, log_to_file
 from tests.kits.cli import ROWS, real
+from tests.kits.hostile import ESCAPE, obeyed
 from tests.kits.paths import SHARED
 
+SHOWN = r"\x1b[31mred\x1b[0m"
 WMT17 = SHARED / "scored-wmt17-en-de"
 
 
@@ -31,7 +35,7 @@ WMT17 = SHARED / "scored-wmt17-en-de"
 def test_all_forms_of_the_table_agree(finished: Path, capsys: pytest.CaptureFixture[str]):
     texts = {}
     for form in ("markdown", "csv", "json"):
-        assert main(["table", str(finished), "--form", form]) == 0
+        assert main(["table", str(finished), "--format", form]) == 0
         texts[form] = capsys.readouterr().out
         assert texts[form].endswith("\n")
         assert not texts[form].endswith("\n\n")
@@ -66,35 +70,11 @@ def test_two_experiments_in_one_table(finished: Path, copy: Path, capsys: pytest
     assert [line[column].strip() for line in lines] == ["run", "run", "copy", "copy"]
 
 
-def test_a_table_without_the_list_of_runs(copy: Path, capsys: pytest.CaptureFixture[str]):
-    (copy / "experiment.json").unlink()
-    assert main(["table", str(copy), "--json"]) == 0
-    assert [row["label"] for row in json.loads(capsys.readouterr().out)] == ["luong", "transformer"]
-
-
 @pytest.mark.parametrize("row", ROWS)
 def test_translating_the_test_set_gives_its_hypotheses(finished: Path, row: str):
     done = real("translate", finished / row, stdin=(finished / "test.src").read_text())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (finished / row / "test.hyp").read_text()
-
-
-def test_hypotheses_are_scored_even_where_a_model_wrote_nothing(
-    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    references = tiny_toml.parent / "corpus" / "test.de"
-    lines = references.read_text().splitlines()
-    lines[3] = ""
-    (tmp_path / "test.hyp").write_text("\n".join(lines) + "\n")
-    assert main(["score", str(tmp_path / "test.hyp"), "--ref", str(references), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["bleu"] == corpus_bleu(lines, references.read_text().splitlines())
-    assert found["ter"] is None
-    assert 0 < found["bleu_ci_low"] <= found["bleu"] < 100
-    assert main(["score", str(references), "--ref", str(references), "-m", "bleu,ter"]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("BLEU  100.00 [100.00, 100.00]  nrefs:1|")
-    assert "TER    0.00" in text
 
 
 def test_a_published_score_is_met_to_its_last_place(capsys: pytest.CaptureFixture[str]):
@@ -136,14 +116,6 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
     assert "did you mean 'luong-local-p'?" in capsys.readouterr().err
 
 
-def test_the_doctor_speaks_json(capsys: pytest.CaptureFixture[str]):
-    assert main(["doctor", "--json"]) == 0
-    findings = json.loads(capsys.readouterr().out)
-    assert {"python", "torch", "cpu"} <= {finding["topic"] for finding in findings}
-    assert main(["doctor"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(findings)
-
-
 def test_every_field_of_a_row_is_known_in_the_end(finished: Path):
     """JSON lacks what is unknown: figures of GPUs, of several processes and of options not taken."""
     unknown = {
@@ -166,6 +138,35 @@ def test_every_field_of_a_row_is_known_in_the_end(finished: Path):
         assert None not in [value for name, value in result.items() if name not in unknown]
 
 
+def test_models_are_added_to_a_folder_one_call_after_the_other(
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """A model that diverges makes only those calls fail that ask for it."""
+    monkeypatch.setattr("compare.report.views.write_views", lambda folder: None)  # plots take their time
+    out = tmp_path / "run"
+    command = [
+        "run",
+        str(tiny_toml),
+        "--out",
+        str(out),
+        "--set",
+        "train.max_updates=6",
+        "--set",
+        "train.valid_every=6",
+        "-q",
+        "--set",
+        "models.luong.learning_rate=1e38",
+    ]
+    assert main([*command, "--only", "luong", "--json"]) == 1
+    assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["failed"]
+    assert not (out / ROWS[1]).exists()
+    assert main([*command, "--only", "transf*", "--json"]) == 0
+    assert [row["label"] for row in json.loads(capsys.readouterr().out)] == ["transformer"]
+    assert json.loads((out / "experiment.json").read_text())["runs"] == list(ROWS)
+    assert main([*command, "--json"]) == 1  # nothing is trained again
+    assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["failed", "done"]
+
+
 # --- messages
 
 
@@ -174,42 +175,91 @@ class Terminal(io.StringIO):
         return True
 
 
-def metrics_lines() -> Iterator[dict[str, object]]:
-    for update in (1, 2):
-        yield {"kind": "train", "update": update, "seconds": 1.0, "loss": 2.5, "tokens_per_s": 1234.0}
-    yield {"kind": "valid", "update": 2, "seconds": 1.0, "loss": 2.25, "bleu": 12.0}
-    yield {"kind": "average", "update": 2, "seconds": 1.0, "loss": 2.0, "bleu": 12.5}
-    yield {"kind": "final", "update": 2, "seconds": 1.0, "chosen": "update 2", "loss": 2.25, "bleu": 12.0}
-
-
-@pytest.mark.parametrize("terminal", [False, True])
 @pytest.mark.parametrize("quiet", [False, True])
-def test_people_see_how_training_goes(
-    terminal: bool,
-    quiet: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    show_log: Callable[..., None],
+def test_a_terminal_shows_a_bar_and_names_are_not_obeyed(
+    quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, show_log: Callable[..., None]
 ):
-    """A bar on a terminal, lines elsewhere, nothing when quiet; the log gets every line but the bar's."""
-    stream = Terminal() if terminal else io.StringIO()
+    """Lines above the bar, nothing when quiet; the log gets every line but the bar's."""
+    stream, label = Terminal(), "[blink]a[/blink] [/x] \x1b[2J\x07"
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "150")
+    monkeypatch.setenv("TERM", "xterm")
     show_log(quiet=quiet)
-    logger, reporter = logging.getLogger("compare.somewhere"), Reporter(quiet=quiet)
-    with log_to_file(tmp_path / "log.txt"), reporter.training("lstm", 2) as report:
-        for line in metrics_lines():
-            report(line)
-        logger.info("[red]as it is[/red]")
-    logger.info("afterwards")
+    reporter = Reporter(quiet=quiet)
+    with log_to_file(tmp_path / "log.txt"), reporter.training(label, 2) as report:
+        report({"kind": "train", "update": 1, "seconds": 1.0, "loss": 2.5, "tokens_per_s": 1234.0})
+        report({"kind": "valid", "update": 2, "seconds": 1.0, "loss": 2.25, "bleu": 12.0})
+        logging.getLogger("compare.somewhere").info(f"[red]as it is[/red] {ESCAPE}\nerror: forged")
     shown, log = stream.getvalue(), (tmp_path / "log.txt").read_text()
-    assert ("validation loss 2.250, BLEU 12.00" in shown) is not quiet
-    assert ("[red]as it is[/red]" in shown) is not quiet
-    assert ("━" in shown) is (terminal and not quiet)
-    assert ("lstm 2/2 1 s: loss 2.500, 1,234 tokens/s\n" in shown) is not (terminal or quiet)
-    assert shown.endswith("afterwards\n") is not quiet
-    assert bool(shown) is not quiet
+    for text in (r"[blink]a[/blink] [/x] \x1b[2J\x07", "BLEU 12.00", rf"[red]as it is[/red] {SHOWN}\nerror"):
+        assert (text in shown) is not quiet
+    assert ("━" in shown) is not quiet
+    assert "\x1b[2J" not in shown
     assert "validation loss 2.250, BLEU 12.00" in log
-    assert "keeps update 2" in log
     assert "as it is" in log
-    assert "afterwards" not in log
+
+
+@pytest.mark.parametrize("arguments", [[], ["table"], ["data"]])
+def test_a_mistaken_argument_is_shown_and_not_obeyed(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert main([*arguments, f"--{ESCAPE}\u202e"]) == 2
+    error = capsys.readouterr().err
+    assert f"{SHOWN}\\u202e" in error
+    assert not any(map(obeyed, error.split("\n")))
+
+
+def test_texts_of_results_and_corpora_are_shown_and_not_obeyed(
+    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = copy / ROWS[0] / "result.json"
+    row = json.loads(path.read_text())
+    path.write_text(json.dumps(row | {"files": {**row["files"], f"{ESCAPE}\nx": "0"}, "device": ESCAPE}))
+    for language in ("de", "en"):
+        (tmp_path / f"x.{language}").write_bytes(b"a b\n\x1b[31mred \xc2\x9b2J \xe2\x80\xae\nc d\n")
+    main(["table", str(copy), "--columns", "label,device", "--format", "latex"])
+    main(["check", str(copy), "-q"])
+    main(["data", "check", str(tmp_path / "x.de"), str(tmp_path / "x.en"), "-q"])
+    shown = capsys.readouterr().out
+    assert SHOWN in shown
+    assert not any(map(obeyed, shown.split("\n")))
+
+
+# --- the process
+
+
+PROGRAM = """
+import atexit, os, signal, sys
+import compare.cli
+from compare.__main__ import main
+
+{}
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("compare.cli.main = lambda: os.kill(os.getpid(), signal.SIGINT) or 0", 130),
+        (
+            "compare.cli.main = lambda: 130\natexit.register(os.kill, os.getpid(), signal.SIGINT)",
+            -signal.SIGINT,
+        ),
+    ],
+)
+def test_a_second_interrupt_prints_no_traceback(code: str, status: int):
+    """The first case is Ctrl-C while another one is handled, the second Ctrl-C while Python ends."""
+    command = [sys.executable, "-c", PROGRAM.format(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_a_reader_that_leaves_early_is_no_mistake():
+    """As in `attnbench models | head -0`: the pipe is closed before anything is written."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "compare", "models"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -56,11 +56,6 @@ def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusa
     assert "500 Internal Server Error" in refusal("data", "get", "tatoeba", "--root", tmp_path)
 
 
-def test_a_file_where_the_folder_should_be(server: Server, tmp_path: Path, refusal: Refusal):
-    (tmp_path / "root").write_text("")
-    assert str(tmp_path / "root") in refusal("data", "get", "tatoeba", "--root", tmp_path / "root")
-
-
 def test_the_list_has_every_field(capsys):
     assert main(["data", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
@@ -101,15 +96,6 @@ def test_on_a_terminal_a_bar(capsys, monkeypatch: pytest.MonkeyPatch):
     shown = capsys.readouterr().err
     assert "x.zip" in shown
     assert "4.0/4.0 MB" in shown
-
-
-def test_quiet_shows_nothing(capsys, monkeypatch: pytest.MonkeyPatch, show_log):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr("compare.system.log.INTERVAL_S", 0)
-    show_log(quiet=True)
-    with Reporter(quiet=True).downloads() as show:
-        show("x.zip", 1, 2)
-    assert capsys.readouterr().err == ""
 
 
 def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, capsys):

@@ -1,14 +1,13 @@
-"""Mistakes with the other commands: one line and exit status 2, in a real process too."""
+"""Mistakes in config, corpus, folder or options: one line, exit status 2, and nothing is lost or left."""
 
-import os
-import subprocess
-import sys
+import gzip
 from pathlib import Path
 
 import pytest
+import torch
 
 from compare.cli import main
-from tests.kits.cli import ROWS, Refusal, real
+from tests.kits.cli import ROWS, Refusal, corpus_with, files, real
 
 
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
@@ -27,13 +26,11 @@ def test_scores_of_two_signatures(finished: Path, copy: Path, refusal: Refusal):
 
 
 def test_names_of_forms_and_columns(finished: Path, refusal: Refusal):
-    assert "choose markdown, csv, json" in refusal("table", finished, "--form", "xml")
-    assert "exclude each other" in refusal("table", finished, "--format", "latex", "--json")
-    assert "--caption has no effect on csv" in refusal("table", finished, "--format=csv", "--caption=x")
+    assert "choose markdown, csv, json" in refusal("table", finished, "--format", "xml")
     assert "is a folder: name a file" in refusal("report", finished, "--out", finished)
     assert "did you mean 'bleu'?" in refusal("table", finished, "--columns", "label,blue")
     assert "line 9 is not in the test set" in refusal("plot", finished, "-q", "--line", "9")
-    assert "line 0 is not in the test set" in refusal("plot", finished, "-q", "--line", "0")
+    assert "have no effect on bleu" in refusal("plot", finished, "bleu", "--model", "luong")
 
 
 def test_texts_that_cannot_be_scored(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
@@ -83,11 +80,136 @@ def test_a_real_process_ends_with_status_2_and_one_line(tmp_path: Path):
     assert done.stderr.startswith(f"error: {tmp_path} holds no runs")
 
 
-def test_a_reader_that_leaves_early_is_no_mistake():
-    """As in `attnbench models | head -0`: the pipe is closed before anything is written."""
-    read, write = os.pipe()
-    os.close(read)
-    command = [sys.executable, "-m", "compare", "models"]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")
+# --- run: mistakes in the config and on the command line
+
+
+def test_a_config_that_is_no_file(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    config = tmp_path / "edited.toml"
+    config.write_text(tiny_toml.read_text().replace("valid_every", "valid_evry"))
+    for command in ("run", "bench"):
+        assert refusal(command, tmp_path / "no.toml") == f"{tmp_path / 'no.toml'}: No such file or directory"
+        assert refusal(command, tmp_path) == f"{tmp_path}: Is a directory"
+        assert refusal(command, config).startswith(f"{config}: unknown key 'train.valid_evry'; did you mean")
+    assert list(tmp_path.iterdir()) == [config]
+    message = refusal("run", tiny_toml, "--out", tmp_path / "run", "--only", "luon", "-q")
+    assert message == "--only: no model is labelled 'luon'; did you mean 'luong'?"
+
+
+@pytest.mark.parametrize(
+    ("setting", "part"),
+    [
+        ("train.max_update=3", "did you mean 'train.max_updates'?"),
+        ("train.batch_tokens=5", "batch_tokens (5) must hold the longest target (8 tokens with EOS)"),
+        ("data.max_tokens=1", "max_tokens (1) leaves none of 400 pairs"),
+        ("data.tgt=fr", "has no counterpart train.fr"),
+        ("vocabulary.kind=unigram vocabulary.size=100", "bytes and characters alone need "),
+        ("data.root=/no/such/folder", "/no/such/folder: no such folder"),
+    ],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_setting_that_cannot_be_leaves_nothing(
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal, setting: str, part: str, dry_run: bool
+):
+    """Found in the config, in the corpus, in the vocabulary or once all is encoded: no folder is left."""
+    command = ["run", tiny_toml, "--out", tmp_path / "a" / "b", "-q"]
+    command += [word for each in setting.split() for word in ("--set", each)]
+    assert part in refusal(*command, *(["--dry-run"] if dry_run else []))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has what the test asks for")
+def test_a_gpu_that_is_not_there(tiny_toml: Path, finished: Path, tmp_path: Path, refusal: Refusal):
+    command = ["run", tiny_toml, "--out", tmp_path / "run", "--set", "train.device=cuda"]
+    assert "torch finds no GPU" in refusal(*command)
+    assert not list(tmp_path.iterdir())
+    assert "'cuda' cannot be used" in refusal("translate", finished / ROWS[0], "--device", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "parts"),
+    [
+        ("train.de", b"nur eine\n", ["train.en has 400 lines but", "train.de has 1"]),
+        ("valid.de", None, ["valid.en has no counterpart valid.de"]),
+        ("test.de", b"", ["test.de is empty"]),
+        ("test.de", b"a\n\nb\n", ["test.de, line 2: the line is empty"]),
+        ("valid.en", b"a\nb \xff\n", ["valid.en, line 2, byte 3: 0xff is not UTF-8"]),
+        ("test.de.gz", gzip.compress(b"a\n", mtime=0), ["two versions of one text"]),
+    ],
+)
+def test_a_corpus_that_cannot_be_used_leaves_nothing(
+    tiny_toml: Path,
+    tmp_path: Path,
+    refusal: Refusal,
+    name: str,
+    content: bytes | None,
+    parts: list[str],
+):
+    root = corpus_with(tiny_toml, tmp_path, name, content)
+    out = tmp_path / "out"
+    before = files(tmp_path)
+    message = refusal("run", tiny_toml, "--out", out, "-q", "--set", f"data.root={root.as_posix()}")
+    assert all(part in message for part in parts)
+    assert files(tmp_path) == before
+
+
+def test_a_place_that_is_no_folder(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    (tmp_path / "file").write_text("mine")
+    assert "is not a folder" in refusal("run", tiny_toml, "--out", tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+# --- run: mistakes in a folder that is there
+
+
+def test_a_folder_of_another_experiment(tiny_toml: Path, copy: Path, refusal: Refusal):
+    before = files(copy)
+    message = refusal("run", tiny_toml, "--out", copy, "-q", "--set", "train.clip_norm=2")
+    assert "holds another experiment (clip_norm = 1.0 there, clip_norm = 2.0 here)" in message
+    assert files(copy) == before
+
+
+def test_a_folder_begun_with_other_data(tiny_toml: Path, copy: Path, tmp_path: Path, refusal: Refusal):
+    """A new seed has runs of its own, but they would be in one table with the old ones."""
+    root = corpus_with(tiny_toml, tmp_path, "valid.de", b"Hund\n" * 8)
+    before = files(copy)
+    settings = ["--set", f"data.root={root.as_posix()}", "--set", "train.seed=2"]
+    for more in ([], ["--dry-run"]):
+        message = refusal("run", tiny_toml, "--out", copy, "-q", *settings, *more)
+        assert "was begun with other data (data_hash " in message
+        assert files(copy).keys() == before.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "commands", "part"),
+    [
+        ("config.toml", b"\xff", ["run"], "config.toml: not TOML"),
+        ("config.toml", b"[x", ["plot", "translate"], "config.toml: not TOML"),
+        ("result.json", b"{", ["run", "table", "plot"], "result.json: not a result record"),
+        ("../experiment.json", b"[]", ["run", "table", "plot"], "experiment.json: expected one JSON object"),
+        ("vocabulary.json", b"{}", ["plot", "translate"], "vocabulary.json: holds neither"),
+        ("checkpoints/final.safetensors", b"x", ["plot", "translate"], "not a readable safetensors file"),
+        ("../test.src", b"\xff\n", ["plot"], "test.src, line 1, byte 1: 0xff is not UTF-8"),
+    ],
+)
+def test_a_damaged_file_is_named(
+    tiny_toml: Path, copy: Path, refusal: Refusal, name: str, content: bytes, commands: list[str], part: str
+):
+    (copy / ROWS[0] / name).write_bytes(content)
+    known = {
+        "run": ["run", tiny_toml, "--out", copy, "-q"],
+        "table": ["table", copy],
+        "plot": ["plot", copy, "-q"],
+        "translate": ["translate", copy / ROWS[0]],
+    }
+    before = files(copy / ROWS[1])
+    for command in commands:
+        assert part in refusal(*known[command])
+    assert files(copy / ROWS[1]) == before
+
+
+def test_a_damaged_state_is_named(tiny_toml: Path, copy: Path, refusal: Refusal):
+    (copy / ROWS[0] / "result.json").unlink()
+    (copy / ROWS[0] / "checkpoints" / "trainer.pt").write_bytes(b"x")
+    message = refusal("run", tiny_toml, "--out", copy, "-q")
+    assert "trainer.pt: damaged trainer state" in message
+    assert not (copy / ROWS[0] / "result.json").exists()

@@ -369,7 +369,7 @@ def test_several_seeds_are_aggregated_unless_a_run_has_not_ended(
 
 
 def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["table", str(rows), "--columns", "model,BLEU,train tokens/s", "--form", "csv"]) == 0
+    assert main(["table", str(rows), "--columns", "model,BLEU,train tokens/s", "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["label,bleu,train_tokens_per_s", "a,10.0,100.0"]
     assert main(["table", "--list-columns"]) == 0
     table = capsys.readouterr().out.splitlines()[2:]
