@@ -185,7 +185,7 @@ def test_a_folder_begun_with_other_data(tiny_toml: Path, copy: Path, tmp_path: P
         ("config.toml", b"\xff", ["run"], "config.toml: not TOML"),
         ("config.toml", b"[x", ["plot", "translate"], "config.toml: not TOML"),
         ("result.json", b"{", ["run", "table", "plot"], "result.json: not a result record"),
-        ("../experiment.json", b"[]", ["run", "table", "plot"], "experiment.json: expected one JSON object"),
+        ("../experiment.json", b"[]", ["run", "table", "plot"], "experiment.json: Expected `object`"),
         ("vocabulary.json", b"{}", ["plot", "translate"], "vocabulary.json: holds neither"),
         ("checkpoints/final.safetensors", b"x", ["plot", "translate"], "not a readable safetensors file"),
         ("../test.src", b"\xff\n", ["plot"], "test.src, line 1, byte 1: 0xff is not UTF-8"),
