@@ -1,7 +1,7 @@
 """Batches, and the stream of training batches: a function of (split, token budget, seed, epoch) alone."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -163,35 +163,6 @@ def padded(
     if last is not None:
         np.put_along_axis(ids, lengths - 1, last, axis=1)
     return ids, mask
-
-
-# A hash that takes long to compute, kept in a file beside the data that it depends on.
-
-
-def kept_hash(
-    folder: Path, key: Mapping[str, str | int], compute: Callable[[], str], *, keep: bool = True
-) -> str:
-    """Return the hash that an earlier call has kept for the same key, or compute and keep it.
-
-    A file that is damaged or has another key is replaced; nothing is kept where ``folder`` cannot be written.
-
-    Args:
-        folder: an existing folder.
-        key: all that the hash depends on.
-        compute: computes the hash.
-        keep: False if nothing may be written.
-    """
-    path = folder / f"batches-{hash_texts([json_bytes(key).decode()])[:16]}.json"
-    with suppress(OSError, ValueError, TypeError):
-        content = dict(parse_json(read_bytes(path)))
-        value = content.pop("sha256", None)
-        if content == key and isinstance(value, str):
-            return value
-    value = compute()
-    if keep:
-        with suppress(OSError):
-            write_atomically(path, json_bytes({**key, "sha256": value}))
-    return value
 
 
 # The stream of training batches, a function of (split, sampling, token budget, seed, epoch) alone.
@@ -387,12 +358,9 @@ class BatchStream:
             known: the hash, if it has been computed already.
             keep: False if nothing may be written.
         """
-
-        def compute() -> str:
+        folder = self._split.folder
+        if folder is None:
             return known or self.stream_hash(epoch)
-
-        if self._split.folder is None:
-            return compute()
         key: dict[str, str | int] = {
             "arrays": self._split.content_hash,
             "batch_tokens": self.batch_tokens,
@@ -403,7 +371,17 @@ class BatchStream:
         }
         if self._sampled:
             key["sampling"] = self._sampled.settings
-        return kept_hash(self._split.folder, key, compute, keep=keep)
+        path = folder / f"batches-{hash_texts([json_bytes(key).decode()])[:16]}.json"
+        with suppress(OSError, ValueError, TypeError, KeyError):  # no such file, or a damaged one
+            content = dict(parse_json(read_bytes(path)))
+            value = str(content.pop("sha256"))
+            if content == key:
+                return value
+        value = known or self.stream_hash(epoch)
+        if keep:
+            with suppress(OSError):  # the folder cannot be written
+                write_atomically(path, json_bytes({**key, "sha256": value}))
+        return value
 
     def padding(self, epoch: int = 1) -> tuple[float, float]:
         """Compute the share of positions that are padding, from 0 to 1.

@@ -36,14 +36,7 @@ from data.text import BROKEN, BUFFER, count_words, display_name, open_text, unsp
 # Rules for dropping pairs of a raw corpus; the manifest counts the dropped pairs by rule.
 
 
-EMPTY = "empty"
-BROKEN_TEXT = "broken"
-COPY = "copy"
-MAX_WORDS = "max_words"
-MAX_RATIO = "max_ratio"
-DUPLICATE = "duplicate"
-OVERLAP = "overlap"
-REASONS = (EMPTY, BROKEN_TEXT, COPY, MAX_WORDS, MAX_RATIO, DUPLICATE, OVERLAP)
+REASONS = ("empty", "broken", "copy", "max_words", "max_ratio", "duplicate", "overlap")
 """Names of the rules, in the order in which they are applied."""
 
 
@@ -86,17 +79,17 @@ class Filters:
             The first of ``REASONS`` that applies; empty if the pair is kept.
         """
         if not src or not tgt:
-            return EMPTY
+            return "empty"
         if self.drop_broken and (BROKEN.search(src) or BROKEN.search(tgt)):
-            return BROKEN_TEXT
+            return "broken"
         if self.drop_copies and src == tgt:
-            return COPY
+            return "copy"
         if self.max_words or self.max_ratio:
             shorter, longer = sorted((count_words(src), count_words(tgt)))
             if 0 < self.max_words < longer:
-                return MAX_WORDS
+                return "max_words"
             if self.max_ratio and longer > self.max_ratio * shorter:
-                return MAX_RATIO
+                return "max_ratio"
         return ""
 
 
@@ -246,11 +239,11 @@ def _assign_labels(
     if plan.filters.drop_duplicates:
         duplicates = rows[is_repeat(pair_hashes(src[rows], tgt[rows]))]
         kept[duplicates] = False
-        dropped[DUPLICATE] = len(duplicates)
+        dropped["duplicate"] = len(duplicates)
     if plan.filters.drop_overlap:
         overlapping = kept & _in_fixed_splits(plan, src, tgt)
         kept &= ~overlapping
-        dropped[OVERLAP] = int(overlapping.sum())
+        dropped["overlap"] = int(overlapping.sum())
     count = int(kept.sum())
     if not count:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items() if count)
