@@ -223,16 +223,6 @@ class BatchStream:
         """Whether the pairs are segmented anew for each epoch, which takes long."""
         return self._sampled is not None
 
-    def request(self, epoch: int) -> None:
-        """Let other processes prepare an epoch that takes long to prepare; they stay until ``close``."""
-        if self._sampled:
-            self._sampled.request(epoch)
-
-    def close(self) -> None:
-        """End the processes of ``request``, if there are any."""
-        if self._sampled:
-            self._sampled.close()
-
     def plan(self, epoch: int) -> list[Ints]:
         """Divide the pairs of the split into batches.
 

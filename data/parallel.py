@@ -60,70 +60,47 @@ def map_blocks(
     if workers == 1:
         yield from map(function, blocks)
         return
-    pool = Workers(function, workers)
+    # Spawned, since a fork copies the threads' locks, but not the threads that would release them.
+    context = get_context("spawn")
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(function,))
     try:
         pending = deque[Future[Result]]()
         for block in blocks:
-            pending.append(pool.submit(block))
+            with _without_main():
+                pending.append(pool.submit(_apply, block))
             if len(pending) > workers:
-                yield result_of(pending.popleft())
-        yield from map(result_of, pending)
-    finally:
-        pool.close()
-
-
-class Workers:
-    """Processes that apply a function to blocks; ``nice`` lowers their priority, where there is one."""
-
-    def __init__(self, function: Callable[[Any], Any], count: int, *, nice: int = 0) -> None:
-        # Spawned, since a fork copies the threads' locks, but not the threads that would release them.
-        self._pool = ProcessPoolExecutor(
-            count, get_context("spawn"), initializer=_begin, initargs=(function, nice)
-        )
-
-    def submit(self, block: object) -> Future[Any]:
-        """Give a block to a worker; ``result_of`` waits for the result."""
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")  # else a new process would run the user's script
-        try:
-            with _one_error():
-                return self._pool.submit(_apply, block)
-        finally:
-            sys.modules["__main__"] = main
-
-    def close(self) -> None:
-        """End the processes, once they have finished their blocks."""
-        self._pool.shutdown(cancel_futures=True)
-
-
-def result_of(future: "Future[Result]") -> Result:
-    """Wait for the result of a block; an error of the function is raised here."""
-    with _one_error():
-        return future.result()
-
-
-@contextmanager
-def _one_error() -> Iterator[None]:
-    try:
-        yield
+                yield pending.popleft().result()
+        for future in pending:
+            yield future.result()
     except BrokenProcessPool:
         raise ChildProcessError(
             "a worker process was ended from outside; if memory is short, let this command use fewer cores"
         ) from None
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide the user's script: a new process would run it again, where nothing in it prevents that."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 _function: Callable[[Any], Any]
 """The function of this process, if it is a worker."""
 
 
-def _begin(function: Callable[[Any], Any], nice: int) -> None:
+def _begin(function: Callable[[Any], Any]) -> None:
     """Prepare a worker: Ctrl-C is for its parent alone, without which it ends."""
     global _function
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
-    if nice and hasattr(os, "setpriority"):
-        os.setpriority(os.PRIO_PROCESS, 0, max(nice, os.getpriority(os.PRIO_PROCESS, 0)))
 
 
 def _end_with_parent() -> None:

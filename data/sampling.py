@@ -1,11 +1,9 @@
 """Sampled segmentations (BPE dropout, unigram): a training split segmented anew for each epoch."""
 
-import logging
 import re
 from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -17,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from data.encode import CHUNK_PAIRS, EncodedSplit, Ints, Sequences
-from data.parallel import Workers, map_blocks, result_of, worker_count
+from data.parallel import map_blocks, worker_count
 from data.subwords import SPACE, SubwordVocabulary
 from data.symbols import Vocabulary
 from data.vocabulary import VocabularyPair
@@ -245,14 +243,8 @@ def build_sampler(vocabulary: Vocabulary, strength: float) -> SubwordSampler:
 # A training split whose text is segmented anew for each epoch.
 
 
-logger = logging.getLogger(__name__)
-
 PAIRS_PER_WORKER = 5_000
 """Pairs for which a worker is worth its start; fewer are drawn in half a second."""
-MAX_WORKERS = 4
-"""Workers that draw the next epoch."""
-NICE = 10
-"""Lowered priority of the workers that draw the next epoch, for training's sake."""
 
 Block = tuple[int, Ints, Sequences, Sequences]
 """Number of the epoch, and of some pairs the rows, sources and targets."""
@@ -290,64 +282,24 @@ class SampledSplit:
         src = build_sampler(vocabularies.src, strength)
         tgt = src if vocabularies.joint else build_sampler(vocabularies.tgt, strength)
         self.settings = f"{vocabularies.content_hash} {strength!r} {max_tokens} {version('sentencepiece')}"
-        self._begin(_PairSampler((src, tgt), seed, max_tokens))
-
-    def _begin(self, sampler: "_PairSampler") -> None:
-        """Take the segmentations from ``sampler``; nothing is drawn yet."""
-        self._sampler = sampler
+        self._sampler = _PairSampler((src, tgt), seed, max_tokens)
         self._last: tuple[int, EncodedSplit] | None = None
-        self._workers: Workers | None = None
-        self._requested: tuple[int, list[Future[Sides]]] | None = None
 
     def with_seed(self, seed: int) -> "SampledSplit":
         """Return the same split with other draws."""
         other = copy(self)
-        other._begin(replace(self._sampler, seed=seed))  # with the words that it knows
+        other._sampler, other._last = replace(self._sampler, seed=seed), None  # with the words that it knows
         return other
 
     def epoch(self, epoch: int) -> EncodedSplit:
         """Return the pairs as they are segmented in an epoch, in memory; the last one drawn is kept."""
         if self._last is None or self._last[0] != epoch:
             self._last = None  # frees its memory
-            src, tgt = map(Sequences.concatenate, zip(*self._draw(epoch), strict=True))
-            drawn = replace(self.split, src=src, tgt=tgt, folder=None, content_hash="")
-            self._last = (epoch, drawn)
+            workers = max(1, min(worker_count(), len(self.split) // PAIRS_PER_WORKER))
+            drawn = map_blocks(self._sampler, self._blocks(epoch), workers=workers)
+            src, tgt = map(Sequences.concatenate, zip(*drawn, strict=True))
+            self._last = (epoch, replace(self.split, src=src, tgt=tgt, folder=None, content_hash=""))
         return self._last[1]
-
-    def request(self, epoch: int) -> None:
-        """Let other processes draw an epoch, which is the next one that ``epoch`` is asked for.
-
-        Nothing happens for a small split. The processes stay until ``close``.
-        """
-        count = min(self._worker_count(), MAX_WORKERS)
-        if count and self._requested is None:
-            self._workers = self._workers or Workers(self._sampler, count, nice=NICE)
-            try:
-                self._requested = epoch, list(map(self._workers.submit, self._blocks(epoch)))
-            except ChildProcessError:
-                self.close()  # the epoch is drawn when it is needed
-
-    def close(self) -> None:
-        """End the processes, if there are any."""
-        if self._workers is not None:
-            self._workers.close()
-        self._workers = self._requested = None
-
-    def _draw(self, epoch: int) -> list[Sides]:
-        """Return the blocks of an epoch that the workers have drawn, or draw them now."""
-        if self._requested is not None and self._requested[0] == epoch:
-            try:
-                _, futures = self._requested
-                self._requested = None
-                return list(map(result_of, futures))
-            except ChildProcessError as error:
-                logger.warning(f"{error}; subword sampling goes on in this process")
-                self.close()
-        return list(map_blocks(self._sampler, self._blocks(epoch), workers=max(1, self._worker_count())))
-
-    def _worker_count(self) -> int:
-        """Return how many other processes may draw."""
-        return min(worker_count(), len(self.split) // PAIRS_PER_WORKER)
 
     def _blocks(self, epoch: int) -> Iterator[Block]:
         """Divide the pairs into blocks of at most ``CHUNK_PAIRS``."""

@@ -3,7 +3,6 @@
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -111,7 +110,7 @@ class Trainer:
         self._resume()
         self.criterion.train()
         self.energy.take()
-        with stop_on_signals() as stop, closing(self.train_batches):
+        with stop_on_signals() as stop:
             while not self._finished():
                 for batch in self._batches():
                     self._update(batch, stop)
@@ -135,11 +134,6 @@ class Trainer:
             processes=self.processes.size,
             accumulate=self.train_config.accumulate,
         )
-        if self.train_batches.is_sampled:
-            with self.state.timed("data"):
-                left = len(self.train_batches.token_counts(self.state.epoch)) - self.state.position
-                if self.train_config.max_updates - self.state.update > left:
-                    self.train_batches.request(self.state.epoch + 1)
         while True:
             with self.state.timed("data"):
                 batch = next(batches, None)

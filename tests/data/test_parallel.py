@@ -48,7 +48,7 @@ def test_only_a_large_corpus_starts_processes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(parallel, "available_cores", lambda: 2)
     monkeypatch.setattr(parallel, "SERIAL_BLOCKS", 3)
     with monkeypatch.context() as patch:
-        patch.setattr(parallel, "Workers", None)  # calling it would fail
+        patch.setattr(parallel, "ProcessPoolExecutor", None)  # calling it would fail
         assert list(map_blocks(pid_of, range(3))) == [os.getpid()] * 3
     assert os.getpid() not in list(map_blocks(pid_of, range(5)))[3:]
     monkeypatch.setattr(parallel, "available_cores", lambda: 12)
