@@ -185,9 +185,7 @@ def _by_layer(final: Tensor, layers: int) -> Tensor:
     return final.view(layers, -1, *final.shape[1:]).permute(2, 0, 1, 3).flatten(2)
 
 
-MASK_RULE = (
-    "src_mask must be True or 1 at the real tokens of a sentence, at least one, then False or 0 at padding"
-)
+MASK_RULE = "src_mask must be 1 or True at the real tokens of a sentence, one at least, then 0 or False"
 
 
 def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:

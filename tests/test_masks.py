@@ -13,7 +13,7 @@ import transformer
 import transformer.masks
 from compare.decoding.search import search
 from compare.models.presets import PRESETS
-from tests.kits.contract import SPECIAL, V, float64, leaves, make, sources, targets
+from tests.kits.contract import SPECIAL, float64, leaves, make, sources, targets
 
 _float64 = pytest.fixture(autouse=True)(float64)
 NAMES = ["lstm-reversed", "bahdanau", "luong-general", "transformer", "decoder-only", "transformer-rnn"]
@@ -51,7 +51,7 @@ def empty(mask: Tensor) -> Tensor:
     return mask & (torch.arange(len(mask)) != 2).unsqueeze(1)
 
 
-RULE = r"src_mask must be True or 1 at the real tokens .*: row "
+RULE = r"src_mask must be 1 or True at the real tokens .*: row "
 FAULTS: list[tuple[Callable[[Tensor], Tensor], str]] = [
     (lambda mask: mask.flip(1), RULE + r"1 begins with \[False, False, True, True, True\]; pad on the right"),
     (gap, RULE + "0 begins with .*; pad on the right"),
@@ -133,14 +133,3 @@ def test_no_value_is_read_under_export_and_compile():
     compiled = torch.compile(model, backend="eager", fullgraph=True)
     for traced in (exported, compiled):
         torch.testing.assert_close(traced(src, mask), model(src, mask))
-
-
-def test_general_masks_of_a_language_model():
-    config = transformer.DecoderOnlyConfig(d_model=8, num_heads=2, ffn_size=8, num_layers=1)
-    model, ids = transformer.LanguageModel(config, V).eval(), targets()
-    window = torch.ones(6, 6, dtype=torch.bool).triu(-1)
-    torch.testing.assert_close(model(ids, window.expand(4, 2, 6, 6).float()), model(ids, window))
-    with pytest.raises(ValueError, match=r"allowed must be .* for B = 4 sentences and H = 2 heads: got \("):
-        model(ids, window.expand(3, 6, 6))
-    with pytest.raises(ValueError, match=r"allowed must be bool, or 1 .* got other values .*`mask == 0`"):
-        model(ids, torch.zeros(6, 6).masked_fill(~window, float("-inf")))

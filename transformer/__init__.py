@@ -1,19 +1,16 @@
 """Transformers for translation and language modelling: tensors and masks in, logits out.
 
-The package depends on torch alone. Start from ``Transformer``, ``DecoderOnly`` or ``LanguageModel``; vary a
-model by its config, or by ``Parts``.
+The package depends on torch alone, and on NumPy where a mask is read from a file. Start from ``Transformer``,
+``DecoderOnly`` or ``LanguageModel``; vary a model by its config, or by ``Parts``.
 """
 
 from .attention import fused_attention, plain_attention
-from .cache import Features, Memory, State
 from .config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
-from .decoder import Decoder
 from .decoder_only import DecoderOnly
-from .encoder import Encoder
 from .language_model import LanguageModel
 from .layers import Parts
-from .model import Transformer
-from .multihead import CrossAttention, SelfAttention
+from .model import Decoder, Encoder, Transformer
+from .multihead import CrossAttention, Features, Memory, SelfAttention, State
 
 __all__ = [
     "CrossAttention",

@@ -1,9 +1,10 @@
 """Sizes and options of the Transformer, checked when a config is made."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
-from .mask_patterns import check_pattern
+from .masks import check_pattern
 
 Norm = Literal["pre", "post", "none"]
 NormKind = Literal["layer", "rms"]
@@ -13,8 +14,6 @@ Positions = Literal[
 ]
 AttentionKind = Literal["scaled", "unscaled", "hard", "linear"]
 Tie = Literal["none", "output", "all"]
-MAX_LAYERS = 1_000
-"""The deepest stack that the literature trains (Wang et al. 2022, DeepNet)."""
 MAX_POSITIONS = 512
 """Number of learned position vectors, unless the config says otherwise."""
 MAX_DISTANCE = 16
@@ -22,9 +21,30 @@ MAX_DISTANCE = 16
 section 4.1."""
 
 
+def check_fields(config: Any) -> None:
+    """Raise a ValueError for names that do not exist, sizes below 1 and dropouts outside [0, 1).
+
+    Args:
+        config: a dataclass; its types say what a field is.
+    """
+    for field in fields(config):
+        name, kind, value = field.name, field.type, getattr(config, field.name)
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        if choices and value not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        if kind in (int, int | None) and value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+        if name.endswith("dropout") and value is not None and not 0 <= value < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
+
+
 @dataclass(frozen=True, kw_only=True)
-class PositionOptions:
-    """How a model knows the order of its tokens."""
+class LayerConfig:
+    """Options that all models of this package share; the defaults make a small model.
+
+    Raises:
+        ValueError: a size or name is invalid; the message names the field and its value.
+    """
 
     positions: Positions = "sinusoidal"
     """Added to embeddings: sinusoids, one learned vector per position ("learned"), or the output of a network
@@ -37,35 +57,6 @@ class PositionOptions:
     """Number of learned position vectors; default 512. A later position is an error."""
     max_distance: int | None = None
     """Distance k from which on relative positions are all the same; default 16."""
-
-    def _check_positions(self, d_model: int, head_size: int) -> None:
-        """Reject options that would have no effect, and widths that cannot hold pairs of sine and cosine."""
-        is_learned = self.positions in ("learned", "concat-learned")
-        for name, has_effect, needs in (
-            ("position_size", self.positions.startswith("concat"), '"concat" or "concat-learned"'),
-            ("max_positions", is_learned, '"learned" or "concat-learned"'),
-            ("max_distance", self.positions == "relative", '"relative"'),
-        ):
-            if getattr(self, name) is not None and not has_effect:
-                raise ValueError(f'{name} has no effect with positions "{self.positions}": it needs {needs}')
-        if self.positions in ("sinusoidal", "network") and d_model % 2:
-            raise ValueError(f"d_model must be even, a sine and a cosine for each frequency, got {d_model}")
-        if self.positions == "rotary" and head_size % 2:
-            raise ValueError(
-                f'positions "rotary" turn pairs of numbers: the size of a head must be even, got {head_size}'
-            )
-        if self.positions.startswith("concat"):
-            size = concatenated_size(self.position_size, d_model)
-            if size >= d_model or (self.positions == "concat" and size % 2):
-                raise ValueError(
-                    f"position_size must be below d_model ({d_model}), and even for sinusoids, got {size}"
-                )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttentionOptions:
-    """Size and kind of the attentions, and who may attend to whom."""
-
     num_heads: int = 4
     """Heads of every attention."""
     head_size: int | None = None
@@ -87,22 +78,6 @@ class AttentionOptions:
     cross_mask: str = "full"
     """The same for target position i and source position j. "window:W" is centred on the last source token
     for all later target positions."""
-
-    def _check_masks(self) -> None:
-        for name in ("encoder_mask", "decoder_mask", "cross_mask"):
-            check_pattern(name, getattr(self, name))
-        if self.decoder_mask == "causal":
-            raise ValueError('decoder_mask "causal" has no effect: a decoder is causal, write "full"')
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerConfig(PositionOptions, AttentionOptions):
-    """Options that all models of this package share; the defaults make a small model.
-
-    Raises:
-        ValueError: a size or name is invalid; the message names the field and its value.
-    """
-
     d_model: int = 256
     """Width of embeddings, states and sublayer outputs; must be even for sinusoidal positions."""
     ffn_size: int = 1024
@@ -129,45 +104,52 @@ class LayerConfig(PositionOptions, AttentionOptions):
 
     def __post_init__(self) -> None:
         """Reject invalid sizes, probabilities, names and combinations."""
-        for name, choice in _CHOICES.items():
-            value, allowed = getattr(self, name), get_args(choice)
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        self._check_sizes()
-        for field in fields(self):
-            if field.name.endswith("dropout") and (value := getattr(self, field.name)) is not None:
-                _check_probability(field.name, value)
-        self._check_positions(self.d_model, self.query_size)
-        self._check_masks()
-        if self.attention_kind == "linear":
-            self._check_linear()
-        if self.norm == "none" and self.norm_kind != "layer":
-            raise ValueError(f'norm_kind "{self.norm_kind}" has no effect with norm "none"')
+        check_fields(self)
+        for broken, message in self._rules():
+            if broken:
+                raise ValueError(message)
+        for name in ("encoder_mask", "decoder_mask", "cross_mask"):
+            check_pattern(name, getattr(self, name))
 
-    def _check_linear(self) -> None:
-        if self.positions in ("rotary", "relative", "alibi"):
-            raise ValueError(
-                f'positions "{self.positions}" change softmax scores, which attention_kind "linear" does '
-                'not have: use positions in the embeddings, such as "sinusoidal"'
-            )
-        if self.attention_dropout:
-            raise ValueError(
-                f"attention_dropout ({self.attention_dropout}) drops weights, which attention_kind "
-                '"linear" does not compute: use 0'
-            )
-
-    def _check_sizes(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type in (int, int | None) and value is not None and value < 1:
-                raise ValueError(f"{field.name} must be at least 1, got {value}")
-            if field.name in ("encoder_layers", "decoder_layers", "num_layers") and value > MAX_LAYERS:
-                raise ValueError(f"{field.name} must be at most {MAX_LAYERS:,}, got {value:,}")
-        if self.head_size is None and self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model ({self.d_model}) must be a multiple of num_heads ({self.num_heads}), unless "
-                "head_size says how wide a head is"
-            )
+    def _rules(self) -> Iterator[tuple[bool, str]]:
+        """List what cannot be combined: whether it is, and what to say then."""
+        d_model, positions = self.d_model, f'positions "{self.positions}"'
+        yield (
+            self.head_size is None and d_model % self.num_heads != 0,
+            f"d_model ({d_model}) must be a multiple of num_heads ({self.num_heads}), unless head_size says "
+            "how wide a head is",
+        )
+        concatenates, learns = self.positions.startswith("concat"), self.positions.endswith("learned")
+        for name, has_effect, needs in (
+            ("position_size", concatenates, '"concat" or "concat-learned"'),
+            ("max_positions", learns, '"learned" or "concat-learned"'),
+            ("max_distance", self.positions == "relative", '"relative"'),
+        ):
+            is_given = getattr(self, name) is not None
+            yield is_given and not has_effect, f"{name} has no effect with {positions}: it needs {needs}"
+        has_waves = self.positions in ("sinusoidal", "network")
+        yield has_waves and d_model % 2 == 1, f"d_model must be even, for sine and cosine, got {d_model}"
+        odd = self.positions == "rotary" and self.query_size % 2 == 1
+        yield odd, f'positions "rotary" turn pairs: the size of a head must be even, got {self.query_size}'
+        size = concatenated_size(self.position_size, d_model)
+        yield (
+            concatenates and (size >= d_model or (not learns and size % 2 == 1)),
+            f"position_size must be below d_model ({d_model}), and even for sinusoids, got {size}",
+        )
+        yield self.decoder_mask == "causal", 'decoder_mask "causal" has no effect: a decoder is causal'
+        is_linear = self.attention_kind == "linear"
+        yield (
+            is_linear and self.positions in ("rotary", "relative", "alibi"),
+            f'{positions} change softmax scores, which attention_kind "linear" does not have: use positions '
+            'in the embeddings, such as "sinusoidal"',
+        )
+        yield (
+            is_linear and self.attention_dropout > 0,
+            f"attention_dropout ({self.attention_dropout}) drops weights, which attention_kind "
+            '"linear" does not compute: use 0',
+        )
+        no_norm = self.norm == "none" and self.norm_kind != "layer"
+        yield no_norm, f'norm_kind "{self.norm_kind}" has no effect with norm "none"'
 
     @property
     def query_size(self) -> int:
@@ -190,24 +172,9 @@ class LayerConfig(PositionOptions, AttentionOptions):
         return (self.max_distance or MAX_DISTANCE) if self.positions == "relative" else None
 
 
-_CHOICES: dict[str, Any] = {
-    "norm": Norm,
-    "norm_kind": NormKind,
-    "activation": Activation,
-    "positions": Positions,
-    "attention_kind": AttentionKind,
-    "tie": Tie,
-}
-
-
 def concatenated_size(position_size: int | None, d_model: int) -> int:
     """Return the width of a concatenated position: as given, or a quarter of ``d_model``, even."""
     return position_size or 2 * -(-d_model // 8)
-
-
-def _check_probability(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
 
 
 @dataclass(frozen=True, kw_only=True)

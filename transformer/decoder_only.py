@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from .attention import Attend, KeysValues, fused_attention, record_weights
-from .cache import Features, Memory, State, empty_state
 from .config import DecoderOnlyConfig
-from .encoder import LayerStack
-from .layers import STANDARD, Parts
-from .mask_patterns import SequencePatterns
-from .masks import check_target, prefix_mask, real_tokens, restrict
-from .model import build_embeddings, build_output_layer, initialise
+from .layers import STANDARD, EncoderLayer, Parts
+from .masks import SequencePatterns, attend_within_source, check_target, real_tokens
+from .model import LayerStack, build_embeddings, build_output_layer, initialise
+from .multihead import Features, Memory, State, empty_state
 from .positions import place_below
 
 
@@ -49,7 +47,8 @@ class DecoderOnly(LayerStack):
                 "target tokens by prefix_attention, which has a normaliser of its own"
             )
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
-        super().__init__(config, config.num_layers, tgt_embedding, parts)
+        layers = (EncoderLayer(config, parts) for _ in range(config.num_layers))
+        super().__init__(config, layers, tgt_embedding, parts)
         self.config = config
         self.patterns = SequencePatterns(
             *(parts.mask_pattern(name, config) for name in ("encoder_mask", "decoder_mask", "cross_mask"))
@@ -105,12 +104,10 @@ class DecoderOnly(LayerStack):
         """Compute the keys and values of src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         layers: list[KeysValues] = []
         src_mask = real_tokens(src, src_mask)
-        mask = real = src_mask[:, None, None, :]
-        positions = torch.arange(src.size(1), device=src.device)
-        if self.patterns.encoder is not None:
-            mask = restrict(real, self.patterns.encoder(positions, positions) | ~src_mask[:, None, :, None])
-        self.run(self._embed_source(src), positions, src.size(1), mask, stored=layers)
-        return Memory(tuple(layers), real)
+        positions, mask = torch.arange(src.size(1), device=src.device), src_mask[:, None, None, :]
+        visible = attend_within_source(self.patterns.encoder, src_mask)
+        self.run(self._embed_source(src), positions, src.size(1), visible, stored=layers)
+        return Memory(tuple(layers), mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
         """Build the state before the first token.
@@ -120,7 +117,7 @@ class DecoderOnly(LayerStack):
             beam: number of hypotheses per sentence, K.
             capacity: maximum number of tokens per hypothesis.
         """
-        shape = (memory.mask.size(0), beam, max(self.config.attention_size, self.config.values_size))
+        shape = (memory.mask.size(0), beam, self.cache_size)
         return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
@@ -136,10 +133,8 @@ class DecoderOnly(LayerStack):
         """
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
         end = memory.mask.size(-1) + state.length + 1
-        x = place_below(end, self.place, self.table(tokens), positions)
-        mask, distances = None, None
-        if self.patterns.restrict_targets:
-            mask = self.patterns.step_mask(state.length, memory.mask)
+        x = self.embed(tokens, positions, end)
+        mask, distances = self.patterns.step_mask(state.length, memory.mask), None
         if self.order is not None:
             source = torch.arange(memory.mask.size(-1), device=tokens.device).expand(len(tokens), -1)
             earlier = positions + torch.arange(-state.length, 1, device=tokens.device)
@@ -159,11 +154,10 @@ class DecoderOnly(LayerStack):
         check_target(src, tgt_in)
         tgt_len = tgt_in.size(1)
         positions = src_mask.sum(1, keepdim=True) + torch.arange(tgt_len, device=src.device)  # (B, T)
-        target = place_below(src.size(1) + tgt_len, self.place, self.table(tgt_in), positions)
+        end = src.size(1) + tgt_len
+        target = self.embed(tgt_in, positions, end)
         sequence = torch.cat((self._embed_source(src), target), dim=1)
-        mask, end = prefix_mask(src_mask, tgt_len), src.size(1) + tgt_len
-        if self.patterns.any:
-            mask = restrict(mask, self.patterns.sequence_mask(src_mask, tgt_len))
+        mask = self.patterns.sequence_mask(src_mask, tgt_len)
         if self.order is not None:
             source = torch.arange(src.size(1), device=src.device).expand(len(src), -1)
             positions = torch.cat((source, positions), dim=1)

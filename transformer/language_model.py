@@ -8,13 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attend, record_weights
-from .cache import State, empty_state
 from .config import DecoderOnlyConfig
-from .encoder import LayerStack
-from .layers import STANDARD, Parts
-from .masks import causal_mask, combine_masks, general_mask, restrict
-from .model import build_output_layer, initialise
-from .positions import place_below
+from .layers import STANDARD, EncoderLayer, Parts
+from .masks import attend_to_past
+from .model import LayerStack, build_output_layer, initialise
+from .multihead import State, empty_state
 
 
 class LanguageModel(LayerStack):
@@ -35,9 +33,9 @@ class LanguageModel(LayerStack):
             if getattr(parts, name) is not None or getattr(config, name) != "full":
                 raise ValueError(f"{name} has no effect in a language model, which has no source")
         embedding = nn.Embedding(vocabulary, config.d_model)
-        super().__init__(config, config.num_layers, embedding, parts, causal=True)
+        layers = (EncoderLayer(config, parts, causal=True) for _ in range(config.num_layers))
+        super().__init__(config, layers, embedding, parts, "decoder_mask")
         self.config = config
-        self.mask_pattern = parts.mask_pattern("decoder_mask", config)
         self.output = build_output_layer(config, embedding)
         self.reset_parameters()
 
@@ -45,55 +43,36 @@ class LanguageModel(LayerStack):
         """Draw fresh weights; see ``transformer.model.initialise``."""
         initialise(self, self.output)
 
-    def forward(self, tokens: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """Compute the logits of the token after each position.
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Compute the logits (B, T, V) of the token after each position of tokens (B, T).
 
         Position t depends on tokens 0 to t, so padding on the right needs no mask.
-
-        Args:
-            tokens: ids, (B, T).
-            allowed: further restriction, True or 1 where position t may attend to position s: (T, T),
-                (B, T, T) or (B, H, T, T).
-
-        Returns:
-            The logits, (B, T, V).
-
-        Raises:
-            ValueError: ``allowed`` is not such a mask, or leaves a position nothing to attend to.
         """
-        logits: Tensor = self.output(self.states(tokens, allowed))
+        logits: Tensor = self.output(self.states(tokens))
         return logits
 
-    def states(self, tokens: Tensor, allowed: Tensor | None = None, attend: Attend | None = None) -> Tensor:
+    def states(self, tokens: Tensor, attend: Attend | None = None) -> Tensor:
         """Compute the input of ``output`` at all positions.
 
         Args:
             tokens: ids, (B, T).
-            allowed: as for ``forward``.
             attend: used in this call instead of ``parts.attend``.
 
         Returns:
             The states, (B, T, D).
         """
-        length, device = tokens.size(1), tokens.device
-        if allowed is not None:
-            allowed = general_mask(allowed, tokens.size(0), self.num_heads)
-            allowed = combine_masks(causal_mask(length, device), allowed)
-        positions = torch.arange(length, device=device)
-        if self.mask_pattern is not None:
-            visible = causal_mask(length, device) if allowed is None else allowed
-            allowed = restrict(visible, self.mask_pattern(positions, positions))
-        x = place_below(length, self.place, self.table(tokens), positions)
-        return self.run(x, positions, length, allowed, attend)
+        length, positions = tokens.size(1), torch.arange(tokens.size(1), device=tokens.device)
+        mask = attend_to_past(self.mask_pattern, positions, positions)
+        return self.run(self.embed(tokens, positions, length), positions, length, mask, attend)
 
-    def attention(self, tokens: Tensor, allowed: Tensor | None = None) -> dict[str, Tensor]:
-        """Compute the attention weights of every layer; arguments as for ``forward``.
+    def attention(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Compute the attention weights of every layer for tokens (B, T).
 
         Returns:
             The weights by name, "decoder.<layer>", (B, H, T, T) each.
         """
         weights: list[Tensor] = []
-        self.states(tokens, allowed, record_weights(self.attend, weights))
+        self.states(tokens, record_weights(self.attend, weights))
         return {f"decoder.{layer}": layer_weights for layer, layer_weights in enumerate(weights)}
 
     def init_state(self, sentences: int, beam: int, capacity: int) -> State:
@@ -107,7 +86,7 @@ class LanguageModel(LayerStack):
         Returns:
             A state of length 0.
         """
-        shape = (sentences, beam, max(self.config.attention_size, self.config.values_size))
+        shape = (sentences, beam, self.cache_size)
         return empty_state(self.table.weight, len(self.layers), shape, capacity)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
@@ -120,14 +99,5 @@ class LanguageModel(LayerStack):
         Returns:
             The logits of the next token (B, K, V), and the next state.
         """
-        end = state.length + 1
-        position = torch.arange(state.length, end, device=tokens.device)
-        x = place_below(end, self.place, self.table(tokens), position)
-        mask, distances = None, None
-        if self.order is not None or self.mask_pattern is not None:
-            keys = torch.arange(end, device=tokens.device)
-            if self.mask_pattern is not None:
-                mask = restrict(keys <= position.unsqueeze(-1), self.mask_pattern(position, keys))
-            if self.order is not None:
-                mask, distances = self.order(position, keys, end, mask, x)
+        x, _, mask, distances = self.embed_next(tokens, state)
         return self.output(self.advance(x, state, None, mask, distances)), state

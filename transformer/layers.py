@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import Attend, KeysValues, fused_attention, hard_attention, linear_attention
-from .cache import KeyValueCache
 from .config import LayerConfig
-from .dropout import Dropout
-from .mask_patterns import MaskPattern, WindowPattern, build_pattern, checked_mask
+from .fast import Dropout
+from .masks import MaskPattern, WindowPattern, build_pattern, checked_mask
 from .multihead import CrossAttention, SelfAttention
-from .positions import Distances, PositionalEmbedding
+from .positions import PositionalEmbedding
 
 # Replaceable parts of a model: position encoding, attention function, masks and residual connection.
 #
@@ -165,6 +164,10 @@ def _swiglu(x: Tensor) -> Tensor:
     return F.silu(gate) * linear
 
 
+CallOwn = Callable[[SelfAttention, Tensor], Tensor]
+"""Calls the self-attention of a layer for its input (B, T, D): of all positions, or of the next one."""
+
+
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward sublayer; ``causal`` ones make a language model.
 
@@ -184,43 +187,9 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.around_attention, self.around_feed_forward = parts.residual(config), parts.residual(config)
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        attend: Attend | None = None,
-        distances: Distances | None = None,
-        stored: list[KeysValues] | None = None,
-    ) -> Tensor:
-        """Apply the layer to all positions.
-
-        Args:
-            x: (B, S, D).
-            mask: bool or a bias, broadcasts to (B, H, S, S); None allows all.
-            attend: used in this call instead of ``parts.attend``.
-            distances: of the positions, for rotary and relative positions.
-            stored: receives the keys and values of self-attention.
-
-        Returns:
-            The output, (B, S, D).
-        """
-        x = self.around_attention(x, lambda h: self.attention(h, mask, attend, distances, stored))
-        output: Tensor = self.around_feed_forward(x, self.feed_forward)
-        return output
-
-    def step(
-        self,
-        x: Tensor,
-        cache: KeyValueCache,
-        prefix: KeysValues | None = None,
-        prefix_mask: Tensor | None = None,
-        mask: Tensor | None = None,
-        distances: Distances | None = None,
-    ) -> Tensor:
-        """Apply the layer to the next token x (B, K, D); returns (B, K, D). See ``SelfAttention.step``."""
-        x = self.around_attention(
-            x, lambda h: self.attention.step(h, cache, prefix, prefix_mask, mask, distances)
-        )
+    def forward(self, x: Tensor, call_own: CallOwn) -> Tensor:
+        """Apply the layer to x (B, T, D); ``call_own`` calls its self-attention."""
+        x = self.around_attention(x, lambda h: call_own(self.attention, h))
         output: Tensor = self.around_feed_forward(x, self.feed_forward)
         return output
 
@@ -249,60 +218,21 @@ class DecoderLayer(nn.Module):
         self.around_feed_forward = parts.residual(config)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: KeysValues,
-        mask: Tensor,
-        attend: Attend | None = None,
-        own_mask: Tensor | None = None,
-        distances: Distances | None = None,
+        self, x: Tensor, call_own: CallOwn, memory: KeysValues, mask: Tensor, attend: Attend | None = None
     ) -> Tensor:
-        """Apply the layer to all positions.
+        """Apply the layer to all positions (B, T, D), or to the next token of each hypothesis (B, K, D).
 
         Args:
-            x: (B, T, D).
+            x: its input.
+            call_own: calls its self-attention.
             memory: keys and values of the source.
-            mask: True where a target position may attend to the source, broadcasting to (B, H, T, S).
-            attend: used in this call instead of ``parts.attend``.
-            own_mask: bool or a bias of self-attention beside causality, broadcasting to (B, H, T, T).
-            distances: of the target positions, for rotary and relative positions.
+            mask: True where a target position may attend to the source, broadcasting to (B, H, T or 1, S).
+            attend: used in attention to the source instead of ``parts.attend``.
 
         Returns:
-            The output, (B, T, D).
+            The output, of the shape of x.
         """
-        x = self.around_attention(x, lambda h: self.attention(h, own_mask, attend, distances))
-        return self._after_self_attention(x, memory, mask, attend)
-
-    def step(
-        self,
-        x: Tensor,
-        memory: KeysValues,
-        mask: Tensor,
-        cache: KeyValueCache,
-        own_mask: Tensor | None = None,
-        distances: Distances | None = None,
-    ) -> Tensor:
-        """Apply the layer to the next token of each hypothesis.
-
-        Args:
-            x: (B, K, D).
-            memory: keys and values of the source.
-            mask: True where the target position may attend to the source, broadcasting to (B, H, 1, S).
-            cache: keys and values of the earlier tokens; those of x are appended.
-            own_mask: bool or a bias of self-attention, broadcasting to (H, 1, keys).
-            distances: of the target positions, for rotary and relative positions.
-
-        Returns:
-            The output, (B, K, D).
-        """
-        x = self.around_attention(
-            x, lambda h: self.attention.step(h, cache, mask=own_mask, distances=distances)
-        )
-        return self._after_self_attention(x, memory, mask, None)
-
-    def _after_self_attention(
-        self, x: Tensor, memory: KeysValues, mask: Tensor, attend: Attend | None
-    ) -> Tensor:
+        x = self.around_attention(x, lambda h: call_own(self.attention, h))
         x = self.around_cross(x, lambda h: self.cross(h, memory, mask, attend))
         output: Tensor = self.around_feed_forward(x, self.feed_forward)
         return output

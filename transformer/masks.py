@@ -1,62 +1,24 @@
-"""Attention masks: bool, True = may be attended.
+"""Masks, who may attend to whom: bool, True = may be attended; patterns of positions by name, and checks.
 
-Shapes: B sentences, H heads, S source and T target positions, L positions of any sequence.
+Shapes: B sentences, H heads, Q query and S key positions, T target positions, L positions of any sequence.
 """
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+
+MaskPattern = Callable[[Tensor, Tensor], Tensor]
+"""From positions of queries (..., Q) and keys (S,), counted from 0, to a bool mask (..., Q, S), or
+(H, Q, S) from positions (Q,)."""
+MASK_RULE = "src_mask must be 1 or True at the real tokens of a sentence, one at least, then 0 or False"
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
     """Build the (L, L) mask under which position t attends to positions 0 to t."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
-
-
-def prefix_mask(src_mask: Tensor, tgt_len: int) -> Tensor:
-    """Build the mask of a source followed by its target: Raffel et al. 2020, figure 3, right.
-
-    Every position attends to the real source tokens. A target position also attends to the target up to
-    itself; a source position does not attend to the target.
-
-    Args:
-        src_mask: True at real source tokens, (B, S).
-        tgt_len: number of target positions T.
-
-    Returns:
-        The mask, (B, 1, S + T, S + T).
-    """
-    src_len = src_mask.size(1)
-    length = src_len + tgt_len
-    is_target = torch.arange(length, device=src_mask.device) >= src_len
-    real_source = pad(src_mask, (0, tgt_len), value=False)
-    return real_source[:, None, None, :] | (is_target & causal_mask(length, is_target.device))
-
-
-def combine_masks(mask: Tensor, allowed: Tensor, real: Tensor | None = None) -> Tensor:
-    """Intersect the mask of a self-attention with a mask given by the caller.
-
-    Args:
-        mask: positions that may be attended at all, broadcasting to (B, 1, L, L).
-        allowed: the caller's mask, (L, L), (B, L, L) or (B, H, L, L).
-        real: True at queries to which ``allowed`` applies, broadcasting to (B, 1, L, 1). The other queries
-            (padding) keep ``mask``. None applies ``allowed`` to all.
-
-    Returns:
-        The combined mask, broadcasting to (B, H, L, L).
-
-    Raises:
-        ValueError: ``allowed`` has the wrong type or shape, or a query has nothing left to attend to.
-    """
-    size = mask.size(-1)
-    if allowed.dtype != torch.bool or allowed.shape[-2:] != (size, size):
-        raise ValueError(
-            f"a general mask must be bool, True = may be attended, and end in ({size}, {size}): got "
-            f"{allowed.dtype} of shape {tuple(allowed.shape)}"
-        )
-    if allowed.dim() == 3:
-        allowed = allowed.unsqueeze(1)
-    return restrict(mask, allowed if real is None else allowed | ~real)
 
 
 def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
@@ -72,30 +34,197 @@ def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
     return combined
 
 
-def general_mask(allowed: Tensor, sentences: int, heads: int) -> Tensor:
-    """Return a mask of self-attention that a caller passes in as bool.
+def concatenate_masks(masks: Sequence[Tensor], dim: int) -> Tensor:
+    """Concatenate masks (..., Q, S) of queries (``dim`` -2) or of keys (-1); all else broadcasts."""
+    shape = list(torch.broadcast_shapes(*(mask.narrow(dim, 0, 1).shape for mask in masks)))  # type: ignore[no-untyped-call]
+    shape[dim] = -1
+    return torch.cat([mask.expand(shape) for mask in masks], dim=dim)
+
+
+# Patterns, which depend on positions alone: M in {0, 1}^(Q x S).
+
+
+def check_pattern(name: str, text: str) -> None:
+    """Raise a ValueError unless ``text`` names a pattern; ``name`` is the setting. No file is read."""
+    if text not in ("full", "causal") and not text.endswith(".npy") and not re.fullmatch(r"window:\d+", text):
+        forms = '"full", "causal", "window:W" with a number W, or a file NAME.npy'
+        raise ValueError(f"{name} must be {forms}, got {text!r:.80}")
+
+
+def build_pattern(name: str, text: str, num_heads: int) -> MaskPattern | None:
+    """Build the pattern that a config names; None if it allows all.
 
     Args:
-        allowed: True or 1 where attention is allowed, (L, L), (B, L, L) or (B, H, L, L).
-        sentences: B; a mask may also have 1 there.
-        heads: H; a mask may also have 1 there.
+        name: name of the setting, for error messages.
+        text: value of the setting.
+        num_heads: number of heads H of the attention.
 
     Raises:
-        ValueError: the mask is for another number of sentences or heads, or has values other than 0 and 1.
+        ValueError: the file is not an array of zeros and ones, or is for another number of heads.
+        OSError: the file cannot be read.
     """
-    leading = allowed.shape[:-2]
-    if len(leading) > 2 or any(n not in (1, m) for n, m in zip(leading, (sentences, heads), strict=False)):
-        raise ValueError(
-            f"allowed must be (L, L), (B, L, L) or (B, H, L, L) for B = {sentences} sentences and H = "
-            f"{heads} heads: got {tuple(allowed.shape)}"
+    check_pattern(name, text)
+    if text == "full":
+        return None
+    if text == "causal":
+        return lambda queries, keys: keys <= queries.unsqueeze(-1)
+    if text.endswith(".npy"):
+        return MatrixPattern(name, text, num_heads)
+    return WindowPattern(int(text.partition(":")[2]))
+
+
+def checked_mask(name: str, pattern: MaskPattern, queries: Tensor, keys: Tensor) -> Tensor:
+    """Call a caller's own pattern; a mask of numbers would be added to the scores.
+
+    Raises:
+        ValueError: the mask is not bool.
+    """
+    mask = pattern(queries, keys)
+    if mask.dtype != torch.bool:
+        raise ValueError(f"{name} must return a bool mask, True = may be attended, got {mask.dtype}")
+    return mask
+
+
+class WindowPattern:
+    """M[i, j] = 1 where |i - j| <= W."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the mask (..., Q, S) of queries (..., Q) and keys (S,)."""
+        return (queries.unsqueeze(-1) - keys).abs() <= self.width
+
+
+class MatrixPattern:
+    """M as stored in a .npy file, (N, M) for all heads or (H, N, M); positions past its end are an error."""
+
+    def __init__(self, name: str, path: str, num_heads: int) -> None:
+        import numpy as np  # for such files alone
+
+        try:
+            loaded = np.load(path)
+        except (ValueError, EOFError):
+            raise ValueError(f"{name}: {path} is not a complete .npy file of numbers") from None
+        if loaded.ndim not in (2, 3) or not loaded.size or not np.isin(loaded, (0, 1)).all():
+            raise ValueError(
+                f"{name}: {path} must hold zeros and ones, of shape (N, M) or (H, N, M), found "
+                f"{loaded.dtype} of shape {loaded.shape}"
+            )
+        array = torch.from_numpy(loaded == 1)
+        if array.dim() == 3 and len(array) != num_heads:
+            raise ValueError(f"{name}: {path} is for {len(array)} heads, but num_heads is {num_heads}")
+        self.matrix = array
+        self.past_end = (
+            f"{name}: {path} is {array.shape[-2]} x {array.shape[-1]}, too small for these sentences: "
+            "store a larger matrix or lower data.max_tokens"
         )
-    if allowed.dtype == torch.bool:
-        return allowed
-    is_one = allowed == 1
-    if has_checkable_values(allowed):
-        message = "allowed must be bool, or 1 where attention is allowed and 0 elsewhere: got other values"
-        require((is_one | (allowed == 0)).all(), f"{message} (an additive mask becomes one by `mask == 0`)")
-    return is_one
+
+    def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Return the rows of queries (..., Q) at the columns of keys (S,), (..., Q, S)."""
+        if self.matrix.device != queries.device:
+            self.matrix = self.matrix.to(queries.device)
+        rows, columns = self.matrix.shape[-2:]
+        if has_checkable_values(queries):
+            require((queries < rows).all() & (keys < columns).all(), self.past_end)
+        return self.matrix[..., queries, :][..., keys]
+
+
+def attend_to_source(pattern: MaskPattern | None, positions: Tensor, src_mask: Tensor) -> Tensor:
+    """Restrict the attention of target positions (T,) to the source by a pattern, if there is one.
+
+    A window stays at the last source token for all target positions after it, so that it is never empty.
+
+    Args:
+        pattern: M, of target and source positions.
+        positions: target positions, (T,).
+        src_mask: True at real source tokens, (B, 1, 1, S).
+
+    Returns:
+        The mask, broadcasting to (B, H, T, S).
+    """
+    if pattern is None:
+        return src_mask
+    source = torch.arange(src_mask.size(-1), device=positions.device)
+    if isinstance(pattern, WindowPattern):
+        positions = torch.minimum(positions, src_mask.sum(-1) - 1)  # (B, 1, T)
+    return restrict(src_mask, pattern(positions, source))
+
+
+def attend_within_source(pattern: MaskPattern | None, src_mask: Tensor) -> Tensor:
+    """Restrict the attention of source positions to each other; padding, which nobody reads, keeps all.
+
+    Args:
+        pattern: M, of two source positions; None restricts nothing.
+        src_mask: True at real source tokens, (B, S).
+
+    Returns:
+        The mask, broadcasting to (B, H, S, S).
+    """
+    mask = src_mask[:, None, None, :]
+    if pattern is None:
+        return mask
+    positions = torch.arange(src_mask.size(1), device=src_mask.device)
+    return restrict(mask, pattern(positions, positions) | ~src_mask[:, None, :, None])
+
+
+def attend_to_past(pattern: MaskPattern | None, queries: Tensor, keys: Tensor) -> Tensor | None:
+    """Restrict causal attention from positions (Q,) to positions (S,); None if there is no pattern."""
+    if pattern is None:
+        return None
+    return restrict(keys <= queries.unsqueeze(-1), pattern(queries, keys))
+
+
+class SequencePatterns(NamedTuple):
+    """Patterns of a source followed by its target: source to source, target to target, target to source."""
+
+    encoder: MaskPattern | None
+    decoder: MaskPattern | None
+    cross: MaskPattern | None
+
+    def sequence_mask(self, src_mask: Tensor, tgt_len: int) -> Tensor:
+        """Build the mask of a source followed by its target: Raffel et al. 2020, figure 3, right.
+
+        Every position attends to the real source tokens. A target position also attends to the target up to
+        itself; a source position does not attend to the target.
+
+        Args:
+            src_mask: True at real source tokens, (B, S).
+            tgt_len: number of target positions T.
+
+        Returns:
+            The mask, broadcasting to (B, H, S + T, S + T).
+        """
+        src_len, target = src_mask.size(1), torch.arange(tgt_len, device=src_mask.device)
+        source = attend_within_source(self.encoder, src_mask).expand(-1, -1, src_len, -1)
+        unseen = src_mask.new_zeros(1, 1, 1, tgt_len)
+        past = attend_to_past(self.decoder, target, target)
+        past = causal_mask(tgt_len, target.device) if past is None else past
+        across = attend_to_source(self.cross, target, src_mask[:, None, None, :])
+        own = past.view(1, -1, tgt_len, tgt_len)
+        rows = (concatenate_masks((source, unseen), -1), concatenate_masks((across, own), -1))
+        return concatenate_masks(rows, -2)
+
+    def step_mask(self, position: int, src_mask: Tensor) -> Tensor | None:
+        """Return the mask of the target position after ``position`` others, broadcasting to (B, H, 1, keys).
+
+        Args:
+            position: number of earlier target positions.
+            src_mask: True at real source tokens, (B, 1, 1, S).
+
+        Returns:
+            The mask; None if no pattern concerns targets, who then see all real tokens.
+        """
+        if self.decoder is None and self.cross is None:
+            return None
+        target = torch.arange(position + 1, device=src_mask.device)
+        past = attend_to_past(self.decoder, target[-1:], target)
+        own = src_mask.new_ones(1, len(target)) if past is None else past
+        across = attend_to_source(self.cross, target[-1:], src_mask)
+        return concatenate_masks((across, own.view(1, -1, 1, len(target))), -1)
+
+
+# Checks of what a caller passes in.
 
 
 def is_traced() -> bool:
@@ -116,11 +245,6 @@ def require(condition: Tensor, message: str) -> None:
         torch._assert_async(condition, message)
     elif not condition:
         raise ValueError(message)
-
-
-MASK_RULE = (
-    "src_mask must be True or 1 at the real tokens of a sentence, at least one, then False or 0 at padding"
-)
 
 
 def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:

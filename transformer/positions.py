@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import MAX_POSITIONS, LayerConfig, concatenated_size
-from .dropout import Dropout
+from .fast import Dropout
 from .masks import has_checkable_values, is_traced, require
 
 BASE = 10000.0

@@ -19,10 +19,10 @@ from seq2seq.fast import Padding, plan_layout
 from seq2seq.stack import RecurrentStack, StepwiseStack
 from transformer import Memory, Parts, State, Transformer
 from transformer.attention import KeysValues, record_weights
-from transformer.cache import KeyValueCache
 from transformer.config import LayerConfig, TransformerConfig
 from transformer.layers import Residual, build_norm
 from transformer.masks import check_target
+from transformer.multihead import KeyValueCache
 
 # Config of the ladder from an RNN to the Transformer (Domhan 2018), one setting per rung.
 

@@ -1,22 +1,40 @@
-"""Attention by itself: against its formula, torch's kernels, and torch's own multi-head attention."""
+"""Attention by itself: against its formula, torch's kernels and multi-head attention; linear attention."""
 
 import math
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from tests.kits.transformer import EXACT, HEADS, LENGTHS, B, D, S, T, batch, float64, small
+from tests.kits.transformer import (
+    EXACT,
+    HEADS,
+    LENGTHS,
+    B,
+    D,
+    S,
+    T,
+    batch,
+    float64,
+    make,
+    small,
+)
 from tests.kits.transformer_twin import attend
+from transformer import fast, flops
 from transformer.attention import (
     KeysValues,
-    _single_query_attention,
+    elu_features,
     fused_attention,
+    hard_attention,
+    hard_weights,
+    linear_attention,
     plain_attention,
     prefix_attention,
     record_weights,
 )
-from transformer.masks import causal_mask, combine_masks, prefix_mask
+from transformer.fast import _sum_prefixes, single_query_attention
+from transformer.layers import Parts
 from transformer.multihead import CrossAttention, SelfAttention
 
 _float64 = pytest.fixture(autouse=True)(float64)
@@ -66,15 +84,6 @@ def test_plain_attention_drops_weights_and_makes_up_for_it():
     assert (kept == 0).double().mean().item() == pytest.approx(0.4, abs=0.03)
 
 
-def test_bf16_attention_on_a_cpu_stays_within_its_rounding():
-    queries, keys, values = qkv()
-    mask = batch()[1][:, None, None, :]
-    exact = fused_attention(queries, keys, values, mask, False, 0.0)
-    rough = fused_attention(queries.bfloat16(), keys.bfloat16(), values.bfloat16(), mask, False, 0.0)
-    assert rough.dtype == torch.bfloat16
-    torch.testing.assert_close(rough.double(), exact, rtol=0, atol=0.05)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_record_weights_records_the_weights_of_any_attention_and_changes_nothing(causal):
     queries, keys, values = qkv()
@@ -106,6 +115,50 @@ def test_attention_after_a_prefix_is_attention_to_all_of_it(beam):
     unmasked, _ = prefix_attention(queries, own, shared, None)
     torch.testing.assert_close(unmasked[0], found[0], **EXACT)  # LENGTHS[0] is the whole prefix
     assert not torch.allclose(unmasked[1], found[1])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("keys", [1, 2, 9])
+def test_one_query_over_a_cache_sees_what_the_formula_says(keys: int, masked: bool):
+    """Keys that lie time first, as a cache's do, take another way through the sums."""
+    torch.manual_seed(keys)
+    queries = torch.randn(3, 2, 1, 4, dtype=torch.float64)
+    cached = torch.randn(2, keys, 3, 2, 4, dtype=torch.float64).permute(0, 2, 3, 1, 4)
+    mask = torch.ones(3, 1, 1, keys, dtype=torch.bool) if masked else None
+    if mask is not None:
+        mask[0, ..., 1:] = False
+    assert not cached[0].is_contiguous() or keys == 1
+    expected, _ = plain_attention(queries, *cached, mask, False, 0.0)
+    found = fused_attention(queries, *cached, mask, False, 0.0)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        single_query_attention(queries, *cached, mask), expected, rtol=1e-12, atol=1e-12
+    )
+
+
+def test_a_bias_acts_on_scores_in_every_implementation():
+    """The one-query path over a cache, the plain one, and the hard one, which picks the largest sum."""
+    q, keys = torch.randn(B, HEADS, 1, 4), torch.randn(S, B, HEADS, 4).permute(1, 2, 0, 3)
+    values, bias = torch.randn(S, B, HEADS, 3).permute(1, 2, 0, 3), torch.randn(HEADS, 1, S)
+    bias[..., 2] = float("-inf")
+    scores = torch.einsum("bhqe,bhse->bhqs", q, keys) / 2 + bias
+    expected = torch.einsum("bhqs,bhse->bhqe", scores.softmax(-1), values)
+    for contiguous in (keys, keys.contiguous()):
+        found = fused_attention(q, contiguous, values, bias, False, 0.0)
+        torch.testing.assert_close(found, expected, **EXACT)
+    best = values.gather(2, scores.argmax(-1).unsqueeze(-1).expand(-1, -1, -1, 3))
+    torch.testing.assert_close(hard_attention(q, keys, values, bias, False, 0.0), best, **EXACT)
+
+
+def test_hard_weights_are_one_hot_and_pass_on_the_gradient_of_softmax():
+    scores = torch.randn(5, 7, requires_grad=True)
+    weights, direction = hard_weights(scores), torch.randn(5, 7)
+    assert torch.equal(weights.detach(), nn.functional.one_hot(scores.argmax(-1), 7).double())
+    (hard,) = torch.autograd.grad((weights * direction).sum(), scores)
+    (soft,) = torch.autograd.grad((scores.softmax(-1) * direction).sum(), scores)
+    assert torch.equal(hard, soft)
+    for name, recorded in make(attention_kind="hard").attention(*batch()).items():
+        assert set(recorded.unique().tolist()) == {0.0, 1.0}, name
 
 
 # --- many heads
@@ -144,63 +197,110 @@ def test_heads_may_have_any_width(num_heads, head_size):
         torch.testing.assert_close(cross(x, cross.remember(states), mask[:, None])[b], expected, **EXACT)
 
 
-# --- masks
+def test_unscaled_scores_are_larger_by_the_root_of_the_size_of_a_head():
+    scaled, unscaled, sentences = make(), make(attention_kind="unscaled"), batch()
+    unscaled.load_state_dict(scaled.state_dict())
+    with torch.no_grad():  # E = 4
+        for stack in (scaled.encoder, scaled.decoder):
+            for layer in stack.layers:
+                layer.attention.project_in.weight[:D] *= 2
+                layer.attention.project_in.bias[:D] *= 2
+        for layer in scaled.decoder.layers:
+            layer.cross.project_query.weight *= 2
+            layer.cross.project_query.bias *= 2
+    torch.testing.assert_close(unscaled(*sentences), scaled(*sentences), rtol=1e-11, atol=1e-11)
 
 
-def test_a_position_sees_its_past_and_a_target_its_source():
-    assert causal_mask(3, torch.device("cpu")).tolist() == [
-        [True, False, False],
-        [True, True, False],
-        [True] * 3,
-    ]
-    for row, length in zip(prefix_mask(batch()[1], T), LENGTHS, strict=True):
-        assert row.shape == (1, S + T, S + T)
-        for i in range(S + T):
-            sees = [j < length if j < S else S <= j <= i for j in range(S + T)]
-            assert row[0, i].tolist() == sees
+# --- linear attention
 
 
-def test_a_callers_mask_takes_away_and_gives_nothing():
-    mask = batch()[1][:, None, None, :]
-    square, cube, full = general(S, S), general(B, S, S), general(B, HEADS, S, S)
-    for b, h in ((0, 0), (1, 3), (2, 1)):
-        for allowed, own in ((square, square), (cube, cube[b]), (full, full[b, h])):
-            joined = combine_masks(mask, allowed).expand(B, HEADS, S, S)
-            assert torch.equal(joined[b, h], own & batch()[1][b])
+def formula(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> Tensor:
+    """Compute equation 4 one query at a time; ``allowed`` is (B, H, Q, S)."""
+    contexts = torch.zeros(*queries.shape[:-1], values.size(-1))
+    for b, h, i in torch.cartesian_prod(*(torch.arange(n) for n in queries.shape[:-1])).tolist():
+        seen = allowed[b, h, i].nonzero().flatten().tolist()
+        weights = keys[b, h, seen] @ queries[b, h, i]
+        contexts[b, h, i] = weights @ values[b, h, seen] / weights.sum()
+    return contexts
 
 
-def test_a_mask_that_cannot_be_is_refused():
-    mask = batch()[1]
-    with pytest.raises(ValueError, match=r"must be bool.* got torch.int64 of shape \(6, 6\)"):
-        combine_masks(mask[:, None, None, :], torch.ones(S, S, dtype=torch.long))
-    for shape in ((B, S), (S,), (B, S, T)):
-        with pytest.raises(ValueError, match=r"end in \(6, 6\): got torch.bool of shape"):
-            combine_masks(mask[:, None, None, :], torch.ones(shape, dtype=torch.bool))
-    diagonal = torch.eye(S, dtype=torch.bool)
-    with pytest.raises(ValueError, match="leaves a position nothing to attend to"):
-        combine_masks(mask[:, None, None, :], diagonal)  # padding sees itself alone, which is padding
-    real = combine_masks(mask[:, None, None, :], diagonal, mask[:, None, :, None])
-    assert torch.equal(real[1, 0, :4], diagonal[:4])
-    assert torch.equal(real[1, 0, 4:], mask[1].expand(2, S))
-    diagonal[2, 2] = False
-    with pytest.raises(ValueError, match="leaves a position nothing to attend to"):
-        combine_masks(mask[:, None, None, :], diagonal, mask[:, None, :, None])
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("keys", [1, 2, 9])
-def test_one_query_over_a_cache_sees_what_the_formula_says(keys: int, masked: bool):
-    """Keys that lie time first, as a cache's do, take another way through the sums."""
-    torch.manual_seed(keys)
-    queries = torch.randn(3, 2, 1, 4, dtype=torch.float64)
-    cached = torch.randn(2, keys, 3, 2, 4, dtype=torch.float64).permute(0, 2, 3, 1, 4)
-    mask = torch.ones(3, 1, 1, keys, dtype=torch.bool) if masked else None
-    if mask is not None:
-        mask[0, ..., 1:] = False
-    assert not cached[0].is_contiguous() or keys == 1
-    expected, _ = plain_attention(queries, *cached, mask, False, 0.0)
-    found = fused_attention(queries, *cached, mask, False, 0.0)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(
-        _single_query_attention(queries, *cached, mask), expected, rtol=1e-12, atol=1e-12
+@pytest.mark.parametrize("kind", ["free", "padded", "general"])
+@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize("chunk", [None, 1, 4])
+def test_all_orders_of_the_products_are_the_formula_and_so_are_gradients(kind, size, chunk, monkeypatch):
+    """Heads of 1 are factored, of 7 not; causal ones in chunks, which fit 6 positions or do not."""
+    for module in (flops, fast) if chunk else ():
+        monkeypatch.setattr(module, "CHUNK", chunk)
+    inputs = [torch.randn(B, 2, S, width, requires_grad=True) for width in (size, size, 3)]
+    queries, keys, values = elu_features(inputs[0]), elu_features(inputs[1]), inputs[2]
+    any_pairs = (torch.rand(B, 2, S, S) < 0.5) | torch.eye(S, dtype=torch.bool)
+    mask = {"free": None, "padded": batch()[1][:, None, None, :], "general": any_pairs}[kind]
+    allowed = torch.ones(B, 2, S, S, dtype=torch.bool) if mask is None else mask.expand(B, 2, S, S)
+    allowed = allowed & torch.ones(S, S).tril().bool() if chunk else allowed
+    ours, expected = (
+        linear_attention(queries, keys, values, mask, bool(chunk), 0.0),
+        formula(queries, keys, values, allowed),
     )
+    torch.testing.assert_close(ours, expected, rtol=1e-10, atol=1e-10)
+    gradients = [torch.autograd.grad(out.sin().sum(), inputs, retain_graph=True) for out in (ours, expected)]
+    for left, right in zip(*gradients, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
+
+
+def test_features_are_elu_plus_1_and_keep_digits_in_bf16():
+    x = torch.tensor([-90.0, -2.0, -1e-3, 0.0, 0.5, 40.0], requires_grad=True)
+    torch.testing.assert_close(elu_features(x)[1:], torch.nn.functional.elu(x)[1:] + 1)
+    torch.testing.assert_close(elu_features(x)[0].item(), math.exp(-90))
+    (slope,) = torch.autograd.grad(elu_features(x).sum(), x)
+    torch.testing.assert_close(slope, x.clamp(max=0).exp().detach())  # 1 at 0, as from both sides
+    small_ones = elu_features(torch.tensor([-9.0, -8.0], dtype=torch.bfloat16)).float()
+    torch.testing.assert_close(small_ones, torch.tensor([-9.0, -8.0]).exp().float(), rtol=4e-3, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_long_causal_sums_in_low_precision_stay_averages(dtype):
+    """Over 1,000 positions: between the smallest and the largest value, and near the float64 result."""
+    queries, keys = (elu_features(torch.randn(1, 2, 1000, 8)) for _ in range(2))
+    values = torch.rand(1, 2, 1000, 3)
+    exact = linear_attention(queries, keys, values, None, True, 0.0)
+    rounded = linear_attention(*(part.to(dtype) for part in (queries, keys, values)), None, True, 0.0)
+    torch.testing.assert_close(rounded.double(), exact, rtol=0, atol=1e-5 if dtype == torch.float32 else 0.02)
+
+
+def test_underflow_of_all_features_gives_no_nan():
+    queries = keys = elu_features(torch.full((1, 1, 3, 2), -800.0))
+    values = torch.ones(1, 1, 3, 1)
+    for causal in (False, True):
+        assert linear_attention(queries, keys, values, None, causal, 0.0).isfinite().all()
+
+
+@pytest.mark.parametrize("chunk", [2])
+def test_a_model_with_several_chunks_steps_as_it_runs_and_its_products_are_counted(chunk, monkeypatch):
+    model = make(attention_kind="linear", num_heads=8)
+    src, mask, tgt = batch()
+    whole = model(src, mask, tgt)
+    for module in (flops, fast):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+    with FlopCounterMode(display=False) as counter:
+        full = model(src, mask, tgt)
+    count = flops.multiply_adds(model.config, S, tgt.size(1)) + tgt.size(1) * full.size(-1) * 16
+    assert counter.get_total_flops() == 2 * B * count
+    torch.testing.assert_close(full, whole, rtol=0, atol=1e-12)
+    memory = model.encode(src, mask)
+    state = model.init_state(memory, 1, tgt.size(1))
+    for t in range(tgt.size(1)):
+        logits, state = model.step(tgt[:, t : t + 1], state, memory)
+        torch.testing.assert_close(logits[:, 0], full[:, t], rtol=0, atol=1e-12)
+    for b, n in enumerate(LENGTHS):
+        alone = model(src[b : b + 1, :n], None, tgt[b : b + 1])
+        torch.testing.assert_close(alone[0], full[b], rtol=0, atol=1e-12)
+
+
+def test_a_replaced_attention_function_is_refused():
+    with pytest.raises(ValueError, match='attention_kind "linear" has no effect with Parts'):
+        make(Parts(attend=lambda *_: torch.zeros(0)), attention_kind="linear")
+
+
+def test_sums_of_prefixes_in_their_deterministic_form():
+    x = torch.randn(2, 3, 5, 4, 6, dtype=torch.float64)
+    torch.testing.assert_close(_sum_prefixes(x), x.cumsum(-3))

@@ -1,41 +1,53 @@
-"""Parts of a model: positions, dropout, and replacements of them."""
+"""Parts of a Transformer: positions, norms, dropouts, masks, and replacements of them."""
 
 import math
+from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.kits.transformer import EXACT, B, D, S, T, batch, float64, make, make_language_model, small
-from transformer import Parts, plain_attention
+from tests.kits.transformer import (
+    EXACT,
+    HEADS,
+    LENGTHS,
+    SRC_V,
+    TGT_V,
+    B,
+    D,
+    S,
+    T,
+    batch,
+    float64,
+    make,
+    make_language_model,
+    make_only,
+    small,
+    small_only,
+)
+from transformer import DecoderOnly, LanguageModel, Parts, Transformer, plain_attention
 from transformer.config import LayerConfig, Positions
-from transformer.layers import Residual
-from transformer.positions import MIN_CACHED, PositionalEmbedding, sinusoids
+from transformer.fast import LEVELS, Dropout
+from transformer.layers import FeedForward
+from transformer.masks import SequencePatterns, causal_mask
+from transformer.positions import MIN_CACHED, PositionalEmbedding, alibi_slopes, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(float64)
 
+
+def stepped(model: nn.Module, src: Tensor, mask: Tensor, tgt: Tensor) -> Tensor:
+    """Compute the logits (B, T, V) step by step."""
+    memory, logits = model.encode(src, mask), []
+    state = model.init_state(memory, 1, T)
+    for t in range(T):
+        step, state = model.step(tgt[:, t : t + 1], state, memory)
+        logits.append(step)
+    return torch.cat(logits, dim=1)
+
+
 # --- positions
-
-
-def test_sinusoids_follow_the_formula():
-    table = sinusoids(torch.arange(4700, 5000), D)
-    for n, position in enumerate(range(4700, 5000)):
-        for i in range(D // 2):
-            angle = position / 10000 ** (2 * i / D)
-            assert table[n, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-11)
-            assert table[n, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-11)
-
-
-def test_moving_on_by_k_positions_is_a_rotation_that_depends_on_k_alone():
-    k = 7
-    sine, cosine = (sinusoids(torch.arange(50 + k), D)[:, i::2] for i in (0, 1))
-    turn = k * 10000.0 ** (-torch.arange(0, D, 2) / D)
-    moved = (
-        sine[:50] * turn.cos() + cosine[:50] * turn.sin(),
-        cosine[:50] * turn.cos() - sine[:50] * turn.sin(),
-    )
-    torch.testing.assert_close((sine[k:], cosine[k:]), moved, **EXACT)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -63,20 +75,6 @@ def test_cached_sinusoids_are_those_computed(dtype):
     assert torch.equal(place(embedded.double(), where, 700), place(embedded.double(), where))
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "none"])
-def test_embeddings_are_scaled_and_placed(positions):
-    place, embedded = PositionalEmbedding(small(positions=positions)), torch.randn(B, T, D)
-    rows = torch.stack([torch.arange(start, start + T) for start in (0, 7, 3)])
-    moved = place(embedded, rows) - embedded * 4
-    for row, start in zip(moved, (0, 7, 3), strict=True):
-        if positions == "learned":
-            expected = place.places.weight[start : start + T] * 4
-        else:
-            expected = sinusoids(torch.arange(start, start + T), D) * (positions == "sinusoidal")
-        torch.testing.assert_close(row, expected, **EXACT)
-    torch.testing.assert_close(place(embedded, torch.arange(T))[0], place(embedded, rows)[0], **EXACT)
-
-
 def test_past_the_learned_positions_is_an_error():
     """512 vectors unless the config says otherwise; the values count, not what ``end`` allows for."""
     where = torch.tensor([510, 511, 512, 10**6])
@@ -101,7 +99,94 @@ def test_without_positions_a_shuffled_source_gives_the_same_translation():
         assert same == (positions == "none")
 
 
-# --- dropout
+@pytest.mark.parametrize("positions", ["rotary", "relative", "alibi"])
+def test_positions_of_attention_are_distances(positions: str):
+    """All positions moved on by 7 change nothing, and the order of the tokens counts."""
+    model = make(positions=positions, max_distance=3 if positions == "relative" else None)
+    x, where = torch.randn(B, S, D), torch.arange(S)
+    here = model.encoder.run(x, where, 20, None)
+    torch.testing.assert_close(model.encoder.run(x, where + 7, 20, None), here, **EXACT)
+    torch.testing.assert_close(model.encoder.run(x, (where + 7).expand(B, S), 20, None), here, **EXACT)
+    assert not torch.allclose(model.encoder.run(x, where.flip(0) * 2, 20, None), here)
+    assert not any("place" in name for name in model.state_dict())
+
+
+def test_slopes_of_alibi_are_those_of_the_paper():
+    """8 heads: 1/2, 1/4, ..., 1/256 (section 3); 12 heads: the 8, then every second one of 16 heads."""
+    assert alibi_slopes(8) == [2.0**-h for h in range(1, 9)]
+    assert alibi_slopes(12) == alibi_slopes(8) + [2.0 ** (-0.5 * h) for h in (1, 3, 5, 7)]
+
+
+def test_the_bias_of_alibi_is_symmetric_in_the_encoder_and_absent_across():
+    model = make(positions="alibi")
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    weights = model.attention(torch.zeros(1, S, dtype=torch.long), None, torch.zeros(1, T, dtype=torch.long))
+    encoder = weights["encoder.0"][0, 0].log()
+    slope, far_apart = alibi_slopes(HEADS)[0], (torch.arange(S) - torch.arange(S).unsqueeze(1)).abs()
+    torch.testing.assert_close(
+        encoder - encoder.diagonal().unsqueeze(1), -slope * far_apart.double(), **EXACT
+    )
+    torch.testing.assert_close(weights["cross.0"], torch.full((1, HEADS, T, S), 1 / S), **EXACT)
+
+
+def test_a_concatenated_position_takes_the_place_of_the_last_numbers():
+    """By default a quarter of the width; the width of the embedding and its tie do not change."""
+    config = small(positions="concat", tie="output")
+    place, embedded = PositionalEmbedding(config), torch.randn(B, T, D)
+    placed = place(embedded, torch.arange(T))
+    assert torch.equal(placed[..., :12], embedded[..., :12] * 4)
+    torch.testing.assert_close(placed[..., 12:], placed[:1, :, 12:].expand(B, -1, -1), **EXACT)
+    assert Transformer(config, SRC_V, TGT_V).output.weight.shape == (TGT_V, D)
+
+
+@pytest.mark.parametrize("positions", ["rotary", "relative", "alibi"])
+def test_positions_of_attention_step_in_bf16(positions: str):
+    torch.set_default_dtype(torch.float32)
+    src, mask, tgt = batch()
+    for model in (make(positions=positions).float(), make_only(positions=positions).float()):
+        exact = model(src, mask, tgt)
+        with torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
+            found = stepped(model, src, mask, tgt)
+        assert (found.float() - exact).abs().mean() / exact.std() < 0.1
+        with torch.inference_mode():
+            assert stepped(model.bfloat16(), src, mask, tgt).isfinite().all()
+
+
+# --- norms and dropouts
+
+
+def test_a_root_mean_square_norm_ignores_the_scale_and_keeps_the_mean():
+    norm = make(norm_kind="rms").encoder.norm
+    x = torch.randn(3, D) + 5
+    torch.testing.assert_close(norm(100 * x), norm(x), rtol=1e-6, atol=1e-6)
+    assert not torch.allclose(norm(x + 1), norm(x))
+
+
+def test_without_biases_the_model_has_none():
+    names = [name for name, _ in make(bias=False, activation="swiglu").named_parameters()]
+    assert not [name for name in names if name.endswith("bias")]
+    assert [name for name, _ in make().named_parameters() if name.endswith("bias")]
+
+
+def test_word_and_embedding_and_activation_dropout_act_where_they_say():
+    ones, where = torch.ones(40, 50, D), torch.arange(50)
+    place = PositionalEmbedding(small(positions="none", word_dropout=0.3)).train()
+    words = place(ones, where) / 4
+    assert (words == words[..., :1]).all()
+    assert (words[..., 0] == 0).double().mean().item() == pytest.approx(0.3, abs=0.04)
+    assert words.max().item() == pytest.approx(1 / 0.7)
+    assert torch.equal(place.eval()(ones, where), ones * 4)
+    place = PositionalEmbedding(small(positions="none", dropout=0.0, embedding_dropout=0.2)).train()
+    assert (place(ones, where) == 0).double().mean().item() == pytest.approx(0.2, abs=0.02)
+    for activation in ("relu", "gelu", "swiglu"):
+        layer = FeedForward(small(activation=activation, activation_dropout=0.4)).train()
+        seen: list[Tensor] = []
+        layer.narrow.register_forward_pre_hook(lambda _, inputs, seen=seen: seen.append(inputs[0]))
+        nn.init.constant_(layer.widen.weight, 0.1)
+        layer(ones)
+        assert (seen[0] == 0).double().mean().item() == pytest.approx(0.4, abs=0.02)
 
 
 def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
@@ -125,6 +210,47 @@ def test_dropout_acts_on_embeddings_sublayers_and_weights_in_training_alone():
     assert torch.equal(
         thinned.encoder.place(ones, torch.arange(50)), plain.encoder.place(ones, torch.arange(50))
     )
+
+
+@pytest.mark.parametrize("shape", [(1_003, 257), (200_001,)])  # no multiples of the four that share a number
+@pytest.mark.parametrize("probability", [0.1, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_share_is_dropped_and_the_mean_kept(
+    shape: tuple[int, ...], probability: float, dtype: torch.dtype
+):
+    torch.manual_seed(1)
+    out = Dropout(probability)(torch.ones(shape, dtype=dtype))
+    assert out.shape == shape
+    assert out.dtype == dtype
+    dropped = (out == 0).double().mean().item()
+    n = out.numel()
+    assert abs(dropped - probability) < 5 * (probability * (1 - probability) / n) ** 0.5 + 1 / LEVELS
+    kept = out[out != 0].double()
+    assert (kept - 1 / (1 - probability)).abs().max() < 0.01 / (1 - probability)
+    if dtype != torch.bfloat16:  # its scale is rounded
+        assert kept.unique().numel() == 1
+        assert kept[0].item() * (1 - round(probability * LEVELS) / LEVELS) == pytest.approx(1, abs=1e-6)
+
+
+def test_entries_fall_out_one_by_one_wherever_they_stand():
+    """No two of the four that share a number are tied, nor rows, nor columns, nor calls."""
+    torch.manual_seed(2)
+    kept = torch.stack([(Dropout(0.5)(torch.ones(400, 64)) != 0).double() for _ in range(50)]).flatten(0, 1)
+    correlation = torch.corrcoef(kept.t()) - torch.eye(64)
+    assert correlation.abs().max() < 5 / len(kept) ** 0.5
+    assert (kept.mean(0) - 0.5).abs().max() < 2.5 / len(kept) ** 0.5
+
+
+def test_the_gradient_passes_where_the_entry_did_and_the_generator_decides_where():
+    torch.manual_seed(3)
+    x, state = torch.randn(33, 5, requires_grad=True), torch.get_rng_state()
+    out, other = Dropout(0.3)(x), Dropout(0.3)(x)
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(grad * x, out)
+    assert not torch.equal(out, other)
+    torch.set_rng_state(state)
+    assert torch.equal(Dropout(0.3)(x), out)
+    assert Dropout(0.5).eval()(x) is Dropout(0.0)(x) is x
 
 
 # --- replaced parts
@@ -194,14 +320,112 @@ def test_a_part_of_a_study_takes_its_place_in_training_and_in_decoding(study):
         torch.testing.assert_close(logits[:, 0], full[:, t], rtol=1e-12, atol=1e-12)
 
 
-def test_a_bare_model_has_no_norm_and_an_unscaled_one_the_same_weights():
-    bare = make(Parts(residual=Bare), norm="post")
-    assert not any(isinstance(module, nn.LayerNorm) for module in bare.modules())
-    assert make(Parts(attend=unscaled)).state_dict().keys() == make().state_dict().keys()
-    assert any(isinstance(module, Residual) for module in make().modules())
+def test_a_replaced_attention_and_a_kind_of_attention_exclude_each_other():
+    def mine(*inputs: object) -> Tensor:
+        return plain_attention(*inputs)[0]
+
+    with pytest.raises(ValueError, match='attention_kind "hard" has no effect with Parts'):
+        make(Parts(attend=mine), attention_kind="hard")
+    with pytest.raises(ValueError, match='positions "relative" need the standard attention'):
+        make(Parts(attend=mine), positions="relative")
 
 
-def test_the_weights_of_hard_attention_are_one_hot():
-    for name, weights in make(Parts(attend=hard)).attention(*batch()).items():
-        assert torch.equal(weights.max(-1).values, torch.ones(weights.shape[:-1])), name
-        assert torch.equal(weights.sum(-1), torch.ones(weights.shape[:-1])), name
+# --- masks
+
+
+def test_a_position_sees_its_past_and_a_target_its_source():
+    assert causal_mask(3, torch.device("cpu")).tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True] * 3,
+    ]
+    for row, length in zip(
+        SequencePatterns(None, None, None).sequence_mask(batch()[1], T), LENGTHS, strict=True
+    ):
+        assert row.shape == (1, S + T, S + T)
+        for i in range(S + T):
+            sees = [j < length if j < S else S <= j <= i for j in range(S + T)]
+            assert row[0, i].tolist() == sees
+
+
+def save(folder: Path, array: np.ndarray) -> str:
+    np.save(folder / "mask.npy", array)
+    return str(folder / "mask.npy")
+
+
+@pytest.mark.parametrize("heads", [(), (HEADS,)], ids=["one", "per-head"])
+def test_a_file_or_a_function_says_who_may_attend_to_whom(tmp_path: Path, heads: tuple[int, ...]):
+    """Random pairs, larger than the sentences; every position keeps the first, and steps see the same."""
+    matrix = np.random.default_rng(0).random((*heads, 9, 8)) < 0.5
+    matrix[..., 0] = True
+    path, (src, mask, tgt) = save(tmp_path, matrix.astype(np.int8)), batch()
+    table = torch.from_numpy(matrix)
+    function = Parts(
+        encoder_mask=lambda q, k: table[..., q, :][..., k],
+        decoder_mask=lambda q, k: table[..., q, :][..., k],
+        cross_mask=lambda q, k: table[..., q, :][..., k],
+    )
+    names = ("encoder_mask", "decoder_mask", "cross_mask")
+    model = make(**dict.fromkeys(names, path))
+    logits = model(src, mask, tgt)
+    torch.testing.assert_close(stepped(model, src, mask, tgt), logits, **EXACT)
+    torch.manual_seed(3)
+    other = make(function)
+    other.load_state_dict(model.state_dict())
+    torch.testing.assert_close(other(src, mask, tgt), logits, **EXACT)
+    real = {
+        "encoder": mask[:, None, None, :],
+        "cross": mask[:, None, None, :],
+        "decoder": torch.ones(T, T).tril(),
+    }
+    for name, weights in model.attention(src, mask, tgt).items():
+        kind = name.split(".")[0]
+        allowed = table[..., : weights.size(2), : weights.size(3)] & real[kind].bool()
+        if kind == "encoder":  # the queries of padding are not restricted
+            weights, allowed = weights[0], allowed.expand(B, HEADS, S, S)[0]
+        assert torch.equal(weights > 0, allowed.expand_as(weights)), name
+    only = make_only(**dict.fromkeys(names, path))
+    torch.testing.assert_close(stepped(only, src, mask, tgt), only(src, mask, tgt), **EXACT)
+    for name, weights in only.attention(src, mask, tgt).items():
+        kind = name.split(".")[0]
+        allowed = table[..., : weights.size(2), : weights.size(3)] & real[kind].bool()
+        assert torch.equal(weights > 0, allowed.expand_as(weights)), name
+    text = make_language_model(decoder_mask=path)
+    allowed = table[..., :T, :T] & real["decoder"].bool()
+    for weights in text.attention(tgt).values():
+        assert torch.equal(weights > 0, allowed.expand_as(weights))
+
+
+def test_a_window_across_stays_at_the_last_source_token():
+    src, mask, tgt = batch()
+    weights = make(cross_mask="window:0").attention(src, mask, tgt)["cross.0"]
+    for b, length in enumerate(LENGTHS):
+        assert weights[b, 0].argmax(-1).tolist() == [min(t, length - 1) for t in range(T)]
+        assert torch.equal(weights[b].amax(-1), torch.ones(HEADS, T))
+
+
+def test_a_mask_that_cannot_be_is_refused(tmp_path: Path):
+    src, mask, tgt = batch()
+    with pytest.raises(ValueError, match=r"must hold zeros and ones, of shape \(N, M\) or \(H, N, M\)"):
+        make(encoder_mask=save(tmp_path, np.full((9, 9), 0.5)))
+    with pytest.raises(ValueError, match="is for 3 heads, but num_heads is 4"):
+        make(cross_mask=save(tmp_path, np.ones((3, 9, 9))))
+    (tmp_path / "no.npy").write_text("no array")
+    with pytest.raises(ValueError, match=r"cross_mask: .*no\.npy is not a complete \.npy file"):
+        make(cross_mask=str(tmp_path / "no.npy"))
+    with pytest.raises(OSError, match=r"absent\.npy"):
+        make(cross_mask=str(tmp_path / "absent.npy"))
+    small_mask = make(encoder_mask=save(tmp_path, np.ones((S - 1, S))))
+    with pytest.raises(ValueError, match=r"mask.npy is 5 x 6, too small for these sentences"):
+        small_mask(src, mask, tgt)
+    for name in ("encoder_mask", "decoder_mask", "cross_mask"):
+        with pytest.raises(ValueError, match="leaves a position nothing to attend to"):
+            make(**{name: save(tmp_path, np.triu(np.ones((9, 9)), 1))})(src, mask, tgt)
+    for name in ("encoder_mask", "decoder_mask", "cross_mask"):
+        numbers = Parts(**{name: lambda q, k: torch.ones(len(q), len(k), dtype=torch.int8)})
+        for model in (make(numbers), DecoderOnly(small_only(), SRC_V, TGT_V, numbers)):
+            with pytest.raises(ValueError, match=f"{name} must return a bool mask"):
+                model(src, mask, tgt)
+    for name in ("encoder_mask", "cross_mask"):
+        with pytest.raises(ValueError, match=f"{name} has no effect in a language model"):
+            LanguageModel(small_only(**{name: "causal"}), TGT_V)
