@@ -137,3 +137,15 @@ def test_multiply_adds_are_those_torch_counts(widths):
     assert multiply_adds(only, S, T) + output == counted(DecoderOnly(only, SRC_V, TGT_V), src, mask, tgt)
     assert multiply_adds(only, 0, T) + output == counted(LanguageModel(only, TGT_V), tgt)
     assert multiply_adds(only, 0.5, 2.25) > multiply_adds(only, 0.5, 2) > 0  # means will do
+
+
+def test_the_network_of_positions_is_counted_as_a_sentence_of_its_own():
+    for config, kind in (
+        (small(positions="network"), Transformer),
+        (small_only(positions="network"), DecoderOnly),
+    ):
+        model = kind(config, SRC_V, TGT_V)
+        src, tgt = torch.zeros(1, S, dtype=torch.long), torch.zeros(1, T, dtype=torch.long)
+        with FlopCounterMode(display=False) as counter:
+            model(src, None, tgt)
+        assert 2 * (multiply_adds(config, S, T) + T * D * TGT_V) == counter.get_total_flops()
