@@ -5,7 +5,6 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import cleandoc
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
@@ -119,7 +118,7 @@ class StudyResult:
     """Result of a study."""
 
     method: str
-    """Description of the measurement, in a few sentences; may be indented."""
+    """Description of the measurement, in a few sentences of one paragraph."""
     tables: Mapping[str, Table]
     """Tables by the name of their file, without suffix."""
     claims: Sequence[Claim]
@@ -168,7 +167,7 @@ class StudyReport:
         parts = [
             f"# {self.name}: {self.about}",
             "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
-            cleandoc(self.findings.method),
+            " ".join(self.findings.method.split()),
             f"## Verdict: {held} of {len(claims)} claims hold{open_claims}",
             markdown_table(self.verdict),
             "![plot](plot.png)",

@@ -11,20 +11,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from compare.benchmark import benchmark, candidate
+from compare.benchmark import benchmark
 from compare.benchmark.benchmark import SIZES, measure_growth, planned_timings, run_benchmark, widened
 from compare.benchmark.candidate import PHASES, BenchPlan, force_length, make_inputs, search_forced
 from compare.benchmark.measurement import FIXED_SIZES, BenchmarkResult, Growth, Scaling
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import Experiment
-from compare.decoding.search import search
 from compare.experiment.prepare import prepare_data
 from compare.integrations.verify import LENGTHS
 from compare.models.presets import PRESETS
 from compare.models.registry import build, train_flops_per_token
 from compare.system import measure as timing
-from compare.system.cpu import for_decoding
 from compare.training import step as training_timing
 from compare.training.loss import TranslationLoss
 from data.batches import Batch
@@ -238,22 +236,6 @@ def test_only_the_logit_of_eos_changes(name: str):
     assert (changed[..., EOS] < logits.min() - 1000).all()
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_ordinary_search_runs_in_the_given_precision(precision: str, monkeypatch: pytest.MonkeyPatch):
-    model, seen = make("transformer"), list[tuple[Any, ...]]()
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-
-    def spy(searched: Any, *arguments: Any, **named: Any) -> Any:
-        seen.append((searched.output.weight.dtype, named["limits"].tolist()))
-        return search(searched, *arguments, **named)
-
-    monkeypatch.setattr(candidate, "search", spy)
-    force_length(model)
-    search_forced(for_decoding(model, precision), SRC, MASK, steps=3, beam_size=2)
-    assert seen == [(torch.bfloat16 if precision == "bf16" else before["output.weight"].dtype, [2] * 4)]
-    assert all(torch.equal(model.state_dict()[name], weight) for name, weight in before.items())
-
-
 # Growth along an axis: exponents of known laws, and passes of the stated sizes.
 
 
@@ -272,28 +254,16 @@ def test_the_exponent_is_fitted_by_least_squares():
 
 
 def test_there_is_one_table_per_axis():
-    scaling_result = Scaling(
-        growths=[
-            growth(1, [2, 4]),
-            growth(2, [2, 4], "b"),
-            replace(growth(1, [8]), axis="batch", sizes=[8, 16], seconds=[[1.0], [2.0]]),
-        ],
-        precision="fp32",
-        machine={"device": "abacus"},
-        versions={"torch": "9"},
-    )
-    rows = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in scaling_result.render().splitlines()
-        if "|" in line
-    ]
+    batch = Growth(axis="batch", model="a", sizes=[8, 16], seconds=[[1.0], [2.0]])
+    growths = [growth(1, [2, 4]), growth(2, [2, 4], "b"), batch]
+    found = Scaling(growths=growths, precision="fp32", machine={"device": "abacus"}, versions={"torch": "9"})
+    text = found.render()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
     assert rows[0] == ["model", "length 2", "length 4", "exponent"]
     assert rows[2:4] == [["a", "6,000", "12,000", "1.00"], ["b", "12,000", "48,000", "2.00"]]
     assert rows[4] == ["model", "batch 8", "batch 16", "exponent"]
-    assert "batch 16, vocabulary 2,000; time grows as length^exponent" in scaling_result.render()
-    assert [each["exponent"] for each in json.loads(scaling_result.to_json())["growths"]] == pytest.approx(
-        [1, 2, 1]
-    )
+    assert "batch 16, vocabulary 2,000; time grows as length^exponent" in text
+    assert [each["exponent"] for each in json.loads(found.to_json())["growths"]] == pytest.approx([1, 2, 1])
 
 
 @pytest.mark.parametrize("axis", SIZES)

@@ -135,29 +135,26 @@ def test_the_table_shows_medians_spreads_and_shares():
     alone = row(model="b", unit="ms", flops_per_token=None, joules=9.0, seconds=[1.0, 3.0])
     train = row(peak_memory_bytes=1_500_000_000, flops_per_token=30.3e9, cpu_shares=[0.99, 0.7, 0.8])
     rendered = report(train, beam, alone).render()
-    lines = [
+    heading, _, *lines = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in rendered.splitlines() if "|" in line
-    ]
-    headings = "model phase precision median min-max unit tokens/s repeats CPU tokens MFU params (M) peak J"
-    assert [heading.split(" memory")[0].split(" / ")[0].split(" share")[0] for heading in lines[0]] == [
-        *headings.split(" params")[0].split(),
-        "params (M)",
-        "peak",
-        "J",
-    ]
-    assert lines[2][3:] == [
+    )
+    first, second, third = (dict(zip(heading, line, strict=True)) for line in lines)
+    assert (first["median"], first["min-max"], first["unit"], first["repeats"]) == (
         "200",
         "150-300",
         "tokens/s",
-        "200",
         "3",
-        "80%, disturbed",
-        *["600", "20%", "1.50", "1.50", "-"],
-    ]
-    assert lines[3][1] == "forced beam 5"
-    assert lines[3][3:9] == ["13.3", "10-20", "sentences/s", "400", "2", "-"]  # 20 in 1.5 s
-    assert lines[4][3:] == ["100", "50-150", "ms", "300", "2", "-", "600", "-", "1.50", "-", "7.5"]
-    assert "MFU: FLOPs of training per token" in rendered
+    )
+    assert (first["CPU share"], first["MFU"], first["params (M)"]) == ("80%, disturbed", "20%", "1.50")
+    assert (first["peak memory (GB)"], first["J / 1k tokens"]) == ("1.50", "-")
+    assert (second["phase"], second["median"], second["min-max"]) == (
+        "forced beam 5",
+        "13.3",
+        "10-20",
+    )  # 20 in 1.5 s
+    assert (second["tokens/s"], second["CPU share"], second["MFU"]) == ("400", "-", "-")
+    assert (third["median"], third["min-max"], third["unit"]) == ("100", "50-150", "ms")
+    assert third["J / 1k tokens"] == "7.5"
     assert "device NVIDIA L4, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
 
 

@@ -15,7 +15,6 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models, runs_to_toml
 from compare.experiment.run import run_experiment
-from compare.experiment.tune import Candidate, TrialResult, TuningPlan, best_config
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
 from compare.results.store import _warn, read_result
@@ -305,23 +304,6 @@ def test_a_model_that_uses_no_plug_in_names_none(elsewhere: Path, tiny_toml: Pat
     path.write_text(plugin_toml(tiny_toml, "[]", '[[models]]\npreset = "mine"\n'))
     (run,) = resolve_models(load_experiment(path))
     assert run.plugins == ("just_a_preset",)
-
-
-def test_the_best_settings_of_a_search_keep_the_plug_ins(tiny_toml: Path, tmp_path: Path, example: None):
-    path = tmp_path / "e.toml"
-    path.write_text(plugin_toml(tiny_toml))
-    experiment = load_experiment(path)
-    options = {"status": "done", "bleu": 1.0, "loss": 1.0, "best_update": 1, "updates": 1, "seconds": 1.0}
-    winners = {
-        row.label: Candidate(
-            [TrialResult(label=row.label, trial=1, settings={"dropout": 0.4}, code_version="test", **options)]
-        )
-        for row in experiment.models
-    }
-    (tmp_path / "best.toml").write_text(best_config(experiment, TuningPlan(), winners))
-    best = load_experiment(tmp_path / "best.toml")
-    assert best.plugins == (NAME,)
-    assert {row.overrides["dropout"] for row in best.models} == {0.4}
 
 
 def test_the_experiment_of_the_template_can_be_run(example: None):

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from inspect import cleandoc
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,7 @@ def test_every_study_runs_and_writes_complete_files(name, reports):
     text = (folder / "study.md").read_text()
     assert f"## Verdict: {sum(claim.holds for claim in claims)} of {len(claims)} claims hold" in text
     assert all(claim.text in text for claim in claims)
-    assert cleandoc(report.findings.method) in text
+    assert " ".join(report.findings.method.split()) in text
 
 
 @pytest.mark.parametrize("name", EXACT)
