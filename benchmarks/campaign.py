@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.queue_file import QueuedRun, describe, read_queue
+from benchmarks.queue_file import QueuedRun, describe, describe_error, read_queue
 from compare.experiment.launch import run_processes
 from compare.experiment.publish import publish_experiment, with_config_hash
 from compare.experiment.run import run_experiment
@@ -29,7 +29,6 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results
 from compare.results.text import markdown_table
 from compare.system.log import Reporter, hide_messages, show_messages
-from compare.system.messages import describe_error
 from compare.system.signals import Interrupted, Terminated, lock_folder, raise_on_sigterm
 
 logger = logging.getLogger(__name__)

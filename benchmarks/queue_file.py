@@ -17,14 +17,38 @@ from compare.config.sections import Experiment, run_name
 from compare.results.result import Status
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.messages import abbreviate, describe_error, did_you_mean
-from compare.system.signals import is_locked
+from compare.system.messages import abbreviate, did_you_mean
+from compare.system.signals import LOCK
 from compare.training.metrics_log import read_metrics
 
 logger = logging.getLogger(__name__)
 
 KEYS = ("config", "seeds", "minutes")
 OPTIONAL = ("name", "set")
+
+
+def describe_error(error: Exception) -> str:
+    """Return "file: reason" for an error of the operating system that names a file, else the message."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process holds the lock of ``folder``; nothing is written, so it may be read-only."""
+    try:
+        with (folder / LOCK).open("rb") as file:
+            try:
+                import fcntl
+            except ImportError:  # Windows, where what another process has locked cannot be read
+                file.read(1)
+            else:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that several may ask at once
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -285,10 +285,10 @@ def find_difference(run: Run, other: Run) -> str | None:
         The description, or None if all are equal.
     """
     here, there = shared_settings(run), shared_settings(other)
+    written = [{"task": each.task, **each.settings()} for each in (other, run)]
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
-            written = [{"task": each.task, **each.settings()}.get(name) for each in (other, run)]
-            return _describe_difference(name, *written)
+            return _describe_difference(name, *(each.get(name) for each in written))
     return None
 
 

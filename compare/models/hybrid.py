@@ -98,24 +98,16 @@ def embedding_width(half: HalfConfig) -> int:
 
 
 def hybrid_multiply_adds(config: HybridConfig, src_len: float, tgt_len: float) -> float:
-    """Count the multiply-adds per sentence pair, output layer excluded.
-
-    Args:
-        config: the model.
-        src_len: number of source tokens, possibly a mean.
-        tgt_len: number of target tokens, possibly a mean.
-    """
-    match config:
-        case HybridConfig(encoder=TransformerConfig() as encoder, decoder=Seq2SeqConfig() as decoder):
-            width = encoder.d_model
-            return transformer.flops.encoder_multiply_adds(
-                encoder, src_len
-            ) + seq2seq.flops.decoder_multiply_adds(decoder, src_len, tgt_len, width, width)
-        case HybridConfig(encoder=Seq2SeqConfig() as encoder, decoder=TransformerConfig() as decoder):
-            return seq2seq.flops.encoder_multiply_adds(
-                encoder, src_len
-            ) + transformer.flops.decoder_multiply_adds(decoder, src_len, tgt_len, encoder.states_size)
-    raise AssertionError("a hybrid has one half of each family")
+    """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
+    encoder, decoder = config.encoder, config.decoder
+    if isinstance(encoder, TransformerConfig):
+        assert isinstance(decoder, Seq2SeqConfig)
+        reading = transformer.flops.encoder_multiply_adds(encoder, src_len)
+        width = encoder.d_model
+        return reading + seq2seq.flops.decoder_multiply_adds(decoder, src_len, tgt_len, width, width)
+    assert isinstance(decoder, TransformerConfig)
+    reading = seq2seq.flops.encoder_multiply_adds(encoder, src_len)
+    return reading + transformer.flops.decoder_multiply_adds(decoder, src_len, tgt_len, encoder.states_size)
 
 
 def build_hybrid(

@@ -96,6 +96,10 @@ def register_family(family: Family) -> None:
     FAMILIES[family.config] = family
 
 
+def _transformer_operations(config: Any, src_len: float, tgt_len: float) -> Operations:
+    return Operations(transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model)
+
+
 for _family in (
     Family(
         name="seq2seq",
@@ -110,18 +114,14 @@ for _family in (
         name="transformer",
         config=TransformerConfig,
         build=Transformer,
-        operations=lambda config, src_len, tgt_len: Operations(
-            transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model
-        ),
+        operations=_transformer_operations,
         width_fields=("d_model", "ffn_size"),
     ),
     Family(
         name="decoder-only",
         config=DecoderOnlyConfig,
         build=DecoderOnly,
-        operations=lambda config, src_len, tgt_len: Operations(
-            transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model
-        ),
+        operations=_transformer_operations,
         width_fields=("d_model", "ffn_size"),
     ),
     Family(
@@ -163,9 +163,7 @@ for _family in (
         name="transformer-language-model",
         config=LanguageModelConfig,
         build=lambda config, _, size: WithoutSource(LanguageModel(config, size)),
-        operations=lambda config, _, tgt_len: Operations(
-            transformer.flops.multiply_adds(config, 0, tgt_len), config.d_model
-        ),
+        operations=lambda config, _, tgt_len: _transformer_operations(config, 0, tgt_len),
         width_fields=("d_model", "ffn_size"),
         task="language modelling",
     ),

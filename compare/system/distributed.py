@@ -44,7 +44,7 @@ def pick_own_device(name: str) -> str:
         The name of the device among those of this host.
 
     Raises:
-        ValueError: there are more processes than GPUs, or torch lacks NCCL.
+        ValueError: there are more processes than GPUs.
     """
     if name == "cpu":
         return name
@@ -53,7 +53,6 @@ def pick_own_device(name: str) -> str:
             f"train.device is {name}, but several processes compute on cpu or cuda, one GPU each"
         )
     import torch
-    import torch.distributed as dist
 
     count, wanted = torch.cuda.device_count(), int(os.environ["LOCAL_WORLD_SIZE"])
     if wanted > count:
@@ -61,8 +60,6 @@ def pick_own_device(name: str) -> str:
             f"{wanted} processes on {socket.gethostname()}, which has {count} GPUs: "
             "start at most one per GPU (torchrun --nproc-per-node), or set train.device=cpu"
         )
-    if not dist.is_nccl_available():
-        raise ValueError("this torch was built without NCCL: start one process, or set train.device=cpu")
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     return f"cuda:{torch.cuda.current_device()}"
 
@@ -164,7 +161,7 @@ class Processes:
         """Let this process compute on its own device of the kind ``name``, cpu or cuda.
 
         Raises:
-            ValueError: there are more processes than devices, or torch lacks NCCL.
+            ValueError: there are more processes than devices.
         """
         if self.size == 1:
             return
@@ -221,7 +218,6 @@ def join_processes() -> Iterator[Processes]:
     """Join the processes that torchrun has started, for the time of a block; yields ``SINGLE`` without it.
 
     Raises:
-        ValueError: torch cannot join processes.
         ConnectionError: another process has ended.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
@@ -230,8 +226,6 @@ def join_processes() -> Iterator[Processes]:
         return
     import torch.distributed as dist
 
-    if not (dist.is_available() and dist.is_gloo_available()):
-        raise ValueError("this torch was built without torch.distributed and gloo: start one process")
     processes = Processes(rank, size)
     yield processes
     dist.destroy_process_group()  # not after an exception: it could wait for a process that has ended

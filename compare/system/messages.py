@@ -33,13 +33,6 @@ def first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def describe_error(error: Exception) -> str:
-    """Return "file: reason" for an error of the operating system that names a file, else the message."""
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
 def explain(error: Exception) -> str:
     """Return the message of an error as one sentence in one line."""
     text = " ".join(str(error).split())

@@ -95,7 +95,7 @@ logger = logging.getLogger(__name__)
 LOCK = ".lock"
 """The file in a locked folder; it names the process that holds the lock."""
 PATIENCE_S = 0.1
-"""Longest time for which ``is_locked`` of another process may stand in the way."""
+"""Time to wait for a process that only asks whether the lock is held."""
 
 
 class Locked(Exception):
@@ -132,23 +132,6 @@ def lock_folder(folder: Path, *, wait: bool = False) -> Iterator[None]:
         if os.name != "nt" and lock.lock_counter == 1:
             path.unlink(missing_ok=True)  # filelock notices that a file it waits for was deleted
         lock.release()
-
-
-def is_locked(folder: Path) -> bool:
-    """Return whether a process holds the lock of ``folder``; nothing is written, so it may be read-only."""
-    try:
-        with (folder / LOCK).open("rb") as file:
-            try:
-                import fcntl
-            except ImportError:  # Windows, where what another process has locked cannot be read
-                file.read(1)
-            else:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so that several may ask at once
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def _owner(folder: Path) -> str:
