@@ -14,7 +14,7 @@ from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, TrainConfig
 from compare.models.registry import build_meta_model, ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, read_registry, read_result
-from compare.training.serialization import WEIGHTS, ensure_fit, load_weights, set_weights, weight_shapes
+from compare.training.serialization import WEIGHTS, load_weights, set_weights
 from data.batches import BatchStream
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
@@ -90,7 +90,7 @@ def ensure_initial_weights_fit(runs: Sequence[RunFolder], vocabulary_sizes: tupl
         if run.run.train.init_from is not None:
             path = Path(run.run.train.init_from) / WEIGHTS
             model = build_meta_model(run.run.model.architecture, *vocabulary_sizes)
-            ensure_fit(model, weight_shapes(path), f"{KEY} of {run.run.label}: {path}")
+            set_weights(model, load_weights(path), f"{KEY} of {run.run.label}: {path}")
 
 
 def load_initial_weights(model: nn.Module, train: TrainConfig) -> None:

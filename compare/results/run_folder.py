@@ -24,10 +24,8 @@ from compare.training.serialization import (
     METRICS,
     SAVED,
     WEIGHTS,
-    ensure_fit,
     load_weights,
     set_weights,
-    weight_shapes,
 )
 from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip
@@ -237,11 +235,12 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             "train it again to translate or to see attention"
         )
     meta_model = ensure_fits_memory(architecture, *sizes, training=False, context=str(trained.config))
-    ensure_fit(meta_model, weight_shapes(weights), str(weights))
+    content = load_weights(weights)
+    set_weights(meta_model, content, str(weights))
     _ensure_recorded(weights, recorded.get(WEIGHTS), "are not the weights of this run's result")
     penalty = trained.penalty()
     model = build(architecture, *sizes)
-    set_weights(model, load_weights(weights), str(weights))
+    set_weights(model, content, str(weights))
     try:
         set_numerics(torch.device(device), deterministic=trained.run.train.deterministic)
         model.to(device)

@@ -1,8 +1,7 @@
 """Weights as safetensors and trainer states as plain tensors; loading never executes code."""
 
 import io
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,29 +41,11 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     Raises:
         ValueError: the file is missing, truncated or not safetensors.
     """
-    with _readable(path):
-        return safetensors.torch.load_file(path)
-
-
-def weight_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Read the shapes of the tensors in a safetensors file from its header, without their values.
-
-    Raises:
-        ValueError: the file is missing, truncated or not safetensors.
-    """
-    with _readable(path), safetensors.safe_open(path, "pt") as file:
-        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    return shapes
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Turn all errors of reading a safetensors file into ValueErrors that name it."""
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
     ensure_regular(path)
     try:
-        yield
+        return safetensors.torch.load_file(path)
     # KeyError, TypeError: an element type that torch or safetensors lacks
     except (safetensors.SafetensorError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
         in_run = path.parent.name == CHECKPOINTS
@@ -80,7 +61,7 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -> None:
-    """Copy named tensors into a model, in place.
+    """Copy named tensors into a model, in place; one on the meta device only says whether they fit.
 
     Args:
         model: the model.
@@ -90,29 +71,24 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -
     Raises:
         ValueError: names or shapes differ from the model's, or a value is NaN or infinite.
     """
-    ensure_fit(model, {name: tuple(tensor.shape) for name, tensor in weights.items()}, context)
-    for name, parameter in model_weights(model).items():
-        tensor = weights[name]
-        if not tensor.is_meta and not tensor.isfinite().all():
-            raise ValueError(f"{context}: {name} holds NaN or infinity: these weights cannot be used")
-        parameter.copy_(tensor)
-
-
-def ensure_fit(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], context: str) -> None:
-    """Raise ValueError if names or shapes of weights are not the model's, which may be on the meta device."""
     parameters = model_weights(model)
-    if parameters.keys() != shapes.keys():
-        name = sorted(parameters.keys() ^ shapes.keys())[0]
+    if parameters.keys() != weights.keys():
+        name = sorted(parameters.keys() ^ weights.keys())[0]
         raise ValueError(
             f"{context}: weights of another model: "
             f"{abbreviate(name)} is only in the file or only in the model"
         )
     for name, parameter in parameters.items():
-        if tuple(parameter.shape) != shapes[name]:
+        found, expected = tuple(weights[name].shape), tuple(parameter.shape)
+        if found != expected:
             raise ValueError(
-                f"{context}: {name} is {shapes[name]} but the model's is {tuple(parameter.shape)}"
+                f"{context}: {name} is {found} but the model's is {expected}"
                 ": the weights belong to another size or vocabulary"
             )
+        if not weights[name].isfinite().all():
+            raise ValueError(f"{context}: {name} holds NaN or infinity: these weights cannot be used")
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
