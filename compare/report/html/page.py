@@ -12,11 +12,11 @@ from compare.analysis.tables import Table
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings
-from compare.report.html.parts import Section
 from compare.report.html.results import choose_reference, result_table, run_comparisons, significance
 from compare.report.html.sections import (
     NO_TEXTS,
     Methods,
+    Section,
     alignment_section,
     analyses,
     methods,

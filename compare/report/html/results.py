@@ -19,7 +19,7 @@ from compare.analysis.comparison import (
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.intervals import ScoredTestSet, check_label, match_runs
 from compare.analysis.tables import Table, plain_column
-from compare.report.html.parts import Section
+from compare.report.html.sections import Section
 from compare.report.table import render_table
 from compare.results.column import Column, Group, Shown
 from compare.results.columns import (

@@ -1,13 +1,16 @@
 """Sections of the page: analyses with plots and tables, alignment, tuning, and the methods."""
 
+import base64
 import json
 import logging
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
 
 from compare.analysis import alignment, efficiency, quality
 from compare.analysis.efficiency import COSTS, SIZE, SPEED
@@ -19,7 +22,6 @@ from compare.config.run import runs_to_toml
 from compare.experiment.tune import TRIALS, TrialResult, find_winners, read_trials, summarize
 from compare.report import plots
 from compare.report.conditions import distinct, list_conditions
-from compare.report.html.parts import Drawing, Section, embed_figure
 from compare.report.plots import Bar
 from compare.results.column import Group
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
@@ -32,6 +34,48 @@ from compare.training.serialization import FINAL
 logger = logging.getLogger(__name__)
 
 NO_TEXTS = "Not made: the texts cannot be read."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A plot as an image, and its text alternative."""
+
+    name: str
+    """id of its element."""
+    title: str
+    description: str
+    image: str
+    """The address of an SVG image that holds the image itself; no script in it could run."""
+    choice: str = ""
+    """Its name in a selection that shows one drawing of a section at a time; empty: always visible."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the page under its own heading."""
+
+    name: str
+    """id of its element."""
+    title: str
+    notes: Sequence[str] = ()
+    """Notes: first how to read the section, then what is missing and why."""
+    drawings: Sequence[Drawing] = ()
+    tables: Sequence[Table] = ()
+
+
+def embed_figure(figure: Figure, name: str, title: str, description: str = "", choice: str = "") -> Drawing:
+    """Make a figure a part of the page.
+
+    Args:
+        figure: any figure.
+        name: id of its element.
+        title: short name of the drawing.
+        description: what it shows, where no table beside it says so.
+        choice: see ``Drawing``.
+    """
+    address = f"data:image/svg+xml;base64,{base64.b64encode(plots.draw(figure, 'svg')).decode()}"
+    return Drawing(name=name, title=title, description=description, image=address, choice=choice)
+
 
 Part = Drawing | Table
 """A part of a section."""

@@ -30,8 +30,7 @@ from compare.config.run import resolve_models
 from compare.experiment.tune import TrialResult, write_trials
 from compare.report.html import build_report, page, results, sections, sentences
 from compare.report.html.page import ReportContent, gather_content
-from compare.report.html.parts import Section, embed_figure
-from compare.report.html.sections import tuning_section
+from compare.report.html.sections import Section, embed_figure, tuning_section
 from compare.report.html.sentences import attention_viewer, differences, draw_numbers
 from compare.report.plots import Bar, bar_plot
 from compare.results.run_folder import RunFolder, load_model
