@@ -138,9 +138,9 @@ class IntervalColumn(Column):
 
 def figure(
     title: str,
-    group: Group,
     about: str,
     *,
+    group: Group | None = None,
     required: bool = False,
     setting: str = "",
     off: Any = None,
@@ -151,8 +151,8 @@ def figure(
 
     Args:
         title: heading of its column; empty: tables do not have the field as a column of its own.
-        group: subject of the column.
         about: explanation, in tables and pages.
+        group: subject of the column; by default that of the field before.
         required: whether every record has the field; by default it is None where it is unknown.
         setting: the setting that the field repeats, a key of ``Run.conditions``.
         off: value of the setting with which a run does without, which the record leaves out.
@@ -160,7 +160,8 @@ def figure(
         options: further fields of ``Column``.
     """
     metadata = {
-        "column": lambda name: Column(name, title, group, help=about, **options),
+        "column": lambda name, group: Column(name, title, group, help=about, **options),
+        "group": group,
         "title": title,
         "about": about,
         "setting": setting,
@@ -178,7 +179,7 @@ def spread_end(title: str, end: str) -> Any:
         title: heading of the figure.
         end: lowest or highest.
     """
-    return figure(f"{title}, {end} repeat", Group.SPEED, f"{end} of the timed repeats")
+    return figure(f"{title}, {end} repeat", f"{end} of the timed repeats")
 
 
 # Text of the cells that are made of several fields.

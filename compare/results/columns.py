@@ -26,13 +26,22 @@ FOLLOWING = {
     ),
 }
 """Columns of joined and of aggregated tables, by the figure that they follow."""
-COLUMNS: Mapping[str, Column] = {
-    column.name: column
-    for each in fields(Result)
-    if each.metadata["title"]
-    for column in (each.metadata["column"](each.name), FOLLOWING.get(each.name))
-    if column is not None
-}
+
+
+def _declared_columns() -> dict[str, Column]:
+    """Make the columns that are declared with the fields of ``Result``, in their order, by name."""
+    columns: dict[str, Column] = {}
+    group = Group.IDENTITY
+    for each in fields(Result):
+        group = each.metadata["group"] or group
+        if each.metadata["title"]:
+            columns[each.name] = each.metadata["column"](each.name, group)
+        if each.name in FOLLOWING:
+            columns[FOLLOWING[each.name].name] = FOLLOWING[each.name]
+    return columns
+
+
+COLUMNS: Mapping[str, Column] = _declared_columns()
 """Every column except scores, by name, in the order of tables."""
 SPREADS = {column.name: column.title for column in COLUMNS.values() if column.spread}
 """Titles of the speeds that have a spread, by field."""
