@@ -18,8 +18,6 @@ import compare.training.cross_entropy
 from compare import (
     load_ensemble,
     load_model,
-    load_table,
-    render_table,
     score_files,
     score_model,
     score_runs,
@@ -141,18 +139,6 @@ def test_a_choice_for_other_weights_is_made_again(copy: Path, tiny_toml: Path, f
     (copy / ROWS[0] / "result.json").unlink()
     run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
     assert path.read_bytes() == (finished / ROWS[0] / "selection.json").read_bytes()
-
-
-def test_a_row_with_another_penalty_than_the_file_is_found(copy: Path, capsys: pytest.CaptureFixture[str]):
-    path = copy / ROWS[0] / "result.json"
-    result = json.loads(path.read_text())
-    other = next(value for value in (0.0, 0.2) if value != result["length_penalty"])
-    changes = {"length_penalty": other, "length_normalization": "length", "brevity_penalty": 0.5}
-    path.write_text(json.dumps({**result, **changes}))
-    assert main(["check", str(copy), "-q"]) == 1
-    printed = capsys.readouterr().out
-    for name in changes:
-        assert f"{ROWS[0]}: {name}: recorded " in printed
 
 
 BYTES = "\nA\u2028\r\x85\x0c\x00B\n".encode()
@@ -312,30 +298,13 @@ def test_the_command_of_forced_scoring(
         assert row["perplexity"] == found.sums.perplexity
         assert row["char_perplexity"] == found.sums.char_perplexity
         assert [one["logp"] for one in row["sentences"]] == [one.total for one in found.sentences]
-        assert row["sentences"][1]["pieces"] == ["Baum", "<eos>"]
-        assert row["logp"] == pytest.approx(sum(sum(one["piece_logp"]) for one in row["sentences"]))
     assert main([*command, runs[0]]) == 0
-    *lines, last = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(SOURCES)
-    assert lines[0].startswith(f"{expected[runs[0]].sentences[0].total:.4f}\tHund:")
-    assert f"{expected[runs[0]].sums.perplexity:.4f} per token (18 tokens, 1 unknown)" in last
-    assert main([*command, *runs]) == 0
-    assert "perplexity per character" in capsys.readouterr().out
+    assert (
+        f"{expected[runs[0]].sums.perplexity:.4f} per token (18 tokens, 1 unknown)" in capsys.readouterr().out
+    )
     tgt.write_text("eins\n")
     assert f"{src} has 5 lines but {tgt} has 1" in refusal(*command, *runs)
     assert "no such file" in refusal(*command, runs[0], "--src", tmp_path / "x")
-
-
-def test_a_run_measures_the_perplexity_of_its_test_sets(finished: Path, tiny_toml: Path):
-    corpus = tiny_toml.parent / "corpus"
-    for name in ROWS:
-        (scores,) = score_model(finished / name, corpus / "test.en", corpus / "test.de").values()
-        result = read_result(finished / name)
-        assert result.perplexity == pytest.approx(scores.sums.perplexity, rel=1e-6)
-        assert result.char_perplexity == pytest.approx(scores.sums.char_perplexity, rel=1e-6)
-        assert "perplexity.json" in result.files
-    table = render_table(load_table(finished))
-    assert "| perplexity | perplexity per character |" in " ".join(table.split())
 
 
 # Other test sets.
@@ -445,13 +414,6 @@ def test_forced_scores_are_the_mean_of_the_probabilities(finished: Path):
         for logp, *members in zip(mean.logp, first.logp, second.logp, strict=True):
             expected = torch.tensor(members, dtype=torch.float64).exp().mean().log()
             assert logp == pytest.approx(float(expected), abs=1e-5)
-
-
-def test_two_members_of_the_same_weights_are_that_model(finished: Path, tmp_path: Path):
-    twin = shutil.copytree(finished / ROWS[0], tmp_path / "twin-seed1")
-    together, alone = load_ensemble([finished / ROWS[0], twin]), load_model(finished / ROWS[0])
-    assert together.translate(LINES, beam_size=3) == alone.translate(LINES, beam_size=3)
-    assert together.attend(LINES[0]).weights == {}
 
 
 def test_members_must_be_different_runs_of_one_vocabulary(finished: Path, tmp_path: Path, refusal: Refusal):

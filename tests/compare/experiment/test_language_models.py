@@ -11,10 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from compare import (
-    draw_plots,
     load_model,
-    load_table,
-    render_table,
     score_model,
 )
 from compare.check.recompute import check_experiment
@@ -27,7 +24,6 @@ from compare.experiment.run import run_experiment
 from compare.experiment.trainers import Announcement
 from compare.experiment.tune import TuningPlan, tune_experiment
 from compare.models.registry import build_meta_model
-from compare.report.views import write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from compare.system.log import Reporter
@@ -187,19 +183,6 @@ def test_the_check_finds_no_difference_and_each_forged_perplexity(modelled: Path
     assert finding.name == "perplexity.json: nll of test, by the weights"
     forged.unlink()
     assert "perplexity.json" in {finding.name for finding in check_experiment(copy).differences}
-
-
-def test_tables_and_plots_have_what_there_is(modelled: Path, finished: Path, tmp_path: Path):
-    heading, *_ = render_table(load_table(modelled)).splitlines()
-    assert "| perplexity per character |" in " ".join(heading.split())
-    assert not [name for name in ("BLEU", "beam", "latency") if name in heading]
-    with pytest.raises(ValueError, match="lstm-lm is a language model, whose perplexity does not compare"):
-        render_table(load_table([finished, modelled]))
-    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
-    write_views(copy)
-    assert "BLEU" not in (copy / "table.md").read_text()
-    assert draw_plots(copy, out=tmp_path / "plots")
-    assert not list((tmp_path / "plots").glob("attention*"))
 
 
 def test_models_of_two_tasks_are_refused(tiny_toml: Path, toml: Path, tmp_path: Path, refusal: Refusal):

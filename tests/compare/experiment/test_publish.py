@@ -105,18 +105,6 @@ def test_the_note_names_source_and_conditions(published: Path):
     assert f"attnbench score {RUN}/test.hyp.gz --ref FOLDER/test.de" in note
 
 
-def test_another_corpus_is_refused(published: Path, corpus: Path, tmp_path: Path, refusal: Refusal):
-    other = Path(shutil.copytree(corpus, tmp_path / "other"))
-    (other / "train.de").write_text((other / "train.de").read_text().replace("Hund", "Hunde", 1))
-    out = tmp_path / "report.html"
-    said = refusal("report", published, "--set", f"data.root={other}", "--out", out, "-q")
-    assert said.startswith(f"{other}: ")
-    assert not out.exists()
-    said = refusal("report", published, "--set", "train.seed=2", "--out", out, "-q")
-    assert "a finished experiment keeps its settings" in said
-    assert "no such folder" in refusal("plot", published, "length", "--set", "data.root=x", "--out", tmp_path)
-
-
 def test_commands_show_it_and_write_nothing_into_it(
     published: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
 ):
@@ -124,11 +112,6 @@ def test_commands_show_it_and_write_nothing_into_it(
     assert len(load_results(published)) == len(ROWS)
     assert main(["table", str(published)]) == 0
     assert main(["plot", str(published), "--out", str(tmp_path / "plots"), "-q"]) == 0
-    kind = ["plot", str(published), "length", "--out", str(tmp_path / "plots")]
-    assert main([*kind, "--set", f"data.root={corpus}"]) == 0
-    assert {path.stem for path in (tmp_path / "plots").iterdir()} == {
-        *("learning-curves", "learning-curves-seconds", "length")
-    }
     references, translations = corpus / "test.de", published / RUN / "test.hyp.gz"
     capsys.readouterr()
     assert main(["score", str(translations), "--ref", str(references), "--json"]) == 0

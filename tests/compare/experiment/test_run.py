@@ -16,7 +16,6 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.experiment import run as run_all
 from compare.experiment.run import run_experiment
-from compare.report.views import draw_plots
 from compare.results.records import read_speed
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
@@ -266,23 +265,6 @@ def test_a_log_that_lost_lines_is_found_at_once(finished: Path, tiny_toml: Path,
         run_experiment(load_experiment(tiny_toml), folder)
 
 
-def result(folder: Path, row: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / row / "result.json").read_text())
-    return content
-
-
-@pytest.mark.slow
-def test_a_regularised_experiment(run_tiny: Callable[..., Path], finished: Path, tmp_path: Path):
-    folder = run_tiny(tmp_path / "run", "regularization.consistency=simcut", "train.max_updates=40")
-    for row in ROWS:
-        found, plain = result(folder, row), result(finished, row)
-        assert found["consistency"] == "simcut, weight 3, cut 0.05"
-        assert "consistency" not in plain
-        assert found["batch_hash"] == plain["batch_hash"]
-        assert found["train_flops_per_token"] == 2 * plain["train_flops_per_token"]
-    assert main(["check", str(folder), "-q"]) == 0
-
-
 SHORT = ("train.max_updates=4", "train.valid_every=4")
 
 
@@ -344,24 +326,3 @@ def test_what_are_no_seeds(text: str, tiny_toml: Path, tmp_path: Path, refusal: 
     said = refusal("run", tiny_toml, "--out", tmp_path / "run", f"--seeds={text}")
     assert said == f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3"
     assert not (tmp_path / "run").exists()
-
-
-def test_plots_have_seeds_of_their_own_and_heat_maps_where_there_is_attention(
-    mixed: tuple[Path, int], copy: Path, caplog: pytest.LogCaptureFixture
-):
-    """The lstm has no attention, and what failed has no weights."""
-    curves = {f"learning-curves{kind}.{form}" for kind in ("", "-seconds") for form in ("png", "svg")}
-    assert {path.name for path in (mixed[0] / "plots").iterdir()} == curves
-    other = Path(shutil.copytree(copy / ROWS[0], copy / "luong-seed2"))
-    result = json.loads((other / "result.json").read_text())
-    (other / "result.json").write_text(json.dumps({**result, "seed": 2}))
-    names = ("luong-seed1", "luong-seed2", "transformer-seed1")
-    maps = {f"attention-{name}-line1.{form}" for name in names for form in ("png", "svg")}
-    assert {path.name for path in draw_plots(copy)} == curves | maps
-    words = (copy / "plots" / "attention-luong-seed1-line1.svg").read_text()
-    assert all(f">{word}<" in words for word in (copy / "test.src").read_text().splitlines()[0].split())
-    (copy / "empty" / "lstm-seed1").mkdir(parents=True)
-    (copy / "empty" / "lstm-seed1" / "config.toml").touch()
-    with caplog.at_level("INFO", logger="compare"):
-        assert draw_plots(copy / "empty") == []
-    assert f"{copy / 'empty'}: no finished run to plot" in caplog.messages
