@@ -53,13 +53,12 @@ def test_gold_links_may_be_of_the_other_direction(
     assert capsys.readouterr().out == straight
 
 
-@pytest.mark.parametrize("method", ["arg max", "0.2"])
 def test_written_links_score_as_the_attention_that_they_are_of(
-    method: str, finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     run, folder = finished / ROWS[1], tmp_path / "links"
     options = [*files, "-q", "--json"]
-    assert main(["align", str(run), *options, "--method", method, "--links", str(folder)]) == 0
+    assert main(["align", str(run), *options, "--method", "0.2", "--links", str(folder)]) == 0
     attention = {row["attention"]: row for row in json.loads(capsys.readouterr().out)}
     written = [folder / run.name / f"{head.replace(' ', '-')}.links" for head in attention]
     assert sorted((folder / run.name).iterdir()) == sorted(written)
@@ -69,11 +68,6 @@ def test_written_links_score_as_the_attention_that_they_are_of(
     assert [[row[key] for key in scores] for row in links] == [
         [row[key] for key in scores] for row in attention.values()
     ]
-
-
-def test_what_cannot_be_aligned(finished: Path, files: list[str], refusal: Refusal):
-    said = refusal("align", finished / ROWS[0], *files, "-q", "--method", "best")
-    assert said.startswith("unknown method 'best': choose from arg max, intersection, 0.05")
 
 
 def test_word_aligners_stand_beside_attention(

@@ -23,10 +23,8 @@ from compare.results.store import Result
 from compare.system.log import Reporter, log_to_file
 from tests.kits.cli import ROWS, real
 from tests.kits.hostile import ESCAPE, obeyed
-from tests.kits.paths import SHARED
 
 SHOWN = r"\x1b[31mred\x1b[0m"
-WMT17 = SHARED / "scored-wmt17-en-de"
 
 
 # --- what the commands print
@@ -75,15 +73,6 @@ def test_translating_the_test_set_gives_its_hypotheses(finished: Path, row: str)
     done = real("translate", finished / row, stdin=(finished / "test.src").read_text())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (finished / row / "test.hyp").read_text()
-
-
-def test_a_published_score_is_met_to_its_last_place(capsys: pytest.CaptureFixture[str]):
-    if not WMT17.is_dir():
-        pytest.skip("needs scored-wmt17-en-de beside the checkout")
-    with (WMT17 / "EXPECTED.tsv").open(encoding="utf-8", newline="") as file:
-        published = {row["system"]: row["MTEVAL"] for row in csv.DictReader(file, delimiter="\t")}
-    assert main(["score", str(WMT17 / "sys/online-F.0.de.gz"), "--ref", str(WMT17 / "ref.de.gz")]) == 0
-    assert capsys.readouterr().out.startswith(f"BLEU  {published['online-F.0']} [")
 
 
 def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]):

@@ -1,7 +1,6 @@
 """``data list`` and ``data get``: output, exit status and display of progress."""
 
 import json
-import sys
 from pathlib import Path
 
 import msgspec
@@ -84,18 +83,6 @@ def test_without_a_terminal_a_line_now_and_then(capsys, monkeypatch: pytest.Monk
             progress("x.zip", done, 4_000_000)
         progress("y.zip", 500_000, None)
     assert capsys.readouterr().err == "x.zip: 2.0 of 4.0 MB\ny.zip: 0.5 MB\n"
-
-
-def test_on_a_terminal_a_bar(capsys, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    with Reporter().downloads() as show:
-        for done in (0, 2_000_000, 4_000_000):
-            show("x.zip", done, 4_000_000)
-        show("y.zip", 5, None)
-    shown = capsys.readouterr().err
-    assert "x.zip" in shown
-    assert "4.0/4.0 MB" in shown
 
 
 def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, capsys):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from compare.cli import main
-from tests.kits.cli import ROWS, Refusal, corpus_with, files, real
+from tests.kits.cli import ROWS, Refusal, corpus_with, files
 
 
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
@@ -72,12 +72,6 @@ def test_a_fault_of_ours_is_not_passed_off_as_the_users(tiny_toml: Path, monkeyp
     references = str(tiny_toml.parent / "corpus" / "test.de")
     with pytest.raises(KeyError):
         main(["score", references, "--ref", references])
-
-
-def test_a_real_process_ends_with_status_2_and_one_line(tmp_path: Path):
-    done = real("table", tmp_path)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.startswith(f"error: {tmp_path} holds no runs")
 
 
 # --- run: mistakes in the config and on the command line

@@ -10,7 +10,7 @@ import pytest
 from compare.cli import main
 from compare.config.parse import FOLDERS, SCHEMA, load_experiment, to_toml
 from compare.config.run import resolve_model, resolve_models
-from compare.config.sections import SECTIONS, ModelConfig
+from compare.config.sections import SECTIONS
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
 from tests.conftest import TINY
@@ -269,8 +269,3 @@ def test_the_page_of_settings_is_that_of_the_code():
     assert "| `log_every` " in page
     assert regenerate(page) == page, "run: python benchmarks/reference.py"
     assert regenerate(page.replace("| `log_every` ", "| `log` ")) == page
-
-
-def test_a_model_table_checks_its_label():
-    with pytest.raises(ValueError, match="only letters, digits"):
-        ModelConfig(preset="lstm", label="..")

@@ -79,14 +79,6 @@ def test_a_prepared_folder_can_be_moved(tmp_path: Path, monkeypatch: pytest.Monk
     assert main(["run", str(moved), "--out", str(tmp_path / "runs"), "-q", "--dry-run"]) == 0
 
 
-def test_a_language_without_spaces_gets_a_vocabulary_that_can_be_built(tmp_path: Path):
-    """A sentence would be one word, and a small subword model cannot hold the 20,976 ideographs."""
-    pairs = [(chr(0x4E00 + n) * (n % 7 + 1), f"ich {n}") for n in range(500)]
-    path = prepare(tmp_path, pairs)
-    assert load_experiment(path).vocabulary.kind == "characters"
-    assert main(["run", str(path), "--out", str(tmp_path / "runs"), "-q", "--dry-run"]) == 0
-
-
 def test_a_regular_text_gets_subwords_that_can_be_learnt(tmp_path: Path):
     """A grammar's text has few distinct pieces, and SentencePiece fails if asked for more than there are."""
     generated = embedded_splits(train=8_000, valid=1, test=1, test_long=1)["train"]

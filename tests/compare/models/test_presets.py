@@ -12,7 +12,7 @@ from compare.models.catalogue import describe_preset
 from compare.models.presets import FOLDER, PRESETS
 from compare.models.registry import build, family_of
 from seq2seq import Seq2SeqConfig
-from transformer.config import LayerConfig, TransformerConfig
+from transformer.config import LayerConfig
 
 DROPOUT = "on embeddings, between layers and on the readout"
 BRIDGE = "tanh(W [last states of the encoder] + b), all layers and directions"
@@ -83,18 +83,6 @@ def test_departures_of_transformers_are_those_of_their_settings(name: str):
     if PRESETS[name].model.task == "translation":  # language models have no source embedding to tie
         ties_one = listed.get("tied weights") == "target embedding and output layer"
         assert ties_one == (config.tie == "output")
-
-
-def test_transformer_tiny_is_tensor2tensors():
-    """transformer_base_v2 with the sizes of transformer_tiny; their names of the settings beside ours."""
-    config, optim = PRESETS["transformer-tiny"].architecture, PRESETS["transformer-tiny"].optim
-    assert isinstance(config, TransformerConfig)
-    assert (config.encoder_layers, config.decoder_layers) == (2, 2)  # num_hidden_layers
-    assert (config.d_model, config.ffn_size, config.num_heads) == (128, 512, 4)
-    assert config.norm == "pre"  # layer_preprocess_sequence "n", layer_postprocess_sequence "da"
-    assert (config.dropout, config.attention_dropout, config.activation_dropout) == (0.1, 0.1, 0.1)
-    assert config.tie == "all"  # shared_embedding_and_softmax_weights
-    assert optim.learning_rate == pytest.approx(2 * 128**-0.5 * 8000**-0.5, rel=0.02)
 
 
 def test_the_command_lists_each_departure(capsys: pytest.CaptureFixture[str]):

@@ -1,6 +1,5 @@
 """Speed on a CPU: fp32 stays fp32, packed layers and copies for decoding find what the model itself finds."""
 
-import os
 import subprocess
 import sys
 import threading
@@ -16,7 +15,6 @@ from torch.nn.utils import parametrizations, prune
 from compare.decoding.search import Ensemble, search
 from compare.system import cpu
 from compare.system.cpu import PackedLinear, decoding_copy, for_decoding, is_packable
-from tests.kits import seq2seq
 from tests.kits.contract import SPECIAL, make, sharpen, sources
 
 
@@ -71,18 +69,6 @@ for rows, inner, columns in [(1, 512, 2048), (2048, 2048, 64), (333, 1000, 333)]
         assert (found - exact).abs().max() < FP32_ERROR * exact.abs().max()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    ("batch_tokens", "own", "limit"), [(4_096, None, "64"), (1_024, None, "208"), (4_096, "500", "500")]
-)
-def test_fewer_kernels_are_cached_for_large_batches_unless_the_user_says_otherwise(
-    batch_tokens: int, own: str | None, limit: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(cpu, "_multiply_by_onednn", lambda: None)
-    monkeypatch.setattr(os, "environ", {"LRU_CACHE_CAPACITY": own} if own else {})
-    cpu.tune_cpu(batch_tokens=batch_tokens)
-    assert os.environ["LRU_CACHE_CAPACITY"] == limit
 
 
 @pytest.fixture
@@ -205,20 +191,6 @@ def test_search_with_a_copy_finds_what_it_finds_with_the_model_itself(name: str,
     assert {key: id(module) for key, module in model.named_modules()} == before
     own = {id(tensor) for tensor in chain(model.parameters(), model.buffers())}
     assert all(id(tensor) in own for key, tensor in copy.named_parameters() if "joined_gates" not in key)
-
-
-@pytest.mark.usefixtures("packing")
-def test_members_of_an_ensemble_keep_their_own_gates():
-    """What a member has prepared is freed while the next one prepares, which may get the same addresses."""
-    members = [seq2seq.make("gnmt").float() for _ in range(3)]
-    with torch.no_grad():
-        for member, factor in zip(members, (1.0, -1.0, 0.5), strict=True):
-            for parameter in member.parameters():
-                parameter.mul_(factor)
-    model = Ensemble(members)
-    copy = decoding_copy(model)
-    assert_finds_the_same(copy, model, 3)
-    assert len({id(gates) for member in copy.members for gates in member.decoder.joined_gates}) == 3 * 4
 
 
 class Awkward(nn.Module):

@@ -10,7 +10,7 @@ import torch
 
 from compare.cli import main
 from compare.system import device, doctor, measure
-from compare.system.doctor import Diagnosis, diagnose, render_diagnoses
+from compare.system.doctor import Diagnosis, diagnose
 
 
 def by_topic(findings: list[Diagnosis]) -> dict[str, Diagnosis]:
@@ -94,15 +94,6 @@ def test_gpus_are_described(monkeypatch: pytest.MonkeyPatch):
     assert diagnoses["cuda:0"].text == "H100, 80.0 GiB, compute capability 9.0, bf16 fast"
     assert diagnoses["cuda:1"].text.endswith("7.0, bf16 emulated")
     assert "gpu" not in diagnoses
-
-
-def test_the_report_has_one_aligned_line_a_finding():
-    findings = [
-        Diagnosis(topic="a", text="fine"),
-        Diagnosis(topic="long", text="hm", level="note"),
-        Diagnosis(topic="b", text="gone", level="missing"),
-    ]
-    assert render_diagnoses(findings).splitlines() == ["  a     fine", "- long  hm", "! b     gone"]
 
 
 @pytest.mark.parametrize(("option", "measured"), [("--peak", True), ("--json", False)])

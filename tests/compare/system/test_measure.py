@@ -1,6 +1,5 @@
 """Memory, energy, share of the processor, time and peak FLOP/s, from made-up counters and clocks."""
 
-import mmap
 import os
 import platform
 import signal
@@ -8,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,9 +23,7 @@ from compare.system.measure import (
     Speed,
     matmul_flops_per_s,
     peak_flops,
-    peak_memory_bytes,
     percentile,
-    reset_peak_memory,
     tensor_bytes,
     time_in_turn,
 )
@@ -53,20 +49,6 @@ def resets_peaks() -> bool:
 
 
 needs_resets = pytest.mark.skipif(not resets_peaks(), reason="this system lets no process reset its peak")
-
-
-@needs_resets
-def test_the_peak_is_that_since_the_reset():
-    size = 96 * 2**20
-    reset_peak_memory(CPU)
-    before = peak_memory_bytes(CPU)
-    with mmap.mmap(-1, size) as block:  # from the system itself: the C library may hold freed memory
-        for place in range(0, size, mmap.PAGESIZE):
-            block[place] = 1
-    held = peak_memory_bytes(CPU)
-    assert held - before > 0.8 * size  # a peak stays
-    reset_peak_memory(CPU)
-    assert peak_memory_bytes(CPU) < held - 0.8 * size
 
 
 @needs_resets
@@ -314,13 +296,6 @@ def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: 
     assert repeats == [(0, (2.0, 12.5, peaks[0], 0.75)), (1, (3.0, 17.5, peaks[1], 0.75))] * 2
 
 
-def test_a_warm_up_can_be_less_than_the_work():
-    order: list[str] = []
-    works, warm_ups = ([partial(order.append, name) for name in names] for names in ("ab", "AB"))
-    list(time_in_turn(works, CPU, repeats=2, warm_ups=warm_ups))
-    assert "".join(order) == "ABabab"
-
-
 def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):
     clock = Clock([100.0, 5.0, 1.0, 3.0, 8.0, 4.0])
     monkeypatch.setattr(measure, "time", clock)
@@ -350,14 +325,11 @@ def test_the_measured_peak_is_that_of_the_fastest_product(
 @pytest.mark.parametrize(
     ("name", "bf16", "fp32"),
     [
-        ("NVIDIA H200", 989e12, 67e12),
         ("NVIDIA H200 NVL", 835.5e12, 60e12),
         ("NVIDIA H100 80GB HBM3", 989e12, 67e12),
-        ("NVIDIA A100-SXM4-80GB", 312e12, 19.5e12),
         ("NVIDIA A10G", 70e12, 35e12),
         ("NVIDIA A10", 125e12, 31.2e12),
         ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", None, None),
-        ("NVIDIA A100X", None, None),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
         ("AMD EPYC 9B14", None, None),
     ],
