@@ -1,6 +1,6 @@
 """Conditions under which results hold, and warnings where results do not compare."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -28,26 +28,20 @@ IMPROVING = (
 
 def list_ends_of_training(rows: Sequence[Row]) -> list[str]:
     """List what ended the training of finished rows, a line each."""
-    labels: dict[str, list[str]] = {}
     models: dict[tuple[Any, Any], list[Row]] = {}
     for row in rows:
         if row.get("status", "done") == "done":
             models.setdefault((row.get("experiment"), row.get("label")), []).append(row)
+    labels: dict[str, list[str]] = {}
     for (_, label), runs in models.items():
-        for note, holding in _notes(runs):
-            some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
-            labels.setdefault(note, []).append(f"{label}{some}")
-    notes = sorted(labels, reverse=True)
-    return [f"{note}: {', '.join(dict.fromkeys(labels[note]))}" for note in notes]
-
-
-def _notes(runs: Sequence[Row]) -> Iterator[tuple[str, int]]:
-    """Yield the notes on the runs of one model, and for how many of them each holds."""
-    ends = [row.get("stopped_by") for row in runs]
-    yield from ((note, ends.count(end)) for end, note in ENDS.items() if end in ends)
-    improving = sum((row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in runs)
-    if improving:
-        yield IMPROVING, improving
+        ends = [row.get("stopped_by") for row in runs]
+        notes = {note: ends.count(end) for end, note in ENDS.items()}
+        notes[IMPROVING] = sum((row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in runs)
+        for note, holding in notes.items():
+            if holding:
+                some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
+                labels.setdefault(note, []).append(f"{label}{some}")
+    return [f"{note}: {', '.join(dict.fromkeys(labels[note]))}" for note in sorted(labels, reverse=True)]
 
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03

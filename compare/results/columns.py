@@ -47,8 +47,6 @@ SPREADS = {column.name: column.title for column in COLUMNS.values() if column.sp
 """Titles of the speeds that have a spread, by field."""
 SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
 """Fields with the lowest and the highest repeat of these speeds."""
-LEFT_ALIGNED = {text for column in COLUMNS.values() if column.left for text in (column.name, column.heading)}
-"""Names and headings of the columns that tables align left."""
 
 # Columns of scores in result tables, from the registry of metrics.
 

@@ -17,11 +17,7 @@ from compare.analysis.gold_alignments import (
     read_gold,
     read_links,
 )
-from compare.analysis.proposed_links import (
-    SYMMETRISATIONS,
-    count_proposed_links,
-    read_proposed_links,
-)
+from compare.analysis.proposed_links import SYMMETRISATIONS, count_proposed_links, read_proposed_links
 from data.corpus import Corpus, Pairs, embedded_corpus
 from tests.kits.paths import SHARED
 
