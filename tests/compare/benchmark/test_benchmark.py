@@ -120,7 +120,7 @@ def test_the_mfu_is_computed_from_the_models_own_operations(
 def test_sentences_to_decode_repeat_the_test_set(tiny: Experiment, tmp_path: Path):
     """The test set has 8 sentences; 11 are requested."""
     inputs = make_inputs(resolve_models(tiny)[0], BenchPlan(batch=11, updates=2))
-    prepared = prepare_data(tiny, tmp_path)
+    prepared = prepare_data(resolve_models(tiny)[0], tmp_path)
     lines = prepared.corpus.splits["test"].src
     assert inputs.sources == prepared.vocabularies.src.encode_all([*lines, *lines[:3]])
     assert inputs.vocabulary_sizes == (18, 18)

@@ -107,7 +107,7 @@ def test_a_claim_over_seeds_is_undecided_if_they_disagree():
 
 def test_numbers_that_are_not_finite_are_null_in_json(reports):
     result = reports("linearity").findings
-    table = result.tables["linearity"]._replace(rows=[{"x": math.nan, "y": math.inf, "z": 1.5}])
+    table = replace(result.tables["linearity"], rows=[{"x": math.nan, "y": math.inf, "z": 1.5}])
     broken = replace(reports("linearity"), findings=replace(result, tables={"t": table}))
     assert json.loads(broken.to_json())["tables"]["t"] == [{"x": None, "y": None, "z": 1.5}]
 
