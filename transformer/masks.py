@@ -35,8 +35,8 @@ def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
 
 
 def concatenate_masks(masks: Sequence[Tensor], dim: int) -> Tensor:
-    """Concatenate masks (..., Q, S) of queries (``dim`` -2) or of keys (-1); all else broadcasts."""
-    shape = list(torch.broadcast_shapes(*(mask.narrow(dim, 0, 1).shape for mask in masks)))  # type: ignore[no-untyped-call]
+    """Concatenate masks (B, H, Q, S), any of these sizes being 1 too, of queries (``dim`` 2) or of keys (3)."""
+    shape = [max(sizes) for sizes in zip(*(mask.shape for mask in masks), strict=True)]
     shape[dim] = -1
     return torch.cat([mask.expand(shape) for mask in masks], dim=dim)
 
@@ -202,8 +202,8 @@ class SequencePatterns(NamedTuple):
         past = causal_mask(tgt_len, target.device) if past is None else past
         across = attend_to_source(self.cross, target, src_mask[:, None, None, :])
         own = past.view(1, -1, tgt_len, tgt_len)
-        rows = (concatenate_masks((source, unseen), -1), concatenate_masks((across, own), -1))
-        return concatenate_masks(rows, -2)
+        rows = (concatenate_masks((source, unseen), 3), concatenate_masks((across, own), 3))
+        return concatenate_masks(rows, 2)
 
     def step_mask(self, position: int, src_mask: Tensor) -> Tensor | None:
         """Return the mask of the target position after ``position`` others, broadcasting to (B, H, 1, keys).
@@ -221,7 +221,7 @@ class SequencePatterns(NamedTuple):
         past = attend_to_past(self.decoder, target[-1:], target)
         own = src_mask.new_ones(1, len(target)) if past is None else past
         across = attend_to_source(self.cross, target[-1:], src_mask)
-        return concatenate_masks((across, own.view(1, -1, 1, len(target))), -1)
+        return concatenate_masks((across, own.view(1, -1, 1, len(target))), 3)
 
 
 # Checks of what a caller passes in.
