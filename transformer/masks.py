@@ -35,7 +35,7 @@ def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
 
 
 def concatenate_masks(masks: Sequence[Tensor], dim: int) -> Tensor:
-    """Concatenate masks (B, H, Q, S), any of these sizes being 1 too, of queries (``dim`` 2) or of keys (3)."""
+    """Concatenate masks (B, H, Q, S), whose sizes may be 1 too, of queries (``dim`` 2) or of keys (3)."""
     shape = [max(sizes) for sizes in zip(*(mask.shape for mask in masks), strict=True)]
     shape[dim] = -1
     return torch.cat([mask.expand(shape) for mask in masks], dim=dim)
