@@ -14,9 +14,7 @@ AVERAGES = ("average", "ema")
 FIELDS = {
     "train": ("update", "updates", "src_tokens", "tgt_tokens", "tokens_per_s", "data_s", "train_s"),
     "valid": ("update", "seconds", "loss", "bleu"),
-    **dict.fromkeys(
-        AVERAGES, ("update",)
-    ),  # the average of good weights may be a model without a finite loss
+    **dict.fromkeys(AVERAGES, ("update",)),  # the loss of an average need not be finite
     "final": ("update", "best_update", "loss", "validation_s", "checkpoint_s"),
 }
 """Numbers that results, plots and analyses read, by kind of line; BLEU is null for language models."""
