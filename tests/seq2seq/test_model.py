@@ -180,13 +180,6 @@ def test_reversal_reverses_real_tokens_only() -> None:
     assert reversal_index(torch.tensor([3, 1, 4]), 4).tolist() == expected
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "lstm"])
-def test_the_default_start_is_written_out_by_its_name(name: str) -> None:
-    start = {"bahdanau": "bridge", "lstm": "last"}[name]
-    default, explicit = make(name), make(name, decoder_start=start)
-    assert torch.equal(default(SRC, MASK, TGT), explicit(SRC, MASK, TGT))
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -67,17 +67,6 @@ def test_a_stack_equals_torchs_layers_with_residuals_from_the_third(
         close(left, right)
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_two_layers_are_one_module_of_torch(cell: str) -> None:
-    """So that they are as fast as torch's own."""
-    stack = make_stack(cell, 2)
-    assert [type(part) for part in stack.children()] == [
-        {"lstm": nn.LSTM, "gru": nn.GRU}[cell],
-        nn.ModuleList,
-    ]
-    assert (stack.plain.num_layers, len(stack.residual)) == (2, 0)
-
-
 @pytest.mark.parametrize("layers", [1, 2, 4])
 @pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"])
 @pytest.mark.parametrize("fed_size", [0, 2, 5])

@@ -20,7 +20,6 @@ from tests.kits.transformer import (
     make,
     small,
 )
-from tests.kits.transformer_twin import attend
 from transformer import fast, flops
 from transformer.attention import (
     KeysValues,
@@ -35,7 +34,7 @@ from transformer.attention import (
 )
 from transformer.fast import _sum_prefixes, single_query_attention
 from transformer.layers import Parts
-from transformer.multihead import CrossAttention, SelfAttention
+from transformer.multihead import CrossAttention
 
 _float64 = pytest.fixture(autouse=True)(float64)
 
@@ -179,36 +178,6 @@ def test_attention_to_states_of_another_width_is_torchs_under_a_general_mask(mas
     forbidden = ~mask.expand(B, HEADS, T, S).flatten(0, 1)
     expected, _ = theirs(x, states, states, attn_mask=forbidden)
     torch.testing.assert_close(ours(x, ours.remember(states), mask), expected, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize(("num_heads", "head_size"), [(4, None), (1, None), (4, 1), (3, 7), (1, 40)])
-def test_heads_may_have_any_width(num_heads, head_size):
-    config = small(num_heads=num_heads, head_size=head_size)
-    size = num_heads * (head_size or D // num_heads)
-    own, cross = SelfAttention(config, causal=False), CrossAttention(config)
-    for module in (own, cross):
-        assert sum(p.numel() for p in module.parameters()) == 4 * D * size + 3 * size + D
-    x, states, mask = torch.randn(B, T, D), torch.randn(B, S, D), general(B, T, S)
-    square = general(B, T, T)
-    for b in range(B):
-        expected = attend(own, x[b], x[b], square[b], config)
-        torch.testing.assert_close(own(x, square[:, None])[b], expected, **EXACT)
-        expected = attend(cross, x[b], states[b], mask[b], config)
-        torch.testing.assert_close(cross(x, cross.remember(states), mask[:, None])[b], expected, **EXACT)
-
-
-def test_unscaled_scores_are_larger_by_the_root_of_the_size_of_a_head():
-    scaled, unscaled, sentences = make(), make(attention_kind="unscaled"), batch()
-    unscaled.load_state_dict(scaled.state_dict())
-    with torch.no_grad():  # E = 4
-        for stack in (scaled.encoder, scaled.decoder):
-            for layer in stack.layers:
-                layer.attention.project_in.weight[:D] *= 2
-                layer.attention.project_in.bias[:D] *= 2
-        for layer in scaled.decoder.layers:
-            layer.cross.project_query.weight *= 2
-            layer.cross.project_query.bias *= 2
-    torch.testing.assert_close(unscaled(*sentences), scaled(*sentences), rtol=1e-11, atol=1e-11)
 
 
 # --- linear attention

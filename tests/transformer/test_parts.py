@@ -27,7 +27,7 @@ from tests.kits.transformer import (
     small,
     small_only,
 )
-from transformer import DecoderOnly, LanguageModel, Parts, Transformer, plain_attention
+from transformer import DecoderOnly, LanguageModel, Parts, plain_attention
 from transformer.config import LayerConfig, Positions
 from transformer.fast import LEVELS, Dropout
 from transformer.layers import FeedForward
@@ -117,30 +117,6 @@ def test_slopes_of_alibi_are_those_of_the_paper():
     assert alibi_slopes(12) == alibi_slopes(8) + [2.0 ** (-0.5 * h) for h in (1, 3, 5, 7)]
 
 
-def test_the_bias_of_alibi_is_symmetric_in_the_encoder_and_absent_across():
-    model = make(positions="alibi")
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    weights = model.attention(torch.zeros(1, S, dtype=torch.long), None, torch.zeros(1, T, dtype=torch.long))
-    encoder = weights["encoder.0"][0, 0].log()
-    slope, far_apart = alibi_slopes(HEADS)[0], (torch.arange(S) - torch.arange(S).unsqueeze(1)).abs()
-    torch.testing.assert_close(
-        encoder - encoder.diagonal().unsqueeze(1), -slope * far_apart.double(), **EXACT
-    )
-    torch.testing.assert_close(weights["cross.0"], torch.full((1, HEADS, T, S), 1 / S), **EXACT)
-
-
-def test_a_concatenated_position_takes_the_place_of_the_last_numbers():
-    """By default a quarter of the width; the width of the embedding and its tie do not change."""
-    config = small(positions="concat", tie="output")
-    place, embedded = PositionalEmbedding(config), torch.randn(B, T, D)
-    placed = place(embedded, torch.arange(T))
-    assert torch.equal(placed[..., :12], embedded[..., :12] * 4)
-    torch.testing.assert_close(placed[..., 12:], placed[:1, :, 12:].expand(B, -1, -1), **EXACT)
-    assert Transformer(config, SRC_V, TGT_V).output.weight.shape == (TGT_V, D)
-
-
 @pytest.mark.parametrize("positions", ["rotary", "relative", "alibi"])
 def test_positions_of_attention_step_in_bf16(positions: str):
     torch.set_default_dtype(torch.float32)
@@ -155,19 +131,6 @@ def test_positions_of_attention_step_in_bf16(positions: str):
 
 
 # --- norms and dropouts
-
-
-def test_a_root_mean_square_norm_ignores_the_scale_and_keeps_the_mean():
-    norm = make(norm_kind="rms").encoder.norm
-    x = torch.randn(3, D) + 5
-    torch.testing.assert_close(norm(100 * x), norm(x), rtol=1e-6, atol=1e-6)
-    assert not torch.allclose(norm(x + 1), norm(x))
-
-
-def test_without_biases_the_model_has_none():
-    names = [name for name, _ in make(bias=False, activation="swiglu").named_parameters()]
-    assert not [name for name in names if name.endswith("bias")]
-    assert [name for name, _ in make().named_parameters() if name.endswith("bias")]
 
 
 def test_word_and_embedding_and_activation_dropout_act_where_they_say():
