@@ -1,7 +1,7 @@
 """List of the presets with their cost, and description of one preset with the formulas that it uses."""
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any
 
@@ -104,7 +104,7 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         "about": preset.about,
         "source": preset.source,
         "settings": {key: value for key, value in resolved.settings().items() if value is not None},
-        "departures": departures and [departure._asdict() for departure in departures],
+        "departures": departures and [asdict(departure) for departure in departures],
         "formulas": formula_sources(preset.architecture),
         "tree": tree,
     }

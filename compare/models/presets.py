@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -21,7 +21,8 @@ from compare.system.plugins import track_registry
 FOLDER = Path(__file__).with_name("presets")
 
 
-class Departure(NamedTuple):
+@dataclass(frozen=True)
+class Departure:
     """One difference between a preset and the model of its paper."""
 
     part: str
@@ -66,8 +67,8 @@ class _PresetFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     source: str
     paper_size: bool = False
     model: dict[str, Any]
-    optim: dict[str, Any] = {}
-    departures: list[dict[str, str]] = []
+    optim: OptimConfig = OptimConfig()
+    departures: tuple[Departure, ...] = ()
 
 
 def _read_presets() -> dict[str, Preset]:
@@ -80,9 +81,9 @@ def _read_presets() -> dict[str, Preset]:
             about=file.about,
             source=file.source,
             architecture=_read_config(file.model),
-            optim=OptimConfig(**file.optim),
+            optim=file.optim,
             paper_size=file.paper_size,
-            departures=tuple(Departure(**each) for each in file.departures),
+            departures=file.departures,
         )
         for name, file in sorted(files.items(), key=lambda item: item[1].order)
     }
