@@ -22,8 +22,9 @@ from compare.results.store import read_results
 from compare.training.checkpoints import Validation
 from compare.training.serialization import FINAL, load_weights
 from data.batches import BatchStream
+from data.encode import EncodedSplit
 from data.files import hash_file
-from data.sampling import SampledSplit, Sides
+from data.sampling import SampledSplit
 from tests.kits.cli import ROWS, Refusal
 from tests.kits.forgery import renew_views
 from tests.kits.runs import first_run
@@ -105,13 +106,13 @@ def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_again(
     sampled: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
 ):
     drawn = []
-    draw = SampledSplit._draw
+    draw = SampledSplit.epoch
 
-    def recorded(split: SampledSplit, epoch: int) -> list[Sides]:
+    def recorded(split: SampledSplit, epoch: int) -> EncodedSplit:
         drawn.append(epoch)
         return draw(split, epoch)
 
-    monkeypatch.setattr(SampledSplit, "_draw", recorded)
+    monkeypatch.setattr(SampledSplit, "epoch", recorded)
     settings = first_run(tiny_toml, SAMPLED)
     prepare_data(settings, sampled / "encoded").keep_hash()
     drawn.clear()
