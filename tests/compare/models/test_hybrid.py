@@ -80,3 +80,11 @@ def test_it_starts_from_the_mean_state_or_from_zeros(start: str):
     bridge = model.decoder.bridge
     expected = torch.tanh(mean @ bridge.weight.t() + bridge.bias)[:, :10]
     torch.testing.assert_close(state.h[:, 0, 0], expected, rtol=0, atol=1e-12)
+
+
+def test_the_readout_of_a_recurrent_decoder_has_dropout_in_training():
+    halves = replace(ENCODER, dropout=0.5), replace(DECODER, dropout=0.5)
+    model = build(HybridConfig(encoder=halves[0], decoder=halves[1]), 9, 9)
+    src, tgt = torch.tensor([[4, 5, 6, 7, 8]]), torch.tensor([[2, 5, 6, 7]])
+    assert 0.2 < (model.features(src, None, tgt).hidden == 0).float().mean() < 0.8
+    assert (model.eval().features(src, None, tgt).hidden != 0).all()
