@@ -180,7 +180,7 @@ def test_an_interrupted_run_leaves_nothing_and_the_next_one_starts_over(
     functions = {
         "first chunk": (WordCache, "encode"),
         "before the manifest": (encode, "json_bytes"),
-        "rename": (os, "replace"),
+        "rename": (os, "rename"),
     }
     with monkeypatch.context() as patch:
         patch.setattr(*functions[moment], interrupt)
