@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compare.benchmark import benchmark
+from compare.benchmark import benchmark, candidate
 from compare.benchmark.benchmark import SIZES, measure_growth, planned_timings, run_benchmark, widened
 from compare.benchmark.candidate import PHASES, BenchPlan, force_length, make_inputs, search_forced
 from compare.benchmark.measurement import FIXED_SIZES, BenchmarkResult, Growth, Scaling
@@ -160,7 +160,15 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )
     plan = BenchPlan(phases=PHASES, repeats=2, steps=4, batch=5, updates=2)
+    searched = []
+
+    def spy(model: Any, src: Tensor, mask: Tensor, **options: int) -> Any:
+        searched.append((len(src), options["steps"], options["beam_size"]))
+        return search_forced(model, src, mask, **options)
+
+    monkeypatch.setattr(candidate, "search_forced", spy)
     report = run_benchmark(resolve_models(tiny), plan)
+    assert set(searched) == {(5, 4, 1), (5, 4, 2), (1, 4, 2)}  # greedy, beam, latency
     batches = make_inputs(resolve_models(tiny)[0], plan).batches
     pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
     work = {
