@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked"),
 ]
-KILLS = int(os.environ.get("ATTNBENCH_KILLS", "6"))
+KILLS = int(os.environ.get("ATTNBENCH_KILLS", "4"))
 """Kills of each command, by all signals in turn."""
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
 FILE_EVENTS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}

@@ -20,6 +20,7 @@ from seq2seq import (
     Attention,
     AttentionConfig,
     AttentionOutput,
+    Choices,
     Features,
     Queries,
     Seq2SeqConfig,
@@ -117,9 +118,13 @@ class Reader(nn.Module):
             past = past.add(outputs[-1].weights)
         return AttentionOutput(torch.cat([step.context for step in outputs], dim=1), None, None, None)
 
-    def features(self, src: Tensor, src_mask: Tensor, asked: Tensor) -> Features:
+    def features(
+        self, src: Tensor, src_mask: Tensor, asked: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
         output = self.attend(src, src_mask, asked)
-        return Features(output.context, output.choice_logp, output.value)
+        if output.choice_logp is None or output.value is None:
+            return Features(output.context)
+        return Features(output.context, Choices(output.choice_logp, output.value))
 
 
 def trained(model: Any, task: Callable[[int], Questions], rate: float, updates: int = 300) -> Any:

@@ -79,7 +79,8 @@ def test_a_worker_that_was_killed_is_one_clear_error() -> None:
 
 PROGRAM = """
 from data.parallel import map_blocks
-import time
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 list(map_blocks(time.sleep, iter([0.1] * 10_000), workers=2))
 """
 

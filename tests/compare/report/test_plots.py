@@ -267,16 +267,14 @@ def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: P
 CASES = {
     "--sentence| ": "the sentence must be one line that is not empty, found ' '",
     "--sentence|a\nb": r"the sentence must be one line that is not empty, found 'a\nb'",
-    "--format|pdf": "--format has no effect on all figures together: name one; leave it out",
-    "length|--line|2": "--line has no effect on the figure length; leave it out",
-    "list|--out|x": "--out has no effect on the list of figures; leave it out",
+    "--format|pdf": "--format is for one figure, such as `attnbench plot FOLDER curves`: name it",
+    "length|--line|2": "--sentence, --line, --model, --pieces and --self-attention have no effect on length",
     "--sentence|a|--line|2": "--sentence and --line both say what to draw: leave one of them out",
     "attention|--line|0": "line 0 is not in the test set of {folder}, which has 8 lines",
     "--sentence|a|--model|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",
     "--sentence|a|--out|x.png": "x.png can show one model, but there are 2: choose one of luong, "
     "transformer with --model, or a file that ends in .html, which shows all",
-    "--sentence|a|--out|x.pdf|--format|png": "--out x.pdf says the format already: leave out --format",
     "atention": "no figure 'atention'; did you mean 'attention'?",
 }
 """Message by arguments, which are separated by bars."""
