@@ -1,18 +1,10 @@
 """``python -m compare`` and the console script ``attnbench``."""
 
-import os
 import signal
 import sys
 
-SPINS = "10000"
-"""Turns that a thread of OpenMP waits busily for others before it sleeps. By default there are many more, and
-wherever another program uses one of the cores, threads take the time of those that they wait for."""
-
-
 def main() -> int:
     """Run a command; a Ctrl-C before, after or while another one is handled ends it without a traceback."""
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = SPINS  # which takes effect only before torch is loaded
     try:
         from compare.cli import main as run_command
 
