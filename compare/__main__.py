@@ -3,6 +3,7 @@
 import signal
 import sys
 
+
 def main() -> int:
     """Run a command; a Ctrl-C before, after or while another one is handled ends it without a traceback."""
     try:
