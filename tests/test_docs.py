@@ -60,7 +60,7 @@ def test_the_page_names_everything_public(name: str):
 
 def test_contributing_names_files_that_exist_and_parts_in_import_order():
     paths = re.findall(r"`([a-z_]+/[\w/]+\.py)`", CONTRIBUTING)
-    assert [path for path in paths if not (ROOT / path).is_file()] == []
+    assert [path for path in paths if not any((ROOT / at / path).is_file() for at in ("", "compare"))] == []
     assert len(paths) >= 5
     assert tuple(re.findall(r"^\| `(\w+)` \|", CONTRIBUTING, re.MULTILINE)) == ORDER[:-1]
 
