@@ -222,6 +222,7 @@ import atexit, os, signal, sys
 import compare.cli
 from compare.__main__ import main
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 {}
 sys.exit(main())
 """
