@@ -47,6 +47,14 @@ def float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float32)
 
 
+def seeded_float64() -> Iterator[None]:
+    """Use one seed per test and float64, so that rounding hides no fault; body of a fixture."""
+    torch.manual_seed(0)
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 def tiny(name: str, tie: str = "output") -> ResolvedModel:
     """Resolve a preset at tiny sizes that reach each of its limits: window, largest positions, layers."""
     settings = resolve_model(ModelConfig(preset=name, label=name)).settings()

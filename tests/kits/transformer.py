@@ -1,6 +1,5 @@
 """Small Transformers with weights far from their initial ones, and a batch, shared by their tests."""
 
-from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import pytest
@@ -46,14 +45,6 @@ VARIANTS = pytest.mark.parametrize(
 )
 
 Model = TypeVar("Model", bound=nn.Module)
-
-
-def float64() -> Iterator[None]:
-    """Use one seed per test and float64, so that rounding hides no fault; body of a fixture."""
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
 
 
 def small(**changes: Any) -> TransformerConfig:

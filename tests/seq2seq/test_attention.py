@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from seq2seq.attention import Attention, AttentionOutput, Past, Queries
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.scores import MultiplyAdds, Score, list_scores, register_score
 from tests.kits import recurrent_twin
+from tests.kits.contract import seeded_float64
 from tests.kits.recurrent_twin import CASES
 from tests.kits.seq2seq import close
 
@@ -38,12 +38,7 @@ COMBINATIONS = [
 COMBINED = pytest.mark.parametrize(("case", "scope", "normaliser"), COMBINATIONS)
 
 
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    torch.manual_seed(0)
-    yield
-    torch.set_default_dtype(torch.float32)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 def configure(case: str, scope: str = "global", normaliser: str = "softmax") -> AttentionConfig:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,18 +14,14 @@ from seq2seq.attention import Attention, Monotonic, Reinforce, StraightThrough
 from seq2seq.config import AttentionConfig, ReinforceConfig
 from seq2seq.scores import Past, Queries
 from seq2seq.sparse import _sum_prefixes, cumulative_sum, entmax15, sparsemax
+from tests.kits.contract import seeded_float64
 from tests.kits.seq2seq import close
 
 H, E = 3, 4
 SPARSE = pytest.mark.parametrize("function", [sparsemax, entmax15])
 
 
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    torch.manual_seed(0)
-    yield
-    torch.set_default_dtype(torch.float32)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 def queries(rows: int, size: int, past: Past | None = None) -> Queries:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.kits.contract import seeded_float64
 from tests.kits.transformer import (
     EXACT,
     HEADS,
@@ -16,7 +17,6 @@ from tests.kits.transformer import (
     S,
     T,
     batch,
-    float64,
     make,
     small,
 )
@@ -36,7 +36,7 @@ from transformer.fast import _sum_prefixes, single_query_attention
 from transformer.layers import Parts
 from transformer.multihead import CrossAttention
 
-_float64 = pytest.fixture(autouse=True)(float64)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 def qkv() -> tuple[Tensor, Tensor, Tensor]:

@@ -9,6 +9,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.kits.contract import seeded_float64
 from tests.kits.transformer import (
     SRC_V,
     TGT_V,
@@ -16,7 +17,6 @@ from tests.kits.transformer import (
     D,
     S,
     T,
-    float64,
     small,
     small_only,
 )
@@ -30,7 +30,7 @@ from transformer import (
 )
 from transformer.flops import decoder_multiply_adds, encoder_multiply_adds, multiply_adds
 
-_float64 = pytest.fixture(autouse=True)(float64)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from compare.protocol import keep, select
+from tests.kits.contract import seeded_float64
 from tests.kits.transformer import (
     EXACT,
     HEADS,
@@ -23,7 +24,6 @@ from tests.kits.transformer import (
     T,
     batch,
     far,
-    float64,
     make,
     make_language_model,
     make_only,
@@ -43,7 +43,7 @@ from transformer.layers import DecoderLayer, EncoderLayer
 from transformer.model import initialise
 from transformer.multihead import KeyValueCache
 
-_float64 = pytest.fixture(autouse=True)(float64)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 KINDS = pytest.mark.parametrize("make", [make, make_only])
 Make = Callable[..., Any]
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.kits.contract import seeded_float64
 from tests.kits.transformer import (
     EXACT,
     HEADS,
@@ -20,7 +21,6 @@ from tests.kits.transformer import (
     S,
     T,
     batch,
-    float64,
     make,
     make_language_model,
     make_only,
@@ -34,7 +34,7 @@ from transformer.layers import FeedForward
 from transformer.masks import SequencePatterns, causal_mask
 from transformer.positions import MIN_CACHED, PositionalEmbedding, alibi_slopes, sinusoids
 
-_float64 = pytest.fixture(autouse=True)(float64)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 def stepped(model: nn.Module, src: Tensor, mask: Tensor, tgt: Tensor) -> Tensor:
