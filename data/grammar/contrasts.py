@@ -18,14 +18,6 @@ from data.grammar.lexicon import Noun, Verb
 from data.grammar.sampling import LONG, SHORT, Sampler, sentence_text
 from data.grammar.trees import Clause, Gap, NounPhrase, Pronoun, Sentence, Subordinate, Token, person_of, tag
 
-PHENOMENA = {
-    "agreement": "number of the finite verb; words between the noun of its subject and the verb",
-    "verb last": "finite verb of a subordinate clause; wrong: next to the subject; words it is moved over",
-    "verb second": "finite verb after a time or place; wrong: after the subject; words it is moved over",
-    "noun": "noun of the same gender and kind; no distance",
-    "verb": "participle of a verb with the same arguments; no distance",
-}
-"""What is wrong in the second translation, and what the distance counts, by name."""
 BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 99))
 """Smallest and largest distance of each group that is reported together."""
 MAX_SENTENCES = 100_000
@@ -95,15 +87,10 @@ def contrasts_of(tree: Sentence, rng: random.Random) -> list[Contrast]:
     """List the contrasts of a sentence, at most one per clause or noun phrase and phenomenon."""
     tokens = untidy_german(tree)  # a comma before the full stop is needed when a word moves there
     src, right = sentence_text(english(tree)), sentence_text(tidy_commas(tokens))
-    changes: list[tuple[str, int, list[Token]]] = [
-        *(("agreement", distance, changed) for distance, changed in _agreements(tree, tokens)),
-        *_verb_places(tree, tokens),
-        *(("noun", 0, changed) for changed in _other_nouns(tree, tokens, rng)),
-        *(("verb", 0, changed) for changed in _other_verbs(tree, tokens, rng)),
-    ]
     contrasts = [
         Contrast(name, distance, src, right, sentence_text(tidy_commas(wrong)))
-        for name, distance, wrong in changes
+        for name, changes in PHENOMENA.items()
+        for distance, wrong in changes(tree, tokens, rng)
     ]
     return [each for each in contrasts if each.wrong != each.right and each.distance <= BINS[-1][1]]
 
@@ -115,52 +102,52 @@ def _groups(phenomenon: str) -> list[tuple[int, int]]:
     return list(BINS if phenomenon == "agreement" else BINS[1:])
 
 
-def _agreements(tree: Sentence, tokens: list[Token]) -> Iterator[tuple[int, list[Token]]]:
+Changes = Iterator[tuple[int, list[Token]]]
+"""A distance and German words with one fault; the distance of an agreement are the words between the noun of
+the subject and the verb, that of a moved verb those that it is moved over, else it is 0."""
+
+
+def _agreements(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
     """Give the other number to the finite verb of each clause whose subject is a noun phrase before it."""
     for clause in _nodes(tree, Clause):
-        subject = clause.subject
-        verb = _find(tokens, tag(clause, "finite"))
+        subject, verb = clause.subject, _find(tokens, tag(clause, "finite"))
         noun = _find(tokens, tag(subject, "noun")) if isinstance(subject, NounPhrase) else None
-        if subject is None or noun is None or verb is None or noun > verb:
+        if noun is None or verb is None or noun > verb:
             continue
-        person = person_of(subject, None)
+        person = person_of(subject)
         form, other = (finite_form(clause, number) for number in (person, "p" if person == "3s" else "3s"))
         text = tokens[verb].text
         if form != other and text.endswith(form):
             yield _words(tokens[noun + 1 : verb]), _replaced(tokens, verb, text.removesuffix(form) + other)
 
 
-def _verb_places(tree: Sentence, tokens: list[Token]) -> Iterator[tuple[str, int, list[Token]]]:
-    """Move the finite verb to the place right after the subject, where English has it."""
-    last = [each.clause for each in _nodes(tree, Subordinate)]
-    mains = [each.main for each in _nodes(tree, Sentence)]
-    second = [clause for clause in mains if clause.front in ("times", "place")]
-    for name, clauses in (("verb last", last), ("verb second", second)):
-        for clause in clauses:
-            verb, span = _find(tokens, tag(clause, "finite")), _span(tokens, clause.subject)
-            if verb is None or span is None:
-                continue
-            start, end = span
-            if name == "verb last" and end < verb:
-                moved = [*tokens[:end], tokens[verb], *tokens[end:verb], *tokens[verb + 1 :]]
-                yield name, _words(tokens[end:verb]), moved
-            elif name == "verb second" and verb == start - 1:
-                yield (
-                    name,
-                    _words(tokens[start:end]),
-                    [*tokens[:verb], *tokens[start:end], tokens[verb], *tokens[end:]],
-                )
+def _verbs_not_last(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
+    """Move the finite verb of subordinate clauses to the place right after the subject."""
+    for verb, (_start, end) in _verbs_and_subjects(
+        tokens, [each.clause for each in _nodes(tree, Subordinate)]
+    ):
+        if end < verb:
+            moved = [*tokens[:end], tokens[verb], *tokens[end:verb], *tokens[verb + 1 :]]
+            yield _words(tokens[end:verb]), moved
 
 
-def _other_nouns(tree: Sentence, tokens: list[Token], rng: random.Random) -> Iterator[list[Token]]:
+def _verbs_not_second(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
+    """Move the finite verb after a time or place to the place right after the subject."""
+    mains = [each.main for each in _nodes(tree, Sentence) if each.main.front in ("times", "place")]
+    for verb, (start, end) in _verbs_and_subjects(tokens, mains):
+        if verb == start - 1:
+            moved = [*tokens[:verb], *tokens[start:end], tokens[verb], *tokens[end:]]
+            yield _words(tokens[start:end]), moved
+
+
+def _other_nouns(tree: Sentence, tokens: list[Token], rng: random.Random) -> Changes:
     """Replace singular nouns that have no ending by others of the same gender and kinds."""
     for phrase in _nodes(tree, NounPhrase):
         noun, place = phrase.noun, _find(tokens, tag(phrase, "noun"))
-        if place is None or phrase.plural or noun.weak or tokens[place].text != noun.de:
-            continue
-        others = [each for each in lex.NOUNS if _replaces_noun(noun, each)]
-        if others:
-            yield _replaced(tokens, place, rng.choice(others).de)
+        if place is not None and not phrase.plural and not noun.weak and tokens[place].text == noun.de:
+            others = [each.de for each in lex.NOUNS if _replaces_noun(noun, each)]
+            if others:
+                yield 0, _replaced(tokens, place, rng.choice(others))
 
 
 def _replaces_noun(noun: Noun, other: Noun) -> bool:
@@ -168,15 +155,14 @@ def _replaces_noun(noun: Noun, other: Noun) -> bool:
     return same and not other.weak and other.de != noun.de and other.en != noun.en
 
 
-def _other_verbs(tree: Sentence, tokens: list[Token], rng: random.Random) -> Iterator[list[Token]]:
+def _other_verbs(tree: Sentence, tokens: list[Token], rng: random.Random) -> Changes:
     """Replace participles by those of other verbs with the same arguments and auxiliary."""
     for clause in _nodes(tree, Clause):
         verb, place = clause.verb, _find(tokens, tag(clause, "verb"))
-        if place is None or verb is lex.BE or clause.tense != "past" or tokens[place].text != verb.participle:
-            continue
-        others = [each for each in lex.VERBS if _replaces_verb(verb, each)]
-        if others:
-            yield _replaced(tokens, place, rng.choice(others).participle)
+        if place is not None and clause.tense == "past" and tokens[place].text == verb.participle:
+            others = [each.participle for each in lex.VERBS if _replaces_verb(verb, each)]
+            if others:
+                yield 0, _replaced(tokens, place, rng.choice(others))
 
 
 def _replaces_verb(verb: Verb, other: Verb) -> bool:
@@ -185,6 +171,24 @@ def _replaces_verb(verb: Verb, other: Verb) -> bool:
 
     allowed = verb.objects <= other.objects or not verb.objects
     return arguments(other) == arguments(verb) and allowed and other.participle != verb.participle
+
+
+PHENOMENA = {
+    "agreement": _agreements,
+    "verb last": _verbs_not_last,
+    "verb second": _verbs_not_second,
+    "noun": _other_nouns,
+    "verb": _other_verbs,
+}
+"""What makes the wrong translations, by name."""
+
+
+def _verbs_and_subjects(tokens: list[Token], clauses: list[Clause]) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Give the place of the finite verb and the span of the subject of each clause that has both."""
+    for clause in clauses:
+        verb, span = _find(tokens, tag(clause, "finite")), _span(tokens, clause.subject)
+        if verb is not None and span is not None:
+            yield verb, span
 
 
 def _nodes(tree: Any, kind: type) -> Iterator[Any]:

@@ -1,11 +1,8 @@
 """Rendering of trees in English."""
 
-from data.grammar.lexicon import BE
+from data.grammar.lexicon import BE, PRONOUNS, Verb
 from data.grammar.trees import (
-    PRONOUNS,
     Clause,
-    Gap,
-    Infinitive,
     Nominal,
     NounPhrase,
     Pair,
@@ -14,18 +11,13 @@ from data.grammar.trees import (
     Sentence,
     Subordinate,
     Token,
-    english_past,
-    english_present,
     fixed_tokens,
     marker_tags,
     person_of,
-    relative_front,
     tag,
 )
 
 ENGLISH = 0
-PARTS = ("object", "recipient", "predicate", "direction", "manner", "place", "times")
-"""The parts of a clause that follow the verb, in order."""
 
 
 def english(sentence: Sentence) -> list[Token]:
@@ -36,7 +28,7 @@ def english(sentence: Sentence) -> list[Token]:
         tokens += [*_subordinate(sentence.before), Token(",", (tag(sentence, "comma"),))]
     tokens += _clause(sentence.main, asks=sentence.asks)
     for after in sentence.after:
-        tokens += _infinitive(after) if isinstance(after, Infinitive) else _subordinate(after)
+        tokens += _subordinate(after)
     if sentence.second is not None:
         tokens += [Token(",", (sign,)), *fixed_tokens(sentence.conjunction, ENGLISH)]
         return tokens + english(sentence.second)
@@ -47,53 +39,58 @@ def _subordinate(subordinate: Subordinate) -> list[Token]:
     return fixed_tokens(subordinate.conjunction, ENGLISH) + _clause(subordinate.clause)
 
 
-def _infinitive(infinitive: Infinitive) -> list[Token]:
-    purpose = tag(infinitive, "purpose")
-    opening = [Token("in", (purpose,)), Token("order", (purpose,))] if infinitive.purpose else []
-    return opening + _clause(infinitive.clause)
-
-
-def _clause(clause: Clause, asks: bool = False, antecedent: NounPhrase | None = None) -> list[Token]:
-    front = relative_front(clause) if antecedent is not None else clause.front
-    inverted = asks and front != "subject"
-    parts = {name: _part(clause, name, antecedent) for name in PARTS}
-    parts["question"] = fixed_tokens(clause.question, ENGLISH)
-    subject = [] if clause.subject is None else _nominal(clause.subject, False, antecedent)
-    auxiliary, verb = _verbs(clause, inverted, antecedent)
-    fronted = parts.pop(front, [])
+def _clause(clause: Clause, asks: bool = False) -> list[Token]:
+    inverted = asks and clause.front != "subject"
+    parts = _parts(clause)
+    fronted = parts.pop(clause.front, [])
+    subject = [] if clause.subject is None else _nominal(clause.subject, False)
+    auxiliary, verb = _verbs(clause, inverted)
     opening = [*auxiliary, *subject] if inverted else [*subject, *auxiliary]
-    rest = [token for name in PARTS for token in parts.get(name, [])]
-    if clause.verb.particle:
-        rest = _with_particle(clause, rest, parts.get("object", []))
-    return [*fronted, *opening, *verb, *rest, *_complement(clause)]
+    complement = [] if clause.complement is None else _subordinate(clause.complement)
+    return [*fronted, *opening, *verb, *(token for part in parts.values() for token in part), *complement]
 
 
-def _with_particle(clause: Clause, rest: list[Token], object_tokens: list[Token]) -> list[Token]:
-    """Insert the particle before a noun object, but after a pronoun: picks up the key, picks it up."""
-    position = len(object_tokens) if isinstance(clause.object, Pronoun) else 0
-    return [*rest[:position], Token(clause.verb.particle, (tag(clause, "verb"),)), *rest[position:]]
+def _parts(clause: Clause) -> dict[str, list[Token]]:
+    """Render the parts of a clause that follow the verb, in order."""
+    verb, predicate, recipient = clause.verb, clause.predicate, clause.recipient
+    objects, particle = {}, {}
+    if clause.object is not None:
+        # The preposition of the verb is linked to the German one, or else to the verb.
+        link = tag(clause, "relation" if verb.de_relation else "verb")
+        relation = [Token(verb.relation, (link,))] if verb.relation else []
+        objects = {"object": relation + _nominal(clause.object, True, governed=bool(relation))}
+    if verb.particle:
+        particle = {"particle": [Token(verb.particle, (tag(clause, "verb"),))]}
+    # picks up the key, picks it up
+    parts = objects | particle if isinstance(clause.object, Pronoun) else particle | objects
+    if recipient is not None:
+        to = Token("to", marker_tags(recipient))
+        parts["recipient"] = [to, *_nominal(recipient, True, governed=True)]
+    if predicate is not None:
+        adjective = Token(predicate.adjective.en, (tag(predicate, "adjective"),))
+        parts["predicate"] = [*fixed_tokens(predicate.degree, ENGLISH), adjective]
+    return parts | {
+        "direction": _prep_phrase(clause.direction),
+        "manner": fixed_tokens(clause.manner, ENGLISH),
+        "place": _prep_phrase(clause.place),
+        "times": fixed_tokens(clause.times, ENGLISH),
+        "question": fixed_tokens(clause.question, ENGLISH),
+    }
 
 
-def _complement(clause: Clause) -> list[Token]:
-    if clause.complement is None:
-        return []
-    if isinstance(clause.complement, Infinitive):
-        return _infinitive(clause.complement)
-    return _subordinate(clause.complement)
-
-
-def _verbs(clause: Clause, inverted: bool, antecedent: NounPhrase | None) -> tuple[list[Token], list[Token]]:
+def _verbs(clause: Clause, inverted: bool) -> tuple[list[Token], list[Token]]:
     """Render the auxiliary, which precedes the subject in questions, and the verbs after the subject."""
     verb, tense = clause.verb, clause.tense
     finite, main, negation = tag(clause, "finite"), tag(clause, "verb"), tag(clause, "not")
     base = Token(verb.en, (main,))
+    frequency = fixed_tokens(clause.frequency, ENGLISH)
     if clause.subject is None:
-        return [], [*fixed_tokens(clause.frequency, ENGLISH), Token("to", (tag(clause, "zu"),)), base]
-    person = person_of(clause.subject, antecedent)
+        return [], [*frequency, Token("to", (tag(clause, "zu"),)), base]
+    person = person_of(clause.subject)
+    form = Token(_finite(verb, tense, person), (finite, main))
     wants = [Token("want", (finite,)), Token("to", (finite,)), base]
     if verb is BE and tense in ("present", "past"):
-        form = english_past(verb, person) if tense == "past" else english_present(verb, person)
-        auxiliary, rest = [Token(form, (finite, main))], []
+        auxiliary, rest = [form], []
     elif tense not in ("present", "past", "want"):
         auxiliary, rest = [Token(tense, (finite,))], [base]
     elif clause.negated or inverted:
@@ -102,9 +99,8 @@ def _verbs(clause: Clause, inverted: bool, antecedent: NounPhrase | None) -> tup
     elif tense == "want":
         auxiliary, rest = [], [Token("wants" if person == "3s" else "want", (finite,)), *wants[1:]]
     else:
-        form = english_past(verb, person) if tense == "past" else english_present(verb, person)
-        auxiliary, rest = [], [Token(form, (finite, main))]
-    rest = fixed_tokens(clause.frequency, ENGLISH) + rest
+        auxiliary, rest = [], [form]
+    rest = frequency + rest
     if clause.negated and tense == "can" and not inverted:
         return [Token("cannot", (finite, negation))], rest
     if clause.negated and inverted:
@@ -112,58 +108,36 @@ def _verbs(clause: Clause, inverted: bool, antecedent: NounPhrase | None) -> tup
     return auxiliary + ([Token("not", (negation,))] if clause.negated else []), rest
 
 
-def _part(clause: Clause, name: str, antecedent: NounPhrase | None) -> list[Token]:
-    if name == "object" and clause.object is not None:
-        return _relation(clause) + _nominal(clause.object, True, antecedent, bool(clause.verb.relation))
-    if name == "recipient" and clause.recipient is not None:
-        recipient = _nominal(clause.recipient, True, antecedent, True)
-        return [Token("to", marker_tags(clause.recipient)), *recipient]
-    if name == "predicate" and clause.predicate is not None:
-        adjective = Token(clause.predicate.adjective.en, (tag(clause.predicate, "adjective"),))
-        measure = fixed_tokens(clause.predicate.degree, ENGLISH)
-        return [*measure, adjective]
-    if name == "direction":
-        return _prep_phrase(clause.direction, antecedent)
-    if name == "place":
-        return _prep_phrase(clause.place, antecedent)
-    if name == "manner":
-        return fixed_tokens(clause.manner, ENGLISH)
-    return fixed_tokens(clause.times, ENGLISH) if name == "times" else []
+def _finite(verb: Verb, tense: str, person: str) -> str:
+    """Return a form of the simple past, or else of the present."""
+    if tense == "past":
+        return "were" if verb is BE and person in ("2s", "p") else verb.past
+    if verb is BE and person != "3s":
+        return "am" if person == "1s" else "are"
+    return verb.he if person == "3s" else verb.en
 
 
-def _relation(clause: Clause) -> list[Token]:
-    """Render the preposition of the verb; it is linked to the German one, or else to the verb."""
-    if not clause.verb.relation:
-        return []
-    return [Token(clause.verb.relation, (tag(clause, "relation" if clause.verb.de_relation else "verb"),))]
-
-
-def _prep_phrase(phrase: PrepPhrase | None, antecedent: NounPhrase | None) -> list[Token]:
+def _prep_phrase(phrase: PrepPhrase | None) -> list[Token]:
     if phrase is None:
         return []
-    words = phrase.preposition.en.split()
-    nominal = _nominal(phrase.nominal, True, antecedent, True)
-    return [Token(word, (tag(phrase, "preposition"),)) for word in words] + nominal
+    words = [Token(word, (tag(phrase, "preposition"),)) for word in phrase.preposition.en.split()]
+    return words + _nominal(phrase.nominal, True, governed=True)
 
 
-def _nominal(
-    nominal: Nominal, oblique: bool, antecedent: NounPhrase | None, governed: bool = False
-) -> list[Token]:
+def _nominal(nominal: Nominal, oblique: bool, governed: bool = False) -> list[Token]:
     """Render a nominal that is not the subject (``oblique``) or follows a preposition (``governed``)."""
-    if isinstance(nominal, Pronoun):
-        form = PRONOUNS[nominal.en][0] if oblique else nominal.en
-        return [Token(form, (tag(nominal, "pronoun"),))]
-    if isinstance(nominal, Gap):
-        assert antecedent is not None
-        if "person" in antecedent.noun.kinds:
-            form = "whom" if oblique else "who"
-        else:
-            form = "which" if governed else "that"
-        return [Token(form, (tag(nominal, "pronoun"),))]
     if isinstance(nominal, Pair):
-        left, right = (_nominal(part, oblique, antecedent) for part in (nominal.left, nominal.right))
+        left, right = _nominal(nominal.left, oblique), _nominal(nominal.right, oblique)
         return [*left, Token("and", (tag(nominal, "and"),)), *right]
-    return _noun_phrase(nominal)
+    if isinstance(nominal, NounPhrase):
+        return _noun_phrase(nominal)
+    if isinstance(nominal, Pronoun):
+        form = PRONOUNS[nominal.en].object if oblique else nominal.en
+    elif "person" in nominal.noun.kinds:
+        form = "whom" if oblique else "who"
+    else:
+        form = "which" if governed else "that"
+    return [Token(form, (tag(nominal, "pronoun"),))]
 
 
 def _noun_phrase(phrase: NounPhrase) -> list[Token]:
@@ -176,9 +150,9 @@ def _noun_phrase(phrase: NounPhrase) -> list[Token]:
         tokens.insert(0, Token(_determiner(phrase, tokens[0].text), (tag(phrase, "determiner"),)))
     if phrase.of is not None:
         tokens += [Token("of", marker_tags(phrase.of)), *_noun_phrase(phrase.of)]
-    tokens += _prep_phrase(phrase.modifier, None)
+    tokens += _prep_phrase(phrase.modifier)
     if phrase.relative is not None:
-        tokens += _clause(phrase.relative.clause, antecedent=phrase)
+        tokens += _clause(phrase.relative)
     return tokens
 
 

@@ -1,16 +1,18 @@
 """Rendering of trees in German."""
 
-from data.grammar.lexicon import BE
-from data.grammar.trees import (
+from data.grammar.lexicon import (
+    AUXILIARIES,
+    BE,
     CONTRACTIONS,
-    HABEN,
+    DETERMINERS,
+    PARADIGMS,
+    PERSONS,
     PRONOUNS,
-    RELATIVE,
-    SEIN,
-    WAR,
+    Noun,
+)
+from data.grammar.trees import (
     Clause,
     Gap,
-    Infinitive,
     Nominal,
     NounPhrase,
     Pair,
@@ -20,20 +22,13 @@ from data.grammar.trees import (
     Subordinate,
     Token,
     fixed_tokens,
-    german_adjective,
-    german_determiner,
-    german_modal,
-    german_noun,
-    german_present,
     grammatical_gender,
     person_of,
-    relative_front,
     tag,
 )
 
 GERMAN = 1
 COMMA = Token(",")
-PRONOUN_CASES = ("nom", "acc", "dat")
 
 
 def german(sentence: Sentence) -> list[Token]:
@@ -47,10 +42,9 @@ def untidy_german(sentence: Sentence) -> list[Token]:
     tokens = []
     if sentence.before is not None:
         tokens += [*_subordinate(sentence.before), Token(",", (tag(sentence, "comma"),))]
-    order = "first" if sentence.before is not None else "second"
-    tokens += _clause(sentence.main, order)
+    tokens += _clause(sentence.main, "second" if sentence.before is None else "first")
     for after in sentence.after:
-        tokens += [COMMA, *(_infinitive(after) if isinstance(after, Infinitive) else _subordinate(after))]
+        tokens += [COMMA, *_subordinate(after)]
     if sentence.second is not None:
         tokens += [Token(",", (sign,)), *fixed_tokens(sentence.conjunction, GERMAN)]
         return tokens + untidy_german(sentence.second)
@@ -71,105 +65,82 @@ def _subordinate(subordinate: Subordinate) -> list[Token]:
     return fixed_tokens(subordinate.conjunction, GERMAN) + _clause(subordinate.clause, "last")
 
 
-def _infinitive(infinitive: Infinitive) -> list[Token]:
-    opening = [Token("um", (tag(infinitive, "purpose"),))] if infinitive.purpose else []
-    return opening + _clause(infinitive.clause, "last")
-
-
-def _clause(clause: Clause, order: str, antecedent: NounPhrase | None = None) -> list[Token]:
+def _clause(clause: Clause, order: str) -> list[Token]:
     """Render a clause; ``order`` is the position of its finite verb, "first", "second" or "last"."""
-    front = relative_front(clause) if antecedent is not None else clause.front
-    parts = dict(_middle_field(clause, antecedent))
-    fronted = parts.pop(front, []) if order != "first" else []
+    parts = _middle_field(clause)
+    fronted = parts.pop(clause.front, []) if order != "first" else []
     middle = [token for part in parts.values() for token in part]
-    finite, closing = _verbs(clause, order == "last", antecedent)
+    finite, closing = _verbs(clause, order == "last")
     if order == "last":
         tokens = [*fronted, *middle, *closing, *finite]
     else:
         tokens = [*fronted, *finite, *middle, *closing]
-    if isinstance(clause.complement, Subordinate):
-        tokens += [COMMA, *_subordinate(clause.complement), COMMA]
-    elif clause.complement is not None:
-        tokens += [COMMA, *_infinitive(clause.complement), COMMA]
-    return tokens
+    return tokens if clause.complement is None else [*tokens, COMMA, *_subordinate(clause.complement), COMMA]
 
 
-def _middle_field(clause: Clause, antecedent: NounPhrase | None) -> list[tuple[str, list[Token]]]:
+def _middle_field(clause: Clause) -> dict[str, list[Token]]:
     """Order the parts between the verbs: pronouns, time, dative, accusative, "nicht", manner, place."""
-    target, recipient = clause.object, clause.recipient
-    parts: list[tuple[str, list[Token]]] = []
-    if clause.question is not None:
-        parts.append(("question", fixed_tokens(clause.question, GERMAN)))
-    if clause.subject is not None:
-        parts.append(("subject", _nominal(clause.subject, "nom", antecedent)))
-    object_tokens = [] if target is None else _nominal(target, clause.verb.case, antecedent)
-    related = clause.verb.de_relation != ""
-    objects = [("object", object_tokens)] if target is not None and not related else []
-    recipients = [] if recipient is None else [("recipient", _nominal(recipient, "dat", antecedent))]
-    early_object, early_recipient = isinstance(target, Pronoun), isinstance(recipient, Pronoun)
-    parts += objects if early_object else []
-    parts += recipients if early_recipient else []
-    parts.append(("times", fixed_tokens(clause.times, GERMAN)))
-    parts.append(("frequency", fixed_tokens(clause.frequency, GERMAN)))
-    parts += [] if early_recipient else recipients
-    parts += [] if early_object else objects
-    if clause.negated:
-        parts.append(("not", [Token("nicht", (tag(clause, "not"),))]))
-    parts.append(("manner", fixed_tokens(clause.manner, GERMAN)))
-    parts.append(("place", _prep_phrase(clause.place, antecedent)))
-    if related:
+    target, recipient, predicate = clause.object, clause.recipient, clause.predicate
+    object_tokens = _nominal(target, clause.verb.case)
+    accusative, related = {"object": object_tokens}, {}
+    dative = {"recipient": _nominal(recipient, "dat")}
+    if clause.verb.de_relation:
         relation = Token(clause.verb.de_relation, (tag(clause, "relation"),))
-        parts.append(("object", _contracted(relation, target, object_tokens)))
-    parts.append(("direction", _prep_phrase(clause.direction, antecedent)))
-    if clause.predicate is not None:
-        adjective = Token(clause.predicate.adjective.de, (tag(clause.predicate, "adjective"),))
-        parts.append(("predicate", [*fixed_tokens(clause.predicate.degree, GERMAN), adjective]))
-    return parts
+        accusative, related = {}, {"object": _contracted(relation, target, object_tokens)}
+    adjective = predicate and Token(predicate.adjective.de, (tag(predicate, "adjective"),))
+    return {
+        "question": fixed_tokens(clause.question, GERMAN),
+        "subject": _nominal(clause.subject, "nom"),
+        **(accusative if isinstance(target, Pronoun) else {}),  # what comes early does not come again below
+        **(dative if isinstance(recipient, Pronoun) else {}),
+        "times": fixed_tokens(clause.times, GERMAN),
+        "frequency": fixed_tokens(clause.frequency, GERMAN),
+        **dative,
+        **accusative,
+        "not": [Token("nicht", (tag(clause, "not"),))] if clause.negated else [],
+        "manner": fixed_tokens(clause.manner, GERMAN),
+        "place": _prep_phrase(clause.place),
+        **related,
+        "direction": _prep_phrase(clause.direction),
+        "predicate": [*fixed_tokens(predicate.degree, GERMAN), adjective] if predicate and adjective else [],
+    }
 
 
-def _verbs(clause: Clause, last: bool, antecedent: NounPhrase | None) -> tuple[list[Token], list[Token]]:
+def _verbs(clause: Clause, last: bool) -> tuple[list[Token], list[Token]]:
     """Render the finite verb, and the words at the end of the clause (participle, infinitive, prefix)."""
     verb, tense = clause.verb, clause.tense
-    finite, main = tag(clause, "finite"), tag(clause, "verb")
+    finite, main, zu = tag(clause, "finite"), tag(clause, "verb"), tag(clause, "zu")
     if clause.subject is None:
-        return [], _zu_infinitive(clause)
-    form = finite_form(clause, person_of(clause.subject, antecedent))
+        if verb.prefix:
+            return [], [Token(f"{verb.prefix}zu{verb.de}", (zu, main))]
+        return [], [Token("zu", (zu,)), Token(verb.de, (main,))]
+    form = finite_form(clause, person_of(clause.subject))
     if tense == "present":
         if last or not verb.prefix:
             return [Token(verb.prefix + form, (finite, main))], []
         return [Token(form, (finite, main))], [Token(verb.prefix, (main,))]
-    if tense != "past":
-        return [Token(form, (finite,))], [Token(verb.prefix + verb.de, (main,))]
-    if verb is BE:
+    if tense == "past" and verb is BE:
         return [Token(form, (finite, main))], []
-    return [Token(form, (finite,))], [Token(verb.participle, (main,))]
+    return [Token(form, (finite,))], [
+        Token(verb.participle if tense == "past" else verb.prefix + verb.de, (main,))
+    ]
 
 
 def finite_form(clause: Clause, person: str) -> str:
     """Return the finite verb of a clause for a subject of this person, without its separable prefix."""
-    verb, tense = clause.verb, clause.tense
-    if tense == "present":
-        return german_present(verb, person)
-    if tense != "past":
-        return german_modal(tense, person)
-    paradigm = WAR if verb is BE else SEIN if verb.sein else HABEN
-    return paradigm[person]
+    verb, auxiliary = clause.verb, clause.tense
+    if auxiliary == "past":
+        auxiliary = "was" if verb is BE else "be" if verb.sein else "have"
+    forms = verb if auxiliary == "present" else AUXILIARIES[auxiliary]
+    return str(getattr(forms, PERSONS[person]))
 
 
-def _zu_infinitive(clause: Clause) -> list[Token]:
-    zu, main, verb = tag(clause, "zu"), tag(clause, "verb"), clause.verb
-    if verb.prefix:
-        return [Token(f"{verb.prefix}zu{verb.de}", (zu, main))]
-    return [Token("zu", (zu,)), Token(verb.de, (main,))]
-
-
-def _prep_phrase(phrase: PrepPhrase | None, antecedent: NounPhrase | None) -> list[Token]:
+def _prep_phrase(phrase: PrepPhrase | None) -> list[Token]:
     """Render a prepositional phrase."""
     if phrase is None:
         return []
-    case = phrase.preposition.case
     preposition = Token(phrase.preposition.de, (tag(phrase, "preposition"),))
-    return _contracted(preposition, phrase.nominal, _nominal(phrase.nominal, case, antecedent))
+    return _contracted(preposition, phrase.nominal, _nominal(phrase.nominal, phrase.preposition.case))
 
 
 def _contracted(preposition: Token, nominal: Nominal | None, tokens: list[Token]) -> list[Token]:
@@ -180,36 +151,55 @@ def _contracted(preposition: Token, nominal: Nominal | None, tokens: list[Token]
     return [Token(contraction, preposition.tags + tokens[0].tags), *tokens[1:]]
 
 
-def _nominal(nominal: Nominal, case: str, antecedent: NounPhrase | None) -> list[Token]:
-    if isinstance(nominal, Pronoun):
-        return [Token(PRONOUNS[nominal.en][2 + PRONOUN_CASES.index(case)], (tag(nominal, "pronoun"),))]
-    if isinstance(nominal, Gap):
-        assert antecedent is not None
-        return [Token(RELATIVE[grammatical_gender(antecedent), case], (tag(nominal, "pronoun"),))]
+def _nominal(nominal: Nominal | None, case: str) -> list[Token]:
+    if nominal is None:
+        return []
     if isinstance(nominal, Pair):
-        left, right = (_nominal(part, case, antecedent) for part in (nominal.left, nominal.right))
+        left, right = _nominal(nominal.left, case), _nominal(nominal.right, case)
         return [*left, Token("und", (tag(nominal, "and"),)), *right]
-    return _noun_phrase(nominal, case, antecedent)
+    if isinstance(nominal, NounPhrase):
+        return _noun_phrase(nominal, case)
+    form = _relative(nominal, case) if isinstance(nominal, Gap) else getattr(PRONOUNS[nominal.en], case)
+    return [Token(form, (tag(nominal, "pronoun"),))]
 
 
-def _noun_phrase(phrase: NounPhrase, case: str, antecedent: NounPhrase | None) -> list[Token]:
-    gender = grammatical_gender(phrase)
-    tokens = []
-    if phrase.det == "whose":
-        assert antecedent is not None
-        owner = RELATIVE[grammatical_gender(antecedent), "gen"]
-        tokens.append(Token(owner, (tag(phrase, "determiner"),)))
-    elif phrase.det:
-        form = german_determiner(phrase.det, gender, case)
-        tokens.append(Token(form, (tag(phrase, "determiner"),)))
-    tokens += fixed_tokens(phrase.number, GERMAN)
+def _noun_phrase(phrase: NounPhrase, case: str) -> list[Token]:
+    determiner, inflection = DETERMINERS[phrase.det], (grammatical_gender(phrase), case)
+    tokens = fixed_tokens(phrase.number, GERMAN)
     for i, adjective in enumerate(phrase.adjectives):
-        form = german_adjective(adjective, phrase.det, gender, case)
-        tokens.append(Token(form, (tag(phrase, f"adjective{i}"),)))
-    tokens.append(Token(german_noun(phrase.noun, phrase.plural, case), (tag(phrase, "noun"),)))
+        ending = PARADIGMS[f"{determiner.adjective} adjective", *inflection]
+        tokens.append(Token(adjective.de.removesuffix("e") + ending, (tag(phrase, f"adjective{i}"),)))
+    tokens.append(Token(_noun(phrase.noun, phrase.plural, case), (tag(phrase, "noun"),)))
+    if phrase.det:
+        if phrase.owner is not None:
+            form = _relative(phrase.owner, "gen")
+        else:
+            form = determiner.stem + PARADIGMS[f"{determiner.declension} determiner", *inflection]
+        tokens.insert(0, Token(form, (tag(phrase, "determiner"),)))
     if phrase.of is not None:
-        tokens += _noun_phrase(phrase.of, "gen", None)
-    tokens += _prep_phrase(phrase.modifier, None)
+        tokens += _noun_phrase(phrase.of, "gen")
+    tokens += _prep_phrase(phrase.modifier)
     if phrase.relative is not None:
-        tokens += [COMMA, *_clause(phrase.relative.clause, "last", phrase), COMMA]
+        tokens += [COMMA, *_clause(phrase.relative, "last"), COMMA]
     return tokens
+
+
+def _relative(gap: Gap, case: str) -> str:
+    """Return the form of a relative pronoun."""
+    return PARADIGMS["relative", grammatical_gender(gap), case]
+
+
+def _noun(noun: Noun, plural: bool, case: str) -> str:
+    """Inflect a noun: dative plural -n, genitive -s or -es, n-declension -n except in the nominative."""
+    if plural:
+        return noun.de_plural + ("n" if case == "dat" and noun.de_plural[-1] not in "ns" else "")
+    if noun.weak:
+        return noun.de if case == "nom" else noun.de_plural
+    if case != "gen" or noun.gender == "f":
+        return noun.de
+    return noun.de + ("es" if _syllables(noun.de) == 1 else "s")
+
+
+def _syllables(word: str) -> int:
+    vowels = [letter in "aeiouäöü" for letter in word.lower()]
+    return sum(here and not before for before, here in zip([False, *vowels], vowels, strict=False))

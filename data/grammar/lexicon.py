@@ -1,23 +1,30 @@
 """Lexicon of the embedded grammar: English words and their German translations, with their inflection.
 
-The words stand in the TSV files of the folder ``lexicon``, one entry per line, "-" for what an entry lacks.
+All stands in the TSV files of the folder ``lexicon``, one entry per line, "-" for what an entry lacks.
 
 An English form has only one German translation: verbs whose past equals their base form are not used in the
 past, "you" is always "du", "know" is always "wissen". Earlier entries of a file are drawn more often.
+
+A gender is "m", "f", "n" or, in the plural, "p". A case is "nom", "acc", "dat" or "gen". A person is "1s",
+"2s", "3s" or "p": German verbs have the same form in the first and third person plural, and the grammar has
+no second person plural. Kinds are the selectional classes of nouns: verbs and prepositions name the kinds
+that they allow, so that sentences make some sense.
 """
 
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
-# Types of the entries of the lexicon, one per part of speech.
-#
-# Kinds are the selectional classes of nouns: verbs and prepositions name the kinds that they allow, so that
-# sentences make some sense.
+CASES = ("nom", "acc", "dat", "gen")
+PERSONS = {"1s": "ich", "2s": "du", "3s": "er", "p": "wir"}
+"""The column of German forms for each person."""
+
+Entry = TypeVar("Entry")
 
 
 class Noun(NamedTuple):
-    """A noun; ``gender`` is "m", "f" or "n"; the plural of a mass noun or a name is ""."""
+    """A noun; the plural of a mass noun or a name is ""."""
 
     en: str
     en_plural: str
@@ -32,6 +39,27 @@ class Noun(NamedTuple):
         return "weak" in self.kinds
 
 
+class Pronoun(NamedTuple):
+    """A pronoun."""
+
+    en: str
+    object: str
+    """English object form."""
+    person: str
+    nom: str
+    acc: str
+    dat: str
+
+
+class Determiner(NamedTuple):
+    """A determiner, singular or plural; the declension of its endings, and of an adjective after it."""
+
+    en: str
+    stem: str
+    declension: str
+    adjective: str
+
+
 class Adjective(NamedTuple):
     """An adjective; of two, the one of lower ``rank`` comes first, and equal ranks are not combined."""
 
@@ -44,29 +72,43 @@ class Adjective(NamedTuple):
 class Preposition(NamedTuple):
     """A preposition with the case that it governs in German and the kinds of nouns that it allows."""
 
+    use: str
     en: str
     de: str
     case: str
     kinds: frozenset[str]
 
 
+class Auxiliary(NamedTuple):
+    """The German present forms of a modal or auxiliary verb; "will" is the future, werden."""
+
+    en: str
+    ich: str
+    du: str
+    er: str
+    wir: str
+
+
 class Verb(NamedTuple):
     """A verb with its forms and its arguments."""
 
     en: str
+    he: str
+    """English third person singular."""
     past: str
     particle: str
     """Movable English particle: picks him *up*."""
     relation: str
     """English preposition before the object: waits *for* him."""
     prefix: str
-    """Separable German prefix."""
+    """Separable German prefix; the infinitive and the forms of the present are without it."""
     de: str
-    """German infinitive without the prefix."""
+    """German infinitive."""
+    ich: str
+    du: str
     er: str
-    """German third person singular without the prefix."""
+    wir: str
     participle: str
-    """German past participle with the prefix."""
     sein: bool
     """Whether the German perfect is formed with "sein"."""
     frame: str
@@ -84,15 +126,6 @@ class Verb(NamedTuple):
     """Kinds of nouns that the verb allows as object."""
 
 
-def english_plural(noun: str) -> str:
-    """Return the regular English plural: boxes, stories, dogs."""
-    if noun.endswith(("s", "x", "ch", "sh")) or noun in ("potato", "tomato"):
-        return noun + "es"
-    if noun.endswith("y") and noun[-2] not in "aeiou":
-        return noun[:-1] + "ies"
-    return noun + "s"
-
-
 def _read(name: str) -> list[list[str]]:
     """Read the entries of a TSV file, whose first line names the columns."""
     path = Path(__file__).with_suffix("") / f"{name}.tsv"
@@ -105,67 +138,32 @@ def _kinds(text: str) -> frozenset[str]:
     return frozenset(text.split("+") if text else ())
 
 
-def _noun(en: str, irregular: str, gender: str, de: str, de_plural: str, kinds: str) -> Noun:
-    en_plural = (irregular or english_plural(en)) if de_plural else ""
-    return Noun(en, en_plural, gender, de, de_plural, _kinds(kinds))
-
-
-def _verb(
-    english: str,
-    past: str,
-    german: str,
-    er: str,
-    participle: str,
-    frame: str,
-    case: str,
-    subjects: str,
-    objects: str,
-) -> Verb:
-    """Make a verb of english[+particle][:relation] and [prefix|]german[:relation].
-
-    Without ``er`` or ``participle`` it is regular: stem + t, ge + stem + t. "ist:" before the participle
-    marks verbs with "sein" in the perfect.
-    """
-    base, _, particle = english.partition("+")
-    en, _, relation = base.partition(":")
-    prefix, _, infinitive = german.rpartition("|")
-    de, _, de_relation = infinitive.partition(":")
-    third = er or de.removesuffix("n").removesuffix("e") + "t"
-    return Verb(
-        en=en,
-        past=past,
-        particle=particle,
-        relation=relation,
-        prefix=prefix,
-        de=de,
-        er=third,
-        participle=participle.removeprefix("ist:") or f"{prefix}ge{third}",
-        sein=participle.startswith("ist:"),
-        frame=frame,
-        case=case or "-",
-        de_relation=de_relation,
-        subjects=_kinds(subjects),
-        objects=_kinds(objects),
-    )
-
-
-def _prepositions(use: str) -> list[Preposition]:
-    return [
-        Preposition(en, de, case, _kinds(kinds))
-        for each, en, de, case, kinds in _read("prepositions")
-        if each == use
+def _entries(kind: Callable[..., Entry], name: str) -> list[Entry]:
+    """Read a TSV file whose columns are the fields of ``kind``, in order."""
+    parsers: list[Callable[[str], Any]] = [
+        _kinds if hint == frozenset[str] else hint for hint in get_type_hints(kind).values()
     ]
+    return [kind(*(parse(cell) for parse, cell in zip(parsers, row, strict=True))) for row in _read(name)]
 
 
-ADJECTIVES = [Adjective(en, de, int(rank), _kinds(kinds)) for en, de, rank, kinds in _read("adjectives")]
-NOUNS = [_noun(*cells) for cells in _read("nouns")]
-DETERMINERS = {en: (de, article, adjective) for en, de, article, adjective in _read("determiners")}
-"""English (singular/plural) -> German stem, declension of the article, of the adjective after it."""
-MODALS = {en: (ich, du, er, plural) for en, ich, du, er, plural in _read("modals")}
-PLACES, DIRECTIONS, TARGETS = map(_prepositions, ("places", "directions", "targets"))
-WITH, WITHOUT, FROM, FOR = (_prepositions(each)[0] for each in ("with", "without", "from", "for"))
-BE = Verb("be", "", "", "", "", "sein", "ist", "gewesen", True, "be", "-", "", frozenset(), frozenset())
-_ALL_VERBS = [_verb(*cells) for cells in _read("verbs")]
+NOUNS = _entries(Noun, "nouns")
+PRONOUNS = {each.en: each for each in _entries(Pronoun, "pronouns")}
+DETERMINERS = {each.en: each for each in _entries(Determiner, "determiners")}
+ADJECTIVES = _entries(Adjective, "adjectives")
+PARADIGMS = {
+    (name, gender, case): form
+    for name, gender, *forms in _read("paradigms")
+    for case, form in zip(CASES, forms, strict=True)
+}
+"""German endings of determiners and adjectives, and relative pronouns."""
+_PREPOSITIONS = _entries(Preposition, "prepositions")
+PLACES, DIRECTIONS, TARGETS = (
+    [each for each in _PREPOSITIONS if each.use == use] for use in ("places", "directions", "targets")
+)
+WITH, WITHOUT, FROM, FOR = _PREPOSITIONS[-4:]
+CONTRACTIONS = {(preposition, article): form for preposition, article, form in _read("contractions")}
+AUXILIARIES = {each.en: each for each in _entries(Auxiliary, "auxiliaries")}
+*_ALL_VERBS, BE = _entries(Verb, "verbs")
 VERBS = [verb for verb in _ALL_VERBS if "it" not in verb.subjects]
 WEATHER = [verb for verb in _ALL_VERBS if "it" in verb.subjects]
 (

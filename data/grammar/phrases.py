@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from data.grammar import lexicon as lex
 from data.grammar.lexicon import MONTHS, WEEKDAYS, Adjective, Noun, Preposition, Verb
-from data.grammar.trees import Fixed, Nominal, NounPhrase, Pair, PrepPhrase, Pronoun, Relative
+from data.grammar.trees import Clause, Fixed, Gap, Nominal, NounPhrase, Pair, PrepPhrase, Pronoun
 
 # Numbers, dates and times of the embedded grammar, as English-German chunks.
 
@@ -263,13 +263,9 @@ class PhraseSampler:
             modifier = self.modifier(noun)
         elif draw < 0.38 and not closed and self.depth < 2:
             self.depth += 1
-            relative = self.relative(noun)
+            relative = self.relative(Gap(noun, plural))
             self.depth -= 1
         return NounPhrase(noun, det, plural, number, adjectives, of, modifier, relative)
-
-    def adjectives_for(self, noun: Noun) -> tuple[list[Adjective], list[float]]:
-        """Return the adjectives that describe a noun, for ``weighted``."""
-        return adjectives_of(noun.kinds)
 
     def adjectives(self, noun: Noun) -> tuple[Adjective, ...]:
         """Draw up to two adjectives."""
@@ -305,6 +301,6 @@ class PhraseSampler:
         det = self.rng.choice(("the", "a", *POSSESSIVES))
         return PrepPhrase(preposition, NounPhrase(noun, det, adjectives=self.adjectives(noun)))
 
-    def relative(self, noun: Noun) -> Relative | None:
-        """Return None; the subclass draws a relative clause that describes ``noun``."""
-        return None
+    def relative(self, gap: Gap) -> Clause:
+        """Draw a relative clause with this gap."""
+        raise NotImplementedError

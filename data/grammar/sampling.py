@@ -15,18 +15,16 @@ from data.grammar import lexicon as lex
 from data.grammar.english import english
 from data.grammar.german import german
 from data.grammar.lexicon import Noun, Verb
-from data.grammar.phrases import PERSONS, PhraseSampler, cumulative_weights, nouns_of, verbs_of
+from data.grammar.phrases import PERSONS, PhraseSampler, adjectives_of, cumulative_weights, nouns_of, verbs_of
 from data.grammar.trees import (
     Clause,
     Fixed,
     Gap,
-    Infinitive,
     Nominal,
     NounPhrase,
     Predicate,
     PrepPhrase,
     Pronoun,
-    Relative,
     Sentence,
     Subordinate,
     Token,
@@ -49,7 +47,7 @@ OWNED_KINDS = frozenset({"thing", "animal", "room"})
 AGENT_KINDS = frozenset({"person", "animal"})
 PLACE_KINDS = frozenset({"room", "surface", "ground", "edge", "tree", "vehicle"})
 BE_SUBJECTS = frozenset({"person", "animal", "thing", "room", "food", "drink", "name", "big", "art"})
-MODALS = tuple(lex.MODALS)
+MODALS = ("can", "must", "want", "will", "should", "may")
 COMMON_VERBS = frozenset(verb.de for verb in lex.VERBS[:30])
 """Verbs that may be in the present tense with "I" or "you"; forms of others would be too rare to learn."""
 
@@ -85,11 +83,11 @@ class Sampler(PhraseSampler):
         tense = self.tense()
         before = self.subordinate(tense) if self.chance(0.25) else None
         main = self.clause(tense, fronting=before is None)
-        after: list[Subordinate | Infinitive] = []
+        after: list[Subordinate] = []
         if self.chance(0.3):
             after.append(self.subordinate(tense))
         elif main.verb.frame not in ("be", "zu") and main.verb not in lex.WEATHER and self.chance(0.15):
-            after.append(Infinitive(self.clause("present", BARE), purpose=True))
+            after.append(Subordinate(Fixed((("in order", "um"),)), self.clause("present", BARE)))
         if not self.chance(0.3):
             return Sentence(main, before=before, after=tuple(after))
         second = Sentence(self.clause(self.tense(), fronting=True))
@@ -212,7 +210,7 @@ class Sampler(PhraseSampler):
             if not subject_kind or subject_kind in verb.subjects:
                 return verb
 
-    def complement(self, frame: str) -> Subordinate | Infinitive | None:
+    def complement(self, frame: str) -> Subordinate | None:
         """Draw the complement clause of verbs such as say, ask and try."""
         if frame == "that":
             return Subordinate(Fixed((("that", "dass"),)), self.clause(self.tense()))
@@ -221,48 +219,47 @@ class Sampler(PhraseSampler):
                 return Subordinate(Fixed((("whether", "ob"),)), self.clause(self.tense()))
             given = Given(verb=self.verb("person", simple=True))
             return Subordinate(self.fixed(lex.QUESTIONS), self.clause(self.tense(), given))
-        return Infinitive(self.clause("present", BARE)) if frame == "zu" else None
+        return Subordinate(None, self.clause("present", BARE)) if frame == "zu" else None
 
     def predicate(self, noun: Noun, subject: Nominal | None) -> Predicate:
         """Draw an age, or a predicative adjective that does not already describe the subject."""
         if "person" in noun.kinds and self.rng.random() < 0.15:
             return Predicate(lex.ADJECTIVES[0], Fixed((self.number(20, 49), ("years", "Jahre"))))
-        adjective = self.weighted(self.adjectives_for(noun))
+        adjective = self.weighted(adjectives_of(noun.kinds))
         while isinstance(subject, NounPhrase) and adjective in subject.adjectives:
-            adjective = self.weighted(self.adjectives_for(noun))
+            adjective = self.weighted(adjectives_of(noun.kinds))
         return Predicate(adjective, self.fixed(lex.DEGREES) if self.chance(0.5) else None)
 
-    def relative(self, noun: Noun) -> Relative:
-        """Draw a relative clause that describes a noun."""
+    def relative(self, gap: Gap) -> Clause:
+        """Draw a relative clause that describes the noun of the gap."""
+        noun = gap.noun
         kind = self.rng.choice(("subject", "object", "object", "other"))
         if kind == "other" and "person" in noun.kinds:
-            return self.whose() if self.rng.random() < 0.5 else self.to_whom()
+            if self.rng.random() < 0.5:
+                return self.whose(gap)
+            given = Given(verb=self.weighted(verbs_of("recipient")), recipient=gap)
+            return self.clause(self.tense(), given, front="recipient")
         if kind == "other" and noun.kinds & PLACE_KINDS:
             preposition = self.rng.choice([p for p in lex.PLACES if p.kinds & noun.kinds])
             verb = self.weighted(verbs_of("none" if self.rng.random() < 0.6 else "object"))
-            given = Given(verb=verb, place=PrepPhrase(preposition, Gap()))
-            return Relative(self.clause(self.tense(), given, front="place"))
+            given = Given(verb=verb, place=PrepPhrase(preposition, gap))
+            return self.clause(self.tense(), given, front="place")
         verbs = [verb for verb in verbs_of("object")[0] if verb.objects & noun.kinds]
         if kind != "subject" and verbs:
             verb = self.weighted((verbs, cumulative_weights(len(verbs))))
-            return Relative(self.clause(self.tense(), Given(verb=verb, target=Gap()), front="object"))
+            return self.clause(self.tense(), Given(verb=verb, target=gap), front="object")
         agent_kinds = sorted(noun.kinds & AGENT_KINDS)
         verb = self.verb(agent_kinds[0], simple=True) if agent_kinds and self.rng.random() < 0.8 else lex.BE
-        return Relative(self.clause(self.tense(), Given(verb=verb, subject=Gap(), noun=noun)))
+        return self.clause(self.tense(), Given(verb=verb, subject=gap, noun=noun))
 
-    def to_whom(self) -> Relative:
-        """Draw a relative clause whose pronoun is the recipient: "to whom"."""
-        verb = self.weighted(verbs_of("recipient"))
-        return Relative(self.clause(self.tense(), Given(verb=verb, recipient=Gap()), front="recipient"))
-
-    def whose(self) -> Relative:
+    def whose(self, gap: Gap) -> Clause:
         """Draw a relative clause with "whose"."""
         thing = self.rng.random() < 0.6
         owned = self.weighted(nouns_of(OWNED_KINDS if thing else PERSONS))
         plural = owned.en_plural != "" and self.rng.random() < 0.25
-        subject = NounPhrase(owned, "whose", plural, adjectives=self.adjectives(owned))
+        subject = NounPhrase(owned, "whose", plural, adjectives=self.adjectives(owned), owner=gap)
         verb = lex.BE if thing else self.verb("person", simple=True)
-        return Relative(self.clause(self.tense(), Given(verb=verb, subject=subject, noun=owned)))
+        return self.clause(self.tense(), Given(verb=verb, subject=subject, noun=owned))
 
 
 # Splits of the embedded corpus, with gold links between the words of a pair.
