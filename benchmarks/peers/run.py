@@ -152,13 +152,23 @@ def main() -> None:
     print(render(report))
 
 
+def matmul_flops_per_s(precision: str, seconds: float = 2.0, size: int = 1024) -> float:
+    """Measure the operations per second of a matrix product on the CPU: its fastest run within a time."""
+    import torch
+
+    from compare.system.device import DTYPES
+    from compare.system.measure import best_of
+
+    left, right = torch.randn(2, size, size, generator=torch.Generator().manual_seed(0)).to(DTYPES[precision])
+    return float(2 * size**3 / best_of(lambda: left @ right, torch.device("cpu"), seconds=seconds))
+
+
 def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
     """Make the inputs, measure, and return the report with its conditions."""
     import torch
     from make_work import save_weights, training_work, translation_work
 
     from compare.system.device import device_name
-    from compare.system.measure import matmul_flops_per_s
     from compare.system.plugins import code_version
 
     translates_trained = options.phase == "ct2"
@@ -175,9 +185,9 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
             made = training_work(options.root, options.phase, options.updates)
         save_work(folder / WORK, made.work)
         names = options.racers or [name for name in RACERS if name in PHASES[options.phase]]
-        before = matmul_flops_per_s(device, options.precision, seconds=2)
+        before = matmul_flops_per_s(options.precision)
         races = race(names, options, threads, made, folder)
-        after = matmul_flops_per_s(device, options.precision, seconds=2)
+        after = matmul_flops_per_s(options.precision)
     trained = made.work.pairs[made.warm_up :]
     return {
         "phase": options.phase,

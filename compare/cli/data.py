@@ -60,7 +60,7 @@ def check(
     from data.checks import check_corpus as compute
 
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
-    with Reporter(quiet=quiet).pairs() as progress:
+    with Reporter(quiet=quiet).counting("pairs") as progress:
         found = compute(splits, progress=progress)
     show(found.to_json(), render_check(found), as_json=as_json)
     return 1 if found.num_unusable else 0
@@ -136,7 +136,7 @@ def prepare(
         test=test,
         seed=seed,
     )
-    with Reporter(quiet=quiet).pairs() as progress:
+    with Reporter(quiet=quiet).counting("pairs") as progress:
         if dry_run or out is None:
             made = summary(plan, run_first_pass(plan, progress))
         else:

@@ -126,13 +126,11 @@ def models(
 
 
 @app.command()
-def doctor(
-    peak: Annotated[bool, flag("peak", "Measure peak FLOP/s, 2 s.")] = False, as_json: AsJson = False
-) -> int:
+def doctor(as_json: AsJson = False) -> int:
     """Describe this machine and name what is missing."""
     from compare.system.doctor import diagnose, render_diagnoses
 
-    findings = diagnose(measure_peak=peak)
+    findings = diagnose()
     show(findings, render_diagnoses(findings), as_json=as_json)
     return 1 if any(item.level == "missing" for item in findings) else 0
 

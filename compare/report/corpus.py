@@ -125,7 +125,7 @@ def render_catalogue() -> str:
 
 def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
     """Download a named corpus and show the progress; see ``fetch`` for arguments, result and errors."""
-    with Reporter(quiet=quiet).downloads() as progress:
+    with Reporter(quiet=quiet).counting("bytes") as progress:
         return fetch(name, src, tgt, root, progress)
 
 

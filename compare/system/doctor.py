@@ -12,6 +12,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 MIN_FREE_GIB = 2.0
+Level = Literal["ok", "note", "missing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,22 +21,15 @@ class Diagnosis:
 
     topic: str
     text: str
-    level: Literal["ok", "note", "missing"] = "ok"
+    level: Level = "ok"
 
 
-def diagnose(*, measure_peak: bool = False) -> list[Diagnosis]:
-    """Check Python, packages, processors and disk of this machine.
-
-    Args:
-        measure_peak: whether to also time matrix products, which takes 2 s.
-
-    Returns:
-        One result per check.
-    """
+def diagnose() -> list[Diagnosis]:
+    """Check Python, packages, processors and disk of this machine; one result per check."""
     python = Diagnosis(topic="python", text=f"{platform.python_version()} on {platform.platform()}")
     findings = [python, *_packages()]
     try:
-        findings += [*_processor(), *_gpus(), *(_matrix_products() if measure_peak else ())]
+        findings += [*_processor(), *_gpus()]
     except (ImportError, OSError) as error:  # OSError: a shared library of torch is missing
         findings.append(Diagnosis(topic="torch loads", text=f"no: {error}", level="missing"))
     return [*findings, _disk(Path.cwd())]
@@ -56,23 +50,19 @@ def _packages() -> Iterator[Diagnosis]:
         yield Diagnosis(topic="attnbench", text="not installed: pip install -e .", level="missing")
         return
     for text in requirements:
-        requirement = Requirement(text)
-        name, wanted = requirement.name, text.split(";")[0].strip()
+        requirement, wanted = Requirement(text), text.split(";")[0].strip()
         extra = re.search(r"extra == ['\"](\w+)['\"]", text)
+        level: Level = "note" if extra else "missing"
         try:
-            version = metadata.version(name)
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            if extra:
-                hint = f"not installed; optional: pip install 'attnbench[{extra[1]}]'"
-                yield Diagnosis(topic=name, text=hint, level="note")
-            else:
-                yield Diagnosis(topic=name, text=f"not installed: pip install '{wanted}'", level="missing")
+            hint = f"optional: pip install 'attnbench[{extra[1]}]'" if extra else f"pip install '{wanted}'"
+            found = f"not installed; {hint}"
         else:
-            if requirement.specifier.contains(version, prereleases=True):
-                yield Diagnosis(topic=name, text=version)
-            else:
-                hint = f"{version} does not fit: pip install '{wanted}'"
-                yield Diagnosis(topic=name, text=hint, level="note" if extra else "missing")
+            fits = requirement.specifier.contains(version, prereleases=True)
+            found = version if fits else f"{version} does not fit: pip install '{wanted}'"
+            level = "ok" if fits else level
+        yield Diagnosis(topic=requirement.name, text=found, level=level)
 
 
 def _processor() -> Iterator[Diagnosis]:
@@ -109,23 +99,9 @@ def _gpus() -> Iterator[Diagnosis]:
         yield Diagnosis(topic=f"cuda:{index}", text=text)
 
 
-def _matrix_products(seconds: float = 0.5) -> Iterator[Diagnosis]:
-    """Measure the GFLOP/s of square matrix products, for ``seconds`` per device and precision."""
-    import torch
-
-    from compare.system.device import DTYPES
-    from compare.system.measure import MATRIX_SIZE, matmul_flops_per_s
-
-    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
-        size = MATRIX_SIZE[device]
-        for precision in DTYPES:
-            rate = matmul_flops_per_s(torch.device(device), precision, seconds) / 1e9
-            text = f"{rate:,.0f} GFLOP/s, {size} x {size} matrix product"
-            yield Diagnosis(topic=f"{device} {precision} speed", text=text)
-
-
 def _disk(folder: Path) -> Diagnosis:
     """Check the free space for checkpoints and encoded corpora in ``folder``."""
     free = shutil.disk_usage(folder).free / 2**30
-    level: Literal["note", "ok"] = "note" if free < MIN_FREE_GIB else "ok"
-    return Diagnosis(topic="disk", text=f"{free:.1f} GiB free in {folder}", level=level)
+    return Diagnosis(
+        topic="disk", text=f"{free:.1f} GiB free in {folder}", level="note" if free < MIN_FREE_GIB else "ok"
+    )

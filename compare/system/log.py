@@ -4,17 +4,13 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from data.files import ProgressCallback, append_whole
 from data.text import visible
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
-
 
 # Output of log messages: to standard error for the command line, to log.txt for a run.
 #
@@ -43,6 +39,14 @@ class _StderrHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         print(self.format(record), file=sys.stderr, flush=True)
+
+
+class _RootHandler(logging.Handler):
+    """Hands messages on to the handlers of the root logger, from the level on that the program has chosen."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if logging.root.handlers:
+            logging.root.handle(record)
 
 
 class _FileHandler(logging.Handler):
@@ -94,17 +98,20 @@ def no_messages(module: str) -> Iterator[None]:
 @contextmanager
 def log_to_file(path: Path) -> Iterator[None]:
     """Append all messages of a block from INFO on to ``path``, with the time; elsewhere they go as before."""
-    handler, loggers = _FileHandler(path), [logging.getLogger(name) for name in PACKAGES]
-    levels = [logger.level for logger in loggers]
+    loggers = [logging.getLogger(name) for name in PACKAGES]
+    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
     for logger in loggers:
-        logger.addHandler(handler)
+        logger.addHandler(_FileHandler(path))
+        if logger.propagate:
+            logger.addHandler(_RootHandler(logger.getEffectiveLevel()))
         logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
+        logger.propagate = False
     try:
         yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.removeHandler(handler)
+        for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
             logger.setLevel(level)
+            logger.propagate, logger.handlers[:] = propagate, handlers
 
 
 # Progress of long work: a bar on a terminal, log messages elsewhere.
@@ -131,8 +138,8 @@ class Reporter:
     """
 
     def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
-        self._overall: _Overall | None = None
+        self._has_bars = not quiet and sys.stderr.isatty()
+        self.expect({})
 
     def expect(self, runs: Mapping[str, tuple[int, float]]) -> None:
         """Announce the training runs that follow; messages then tell their share and the time left.
@@ -140,7 +147,9 @@ class Reporter:
         Args:
             runs: maximal updates and work per update, in any unit, by name of the run.
         """
-        self._overall = _Overall(runs) if runs else None
+        self._runs = dict(runs)
+        self._left = {name: updates * work for name, (updates, work) in runs.items()}
+        self._total, self._done, self._start = sum(self._left.values()), 0.0, time.monotonic()
 
     @contextmanager
     def training(self, name: str, max_updates: int) -> Iterator[MetricsCallback]:
@@ -157,137 +166,98 @@ class Reporter:
     @contextmanager
     def trainings(self) -> Iterator[ShowMetrics]:
         """Show several training runs at once, one bar each; yields the function that takes their metrics."""
-
-        def log(name: str, max_updates: int, line: dict[str, Any]) -> None:
-            log_metrics(name, max_updates, line, self._overall.add(name, line) if self._overall else "")
-
-        if not self._has_bars():
-            yield lambda name, max_updates, line: log(name, max_updates, line) if line else None
+        if not self._has_bars:
+            yield self._log
             return
         with _bars("updates") as bars:
 
             def show(name: str, max_updates: int, line: dict[str, Any]) -> None:
                 if not line:
-                    bars(name, 0, max_updates, note="")
+                    bars(name, 0, max_updates)
                 elif line["kind"] == "train":
                     note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
-                    bars(name, line["update"], max_updates, note=note)
+                    bars(name, line["update"], max_updates, note)
                 else:
-                    log(name, max_updates, line)
+                    self._log(name, max_updates, line)
 
             yield show
 
-    def pairs(self) -> AbstractContextManager[ProgressCallback]:
-        """Show work on many sentence pairs, one step at a time; yields the callback."""
-        return self._counting("pairs")
-
-    def downloads(self) -> AbstractContextManager[ProgressCallback]:
-        """Show one bar per download; yields the callback, which takes numbers of bytes."""
-        return self._counting("bytes")
-
     @contextmanager
-    def _counting(self, unit: Unit) -> Iterator[ProgressCallback]:
-        if self._has_bars():
+    def counting(self, unit: Literal["pairs", "bytes"]) -> Iterator[ProgressCallback]:
+        """Show work on many sentence pairs, or downloads; yields the function that takes their numbers."""
+        if self._has_bars:
             with _bars(unit) as bars:
                 yield bars
         else:
-            yield _Messages(unit)
+            yield _messages(unit)
 
-    def _has_bars(self) -> bool:
-        return not self.quiet and sys.stderr.isatty()
+    def _log(self, name: str, max_updates: int, line: dict[str, Any]) -> None:
+        """Log one line of metrics, if it is of a kind that people want to see."""
+        kind = line.get("kind")
+        if kind == "train":
+            text = f"loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s"
+        elif kind in ("valid", "final"):
+            bleu = "" if line["bleu"] is None else f", BLEU {line['bleu']:.2f}"  # language models have none
+            text = f"validation loss {line['loss']:.3f}{bleu}"
+            text = f"keeps {line['chosen']}, {text}" if kind == "final" else text
+        else:
+            return
+        text = f"{name} {line['update']}/{max_updates} {line['seconds']:.0f} s: {text}"
+        logger.info(f"{text}{self._count(name, line)}")
 
+    def _count(self, name: str, line: Mapping[str, Any]) -> str:
+        """Count a line of metrics; returns "; 25% of all 4 runs, about 3 min left", or "" where unknown.
 
-class _Overall:
-    """Share of all announced training that is done, and the time that the rest will take.
-
-    The time is that of the work done since this object was made, whatever an earlier call has done.
-    """
-
-    def __init__(self, runs: Mapping[str, tuple[int, float]]) -> None:
-        self._runs = dict(runs)
-        self._left = {name: updates * work for name, (updates, work) in runs.items()}
-        self._total = sum(self._left.values())
-        self._updates: dict[str, int] = {}
-        self._done = 0.0
-        self._start = time.monotonic()
-
-    def add(self, name: str, line: Mapping[str, Any]) -> str:
-        """Count a line of metrics; returns "; 25% of all 4 runs, about 3 min left", or "" where unknown."""
-        if name not in self._runs or "update" not in line:
+        The time is that of the updates since ``expect``, whatever an earlier call has done.
+        """
+        if name not in self._runs:
             return ""
         updates, work = self._runs[name]
-        before = self._updates.get(name, line["update"] - line.get("updates", 0))
-        self._done += work * (line["update"] - before)
-        self._updates[name] = line["update"]
+        if line["kind"] == "train":
+            self._done += work * line["updates"]
         self._left[name] = 0.0 if line["kind"] == "final" else work * max(0, updates - line["update"])
         left = sum(self._left.values())
         of = f" of all {len(self._runs)} runs" if len(self._runs) > 1 else ""
-        share = 1 - left / self._total if self._total else 1.0
+        text = f"; {1 - left / self._total if self._total else 1.0:.0%}{of}"
         if not self._done or not left:
-            return f"; {share:.0%}{of}"
-        seconds = (time.monotonic() - self._start) * left / self._done
-        return f"; {share:.0%}{of}, about {format_duration(seconds)} left"
+            return text
+        return f"{text}, about {format_duration((time.monotonic() - self._start) * left / self._done)} left"
 
 
-class _Bars:
-    """Progress bars by name; of pairs, only the latest is shown."""
+def _messages(unit: Unit) -> ProgressCallback:
+    """Return a callback that logs messages, ``INTERVAL_S`` apart, about work that takes longer than that."""
+    last = time.monotonic()
 
-    def __init__(self, progress: "Progress", unit: Unit) -> None:
-        self._progress, self._unit = progress, unit
-        self._tasks: dict[str, Any] = {}
+    def show(name: str, done: int, total: int | None) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= INTERVAL_S:
+            last = now
+            numbers = [done, total] if total else [done]
+            texts = [f"{number / MB:,.1f}" if unit == "bytes" else f"{number:,}" for number in numbers]
+            logger.info(f"{name}: {' of '.join(texts)} {'MB' if unit == 'bytes' else unit}")
 
-    def __call__(self, name: str, done: int, total: int | None, **fields: Any) -> None:
-        if name not in self._tasks:
-            for task in self._tasks.values() if self._unit == "pairs" else ():
-                self._progress.update(task, visible=False)
-            self._tasks[name] = self._progress.add_task(visible(name), total=total, **fields)
-        self._progress.update(self._tasks[name], completed=done, total=total, **fields)
-
-
-class _Messages:
-    """Log messages, at least ``INTERVAL_S`` apart, about work that takes longer than that."""
-
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
-        self._last = time.monotonic()
-        self._starts: dict[str, float] = {}
-
-    def __call__(self, name: str, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        if name not in self._starts:
-            self._starts[name] = now
-            if self._unit == "pairs":  # one step after the other, while downloads are one long piece of work
-                self._last = now
-        if now - self._last >= INTERVAL_S:
-            self._last = now
-            logger.info(self._text(name, done, total, now - self._starts[name]))
-
-    def _text(self, name: str, done: int, total: int | None, seconds: float) -> str:
-        if self._unit == "bytes":
-            of = f" of {total / MB:,.1f}" if total else ""
-            return f"{name}: {done / MB:,.1f}{of} MB"
-        of = f" of {total:,}" if total else ""
-        return f"{name}: {done:,}{of} pairs, {done / seconds:,.0f} a second"
+    return show
 
 
 @contextmanager
-def _bars(unit: Unit) -> Iterator[_Bars]:
+def _bars(unit: Unit) -> Iterator[Callable[..., None]]:
     """Show bars on standard error; text printed there meanwhile appears above the bars."""
     from rich import progress
     from rich.console import Console
 
-    counts: dict[Unit, list[str | progress.ProgressColumn]] = {
-        "updates": ["{task.completed}/{task.total}"],
-        "pairs": [progress.MofNCompleteColumn()],
-        "bytes": [progress.DownloadColumn(), progress.TransferSpeedColumn()],
-    }
     name = progress.TextColumn("{task.description}", markup=False)  # a label may hold [brackets]
-    columns = [name, progress.BarColumn(), *counts[unit], progress.TimeRemainingColumn()]
-    if unit == "updates":
-        columns.append(progress.TextColumn("{task.fields[note]}"))
-    console = Console(stderr=True)
-    with progress.Progress(*columns, console=console, transient=unit == "pairs") as display:
-        yield _Bars(display, unit)
+    counts = [progress.MofNCompleteColumn()] if unit != "bytes" else [progress.DownloadColumn()]
+    note = progress.TextColumn("{task.fields[note]}")
+    columns = [name, progress.BarColumn(), *counts, progress.TimeRemainingColumn(), note]
+    tasks: dict[str, progress.TaskID] = {}
+    with progress.Progress(*columns, console=Console(stderr=True), transient=unit == "pairs") as display:
+
+        def show(name: str, done: int, total: int | None, note: str = "") -> None:
+            if name not in tasks:
+                tasks[name] = display.add_task(visible(name), total=total, note=note)
+            display.update(tasks[name], completed=done, total=total, note=note)
+
+        yield show
 
 
 def format_duration(seconds: float) -> str:
@@ -295,23 +265,3 @@ def format_duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3_600:,.1f} h"
-
-
-def log_metrics(name: str, max_updates: int, line: dict[str, Any], overall: str = "") -> None:
-    """Log one line of metrics, if it is of a kind that people want to see.
-
-    Args:
-        name: of the run.
-        max_updates: its updates.
-        line: the line.
-        overall: what is added about all runs.
-    """
-    if line["kind"] == "train":
-        text = f"loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s"
-    elif line["kind"] in ("valid", "final"):
-        bleu = "" if line["bleu"] is None else f", BLEU {line['bleu']:.2f}"  # language models have none
-        text = f"validation loss {line['loss']:.3f}{bleu}"
-        text = f"keeps {line['chosen']}, {text}" if line["kind"] == "final" else text
-    else:
-        return
-    logger.info(f"{name} {line['update']}/{max_updates} {line['seconds']:.0f} s: {text}{overall}")

@@ -2,14 +2,10 @@
 
 import errno
 import hashlib
-import io
 import json
 import os
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.cli import main
-from compare.system.log import INTERVAL_S, Reporter
 from data.checks import check_corpus
 from data.corpus import read_corpus
 from data.formats import TwoFiles
@@ -352,25 +347,6 @@ def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, chan
     message = f"{src}: no such file" if change == "gone" else f"{src} was changed while it was read"
     refused(lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out", progress=meddle), message)
     assert not list(tmp_path.glob("*out*"))
-
-
-@pytest.mark.parametrize("quiet", [False, True])
-def test_lines_of_progress_come_every_ten_seconds(quiet: bool, monkeypatch, show_log: Callable[..., None]):
-    stream, clock = io.StringIO(), count(start=0, step=4)  # four seconds between two calls
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
-    show_log(quiet=quiet)
-    with Reporter(quiet=quiet).pairs() as progress:
-        for name, total in (("reading", None), ("writing", 80_000)):
-            for done in range(0, 70_000, 10_000):
-                progress(name, done, total)
-    expected = [
-        f"{name}: {done:,}{of} pairs, 2,500 a second"
-        for name, of in (("reading", ""), ("writing", " of 80,000"))
-        for done in (30_000, 60_000)  # after 12 s and 24 s
-    ]
-    assert INTERVAL_S == 10
-    assert stream.getvalue().splitlines() == ([] if quiet else expected)
 
 
 def test_progress_is_told_after_every_block(tmp_path: Path):

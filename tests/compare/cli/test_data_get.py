@@ -8,7 +8,6 @@ import pytest
 
 from compare.cli import main
 from compare.report.corpus import entries
-from compare.system.log import INTERVAL_S, Reporter
 from data.corpus import read_corpus
 from data.named import CORPORA
 from tests.kits.cli import Refusal
@@ -71,18 +70,6 @@ def test_the_list_has_every_field(capsys):
     text = capsys.readouterr().out
     assert all(f"{entry['name']}: " in text and entry["licence"] in text for entry in listed)
     assert "No address was asked by us" in text
-
-
-def test_without_a_terminal_a_line_now_and_then(capsys, monkeypatch: pytest.MonkeyPatch, show_log):
-    """The clock runs on from file to file."""
-    times = iter([0.0, INTERVAL_S - 1, INTERVAL_S, INTERVAL_S + 1, 2 * INTERVAL_S])
-    monkeypatch.setattr("time.monotonic", lambda: next(times))
-    show_log()
-    with Reporter().downloads() as progress:
-        for done in (1_000_000, 2_000_000, 3_000_000):
-            progress("x.zip", done, 4_000_000)
-        progress("y.zip", 500_000, None)
-    assert capsys.readouterr().err == "x.zip: 2.0 of 4.0 MB\ny.zip: 0.5 MB\n"
 
 
 def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, capsys):

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -28,21 +29,12 @@ def log_all() -> None:
 def test_a_command_prints_each_line_once_and_a_file_gets_it_with_the_time(
     quiet: bool, show_log: ShowLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    user = logging.StreamHandler(sys.stderr)  # of another package, on the root logger
-    logging.getLogger().addHandler(user)
     path = tmp_path / "log.txt"
     path.write_text("earlier\n")
-    try:
-        show_log(quiet=quiet)
-        if not quiet:
-            log_all()
-            assert capsys.readouterr() == ("", "".join(f"{line}\n" for line in LINES))
-        logging.getLogger().removeHandler(user)
-        with log_to_file(path):
-            log_all()
-        assert capsys.readouterr() == ("", "" if quiet else "".join(f"{line}\n" for line in LINES))
-    finally:
-        logging.getLogger().removeHandler(user)
+    show_log(quiet=quiet)
+    with log_to_file(path):
+        log_all()
+    assert capsys.readouterr() == ("", "" if quiet else "".join(f"{line}\n" for line in LINES))
     LOGGER.info("afterwards")
     hide_messages()
     capsys.readouterr()
@@ -66,8 +58,8 @@ import logging, sys
 from pathlib import Path
 import compare, data
 from compare.system.log import log_to_file
-if sys.argv[2] == "True":
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+if sys.argv[2]:
+    logging.basicConfig(level=sys.argv[2], format="%(name)s: %(message)s")
 with log_to_file(Path(sys.argv[1])):
     logging.getLogger("compare.somewhere").info("step")
     logging.getLogger("data.somewhere").error("failed")
@@ -75,12 +67,13 @@ logging.getLogger("compare.somewhere").error("failed")
 """
 
 
-@pytest.mark.parametrize("configured", [False, True])
-def test_a_library_prints_nothing_unless_logging_is_configured(configured: bool, tmp_path: Path):
-    command = [sys.executable, "-c", CODE, str(tmp_path / "log.txt"), str(configured)]
+@pytest.mark.parametrize(("level", "first"), [("", 3), ("INFO", 0), ("WARNING", 1)])
+def test_a_library_prints_what_logging_is_configured_for(level: str, first: int, tmp_path: Path):
+    """Also while a run's log.txt gets everything."""
+    command = [sys.executable, "-c", CODE, str(tmp_path / "log.txt"), level]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    expected = ["compare.somewhere: step", "data.somewhere: failed", "compare.somewhere: failed"]
-    assert done.stderr.splitlines() == (expected if configured else [])
+    lines = ["compare.somewhere: step", "data.somewhere: failed", "compare.somewhere: failed"]
+    assert done.stderr.splitlines() == lines[first:]
     assert done.stdout == ""
     assert len((tmp_path / "log.txt").read_text().splitlines()) == 2
 
@@ -92,6 +85,31 @@ def test_the_messages_of_one_module_can_be_discarded(show_log: ShowLog, capsys: 
         DATA.info("kept")
     LOGGER.info("afterwards")
     assert capsys.readouterr().err == "kept\nafterwards\n"
+
+
+@pytest.mark.parametrize(
+    ("unit", "lines"),
+    [
+        ("pairs", ["reading: 2,000,000 pairs", "writing: 1,000,000 of 4,000,000 pairs"]),
+        ("bytes", ["reading: 2.0 MB", "writing: 1.0 of 4.0 MB"]),
+    ],
+)
+def test_without_a_terminal_a_line_comes_every_ten_seconds(
+    unit: str,
+    lines: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    show_log: ShowLog,
+    capsys: pytest.CaptureFixture[str],
+):
+    clock = count(start=0, step=5)  # five seconds between two calls
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    show_log()
+    with Reporter().counting(unit) as progress:
+        for name, total in (("reading", None), ("writing", 4_000_000)):
+            progress(name, 1_000_000, total)
+            progress(name, 2_000_000, total)
+            progress(name, 3_000_000, total)
+    assert capsys.readouterr().err.splitlines()[:2] == lines
 
 
 def train(update: int, updates: int) -> dict[str, object]:
@@ -117,7 +135,8 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
             now[0] = 6
             show(train(40, 20))  # 20 in 6 s here, 40 of 400 in all: 360 are left
             now[0] = 24
-            show(validation("valid", 100))  # 80 in 24 s
+            show(train(100, 60))  # 80 in 24 s
+            show(validation("valid", 100))
         with reporter.training("b", 100) as show:
             now[0] = 54
             show(train(60, 60))  # 260 in 54 s; 120 are left
@@ -126,6 +145,7 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
             show(train(5, 5))
     assert caplog.messages == [
         "a 40/100 1 s: loss 1.000, 1 tokens/s; 10% of all 2 runs, about 2 min left",
+        "a 100/100 1 s: loss 1.000, 1 tokens/s; 25% of all 2 runs, about 90 s left",
         "a 100/100 1 s: validation loss 1.000, BLEU 1.00; 25% of all 2 runs, about 90 s left",
         "b 60/100 1 s: loss 1.000, 1 tokens/s; 70% of all 2 runs, about 25 s left",
         "b 60/100 1 s: keeps update 60, validation loss 1.000; 100% of all 2 runs",  # patience stopped it

@@ -17,11 +17,9 @@ from compare.experiment.compute_result import training_figures
 from compare.results.text import describe_share
 from compare.system import measure
 from compare.system.measure import (
-    MATRIX_SIZE,
     CpuMeter,
     EnergyMeter,
     Speed,
-    matmul_flops_per_s,
     peak_flops,
     percentile,
     tensor_bytes,
@@ -304,22 +302,6 @@ def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):
 
 
 # Peak FLOP/s.
-
-
-@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
-def test_the_measured_peak_is_that_of_the_fastest_product(
-    precision: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(MATRIX_SIZE, "cpu", 10)
-    times, products = iter([0.5, 0.125, 0.25]), []  # 0.875 s together
-
-    def timed(work: object, device: torch.device) -> float:
-        products.append(work())  # type: ignore[operator]
-        return next(times)
-
-    monkeypatch.setattr(measure, "timed", timed)
-    assert matmul_flops_per_s(CPU, precision, seconds=0.8) == 2 * 10**3 / 0.125
-    assert {(tuple(product.shape), product.dtype) for product in products} == {((10, 10), dtype)}
 
 
 @pytest.mark.parametrize(
