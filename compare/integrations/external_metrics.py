@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from compare.analysis.finished_experiment import load_finished
 from compare.report.views import refresh_views
@@ -35,8 +34,6 @@ COMET_PACKAGE = "unbabel-comet==2.2.6"
 """What uvx installs, for itself alone."""
 COMET_MODEL = "Unbabel/wmt22-comet-da"
 """Rei et al. 2022; it needs the source and a reference."""
-TAKEN = frozenset({field.name for field in fields(Result)} | METRICS.keys() | {"run", "system"})
-"""Columns of tables that no metric from outside can have."""
 
 
 def add_external_scores(
@@ -65,16 +62,15 @@ def add_external_scores(
     texts = {system: read_lines(Path(system), allow_blank=True) for system in scores}
     source = None if src is None else read_lines(Path(src), allow_blank=True)
     found = _score(metrics, texts, [read_lines(Path(path)) for path in references], source)
-    result = dict(scores)
-    for number, (system, own) in enumerate(scores.items()):
-        columns = dict(own.scores)
-        for name, of_systems in found.items():
-            columns |= of_systems[number].columns(name)
-        result[system] = replace(own, scores=columns)
-    return result
+    return {
+        system: replace(own, scores={**own.scores, **_columns(new)})
+        for (system, own), new in zip(scores.items(), found, strict=True)
+    }
 
 
 Lines = Sequence[str]
+Scores = dict[str, SegmentScores]
+"""The scores of one system, by name of the metric."""
 
 
 def _score(
@@ -83,18 +79,10 @@ def _score(
     references: Sequence[Lines],
     src: Lines | None,
     runs: Sequence[str] = (),
-) -> dict[str, list[SegmentScores]]:
-    """Score translations by metrics from outside.
+) -> list[Scores]:
+    """Score translations, given by the names of the systems, by metrics from outside.
 
-    Args:
-        metrics: as for ``add_external_scores``; {run} in NAME=FILE stands for each of ``runs``.
-        systems: translations, by the path of their file.
-        references: lines of each.
-        src: the source text.
-        runs: the name of each system's run, if they are runs.
-
-    Returns:
-        By name of the metric, the scores of each system.
+    {run} in NAME=FILE stands for each of ``runs``, the names of the systems' runs, if they are runs.
     """
     found: dict[str, list[SegmentScores]] = {}
     for metric in metrics:
@@ -111,7 +99,12 @@ def _score(
         for (system, lines), each in zip(systems.items(), found[name], strict=True):
             if len(each.segments) != len(lines):
                 raise ValueError(f"{name}: {len(each.segments)} scores for {len(lines)} lines of {system}")
-    return found
+    return [dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True)]
+
+
+def _columns(scores: Scores) -> dict[str, float | str]:
+    """List scores and signatures by column."""
+    return {key: value for name, each in scores.items() for key, value in each.columns(name).items()}
 
 
 def _check_name(name: str, found: Mapping[str, object]) -> None:
@@ -121,25 +114,22 @@ def _check_name(name: str, found: Mapping[str, object]) -> None:
     """
     if not re.fullmatch("[a-z][a-z0-9]*", name):
         raise ValueError(f"--external {name}: the name must be of lower-case letters and digits")
-    columns = {text for column in list_columns([]) for text in (column.name, column.title.casefold())}
-    if name in TAKEN | columns or name in found:
+    taken = {field.name for field in fields(Result)} | METRICS.keys() | found.keys() | {"run", "system"}
+    taken |= {text for column in list_columns([]) for text in (column.name, column.title.casefold())}
+    if name in taken:
         raise ValueError(f"--external {name}: there is a column {name!r} already: choose another name")
 
 
 def _read_files(name: str, files: str, systems: int, runs: Sequence[str]) -> list[SegmentScores]:
     """Read one file of scores per system; without a line "# ...", the signature is the names of the files."""
-    paths = files.split(",")
-    signature = f"{name}|file:{','.join(map(_last_parts, paths))}"
+    paths = [Path(file) for file in files.split(",")]
+    texts = (f"{path.parent.name}/{path.name}".lstrip("/") for path in paths)  # no folder of one machine
     if "{run}" in files:
-        paths = [files.replace("{run}", run) for run in runs]
+        paths = [Path(files.replace("{run}", run)) for run in runs]
     if len(paths) != systems:
         raise ValueError(f"--external {name}: {len(paths)} files of scores for {systems} systems")
-    return [_parse(Path(path).read_text(encoding="utf-8"), path, signature) for path in paths]
-
-
-def _last_parts(path: str) -> str:
-    """Return folder and name of a file, not the whole path, which is of one machine."""
-    return "/".join(part for part in Path(path).parts[-2:] if part != Path(path).anchor)
+    signature = f"{name}|file:{','.join(texts)}"
+    return [_parse(path.read_text(encoding="utf-8"), str(path), signature) for path in paths]
 
 
 def _run_program(
@@ -230,15 +220,6 @@ def _parse(text: str, context: str, signature: str) -> SegmentScores:
 # Scores of finished runs.
 
 
-class _System(NamedTuple):
-    """A finished run and its translations."""
-
-    path: Path
-    folder: RunFolder
-    translations: str
-    """sha256 of the translations."""
-
-
 def add_run_scores(
     folders: str | Path | Sequence[str | Path],
     metrics: Sequence[str],
@@ -262,8 +243,9 @@ def add_run_scores(
     Raises:
         OSError: a file cannot be read or written.
         ValueError: no such test set, a name that tables need, runs of different corpora, a published or
-            read-only folder, translations that are not those of the result, scores of another signature than
-            those of other runs of the experiment, or as ``add_external_scores``; nothing has been changed.
+            read-only folder, translations that are not those of the result, or as ``add_external_scores``;
+            nothing has been changed. Scores of another signature than those of other runs of the experiment
+            are kept, but no table shows both.
         Locked: another process works on a run; nothing has been changed.
     """
     paths, corpus = _finished_runs(as_paths(folders), data_root)
@@ -273,25 +255,19 @@ def add_run_scores(
     with ExitStack() as stack:
         for path in paths:  # before the scoring, which may take an hour
             stack.enter_context(lock_folder(path.resolve()))
-        systems = [_open_run(path, test) for path in paths]
-        outputs = [system.folder.output(test) for system in systems]
-        texts = {str(path): read_lines(path, allow_blank=True) for path in outputs}
-        pairs, names = corpus.splits[test], [system.folder.name for system in systems]
-        by_metric = _score(metrics, texts, [pairs.tgt], pairs.src, names)
-        scores = [{name: each[number] for name, each in by_metric.items()} for number in range(len(systems))]
-        experiments = {system.folder.folder.parent for system in systems}
-        columns = {system.folder.folder: _columns(own) for system, own in zip(systems, scores, strict=True)}
-        for experiment in experiments:
-            _refuse_other_signatures(experiment, columns, by_metric, test)
-        for system, own in zip(systems, scores, strict=True):
-            _record(system, own, test)
-        for experiment in experiments:
+        runs = [_open_run(path, test) for path in paths]
+        names, pairs = [run.name for run in runs], corpus.splits[test]
+        texts = {
+            str(path): read_lines(run.output(test), allow_blank=True)
+            for path, run in zip(paths, runs, strict=True)
+        }
+        scores = dict(zip(texts, _score(metrics, texts, [pairs.tgt], pairs.src, names), strict=True))
+        for run, own in zip(runs, scores.values(), strict=True):
+            _record(run, own, test)
+        for experiment in {run.folder.parent for run in runs}:
             with lock_folder(experiment, wait=True):
                 refresh_views(experiment)
-    return {
-        str(system.path): SystemScores(scores=_columns(own))
-        for system, own in zip(systems, scores, strict=True)
-    }
+    return {path: SystemScores(scores=_columns(own)) for path, own in scores.items()}
 
 
 def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path], Corpus]:
@@ -310,64 +286,29 @@ def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path],
     return list(runs), next(iter(corpora.values()))
 
 
-def _open_run(path: Path, test: str) -> _System:
+def _open_run(path: Path, test: str) -> RunFolder:
     """Read a run; its translations must be those that its result was computed from."""
-    folder = RunFolder.read(path.resolve())
-    output = folder.output(test)
-    translations = hash_decompressed(output)
-    output_name = folder.plain_output(test).name
-    if read_result(folder.folder).files.get(output_name, translations) != translations:
-        raise ValueError(f"{output} is not what the run's result was computed from: look at attnbench check")
-    return _System(path, folder, translations)
+    run = RunFolder.read(path.resolve())
+    translations = hash_decompressed(run.output(test))
+    if read_result(run.folder).files.get(run.plain_output(test).name, translations) != translations:
+        raise ValueError(
+            f"{run.output(test)} is not what the run's result was computed from: look at attnbench check"
+        )
+    return run
 
 
-def _refuse_other_signatures(
-    experiment: Path, new: Mapping[Path, Mapping[str, object]], metrics: Mapping[str, object], test: str
-) -> None:
-    """Raise ValueError if a column of an experiment would have two signatures, which no table can show.
-
-    Args:
-        experiment: its folder.
-        new: the new columns of its runs, by folder.
-        metrics: the new metrics, by name.
-        test: the test set.
-    """
-    columns: dict[Path, Mapping[str, object]] = {}
-    for path in sorted(experiment.glob("*/result.json")):
-        result = read_result(path.parent)
-        columns[path.parent] = result.tests.get(test, result.scores)
-    columns |= {folder: own for folder, own in new.items() if folder.parent == experiment}
-    for name in metrics:
-        found = ((own.get(f"{name}_signature"), folder.name) for folder, own in columns.items())
-        signatures = {signature: run for signature, run in found if signature is not None}
-        if len(signatures) > 1:
-            (one, first), (other, second), *_ = signatures.items()
-            raise ValueError(
-                f"{name} of {first} has the signature {one}, that of {second} {other}: scores compare under "
-                "one signature only, so score all runs of the experiment in the same way"
-            )
-
-
-def _record(system: _System, scores: Mapping[str, SegmentScores], test: str) -> None:
+def _record(run: RunFolder, scores: Scores, test: str) -> None:
     """Write the scores of a run into external.json and result.json; the caller holds the lock of the run."""
-    folder = system.folder
-    known = read_external(folder.external)
-    added = {
-        name: RecordedScores(**asdict(each), translations=system.translations)
-        for name, each in scores.items()
-    }
-    with lock_folder(folder.folder.parent, wait=True):
-        write_record(folder.external, {**known, test: {**known.get(test, {}), **added}})
-        result = read_result(folder.folder)  # as another process left it
-        files = {**result.files, folder.external.name: hash_file(folder.external)}
+    translations = hash_decompressed(run.output(test))
+    added = {name: RecordedScores(**asdict(each), translations=translations) for name, each in scores.items()}
+    known = read_external(run.external)
+    with lock_folder(run.folder.parent, wait=True):
+        write_record(run.external, {**known, test: {**known.get(test, {}), **added}})
+        result = read_result(run.folder)  # as another process left it
+        result = replace(result, files={**result.files, run.external.name: hash_file(run.external)})
         if test in result.tests:
             tests = {**result.tests, test: {**result.tests[test], **_columns(scores)}}
-            result = replace(result, tests=tests, files=files)
+            result = replace(result, tests=tests)
         else:
-            result = replace(result, scores={**result.scores, **_columns(scores)}, files=files)
-        save_result(folder.folder, result)
-
-
-def _columns(scores: Mapping[str, SegmentScores]) -> dict[str, float | str]:
-    """List scores and signatures of one run by column."""
-    return {key: value for name, each in scores.items() for key, value in each.columns(name).items()}
+            result = replace(result, scores={**result.scores, **_columns(scores)})
+        save_result(run.folder, result)

@@ -121,15 +121,6 @@ def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: 
     assert "install uv (https://docs.astral.sh/uv)" in refusal(*texts, "--external", "comet")
 
 
-def test_chrf_plus_plus_is_named(texts: list[str], capsys: pytest.CaptureFixture[str]):
-    assert main(["score", "a", "--ref", "ref", "-m", "chrf,chrf++"]) == 0
-    one, two = capsys.readouterr().out.splitlines()
-    assert one.startswith("chrF  ")
-    assert "nw:0" in one
-    assert two.startswith("chrF++ ")
-    assert "nw:2" in two
-
-
 # Finished runs
 
 
@@ -179,10 +170,13 @@ def test_a_program_gives_a_column_of_every_view(
     assert any("segment scores of length, a metric from outside" in line for line in found.not_checked)
 
 
-def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str]):
-    human = write_scores("# human|raters:3\n")
-    add_run_scores(copy / ROWS[1], [human])
+def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str], refusal: Refusal):
+    """No table has scores of two signatures: all runs must be scored alike, which helps later too."""
+    add_run_scores(copy / ROWS[1], [write_scores("# human|raters:2\n")])
     assert load_results(copy)["human"].isna().tolist() == [True, False]
+    human = write_scores("# human|raters:3\n")
+    message = refusal("score", copy / ROWS[0], "--external", human)
+    assert "comparable under one signature only, found human|raters:3 and human|raters:2" in message
     add_run_scores(copy, [human])
     assert load_results(copy)["human"].tolist() == [3.5, 4.5]
     assert changes(copy) == []
@@ -243,10 +237,6 @@ def test_mistakes_change_nothing(
     assert read_result(copy / ROWS[0]).scores["human_signature"] == signature
     before = [(copy / row / "result.json").read_bytes() for row in ROWS]
     add = ("score", copy, "--external")
-    (tmp_path / "others").mkdir()
-    (tmp_path / "others" / f"{ROWS[1]}.txt").write_text("1\n" * 8)
-    others = f"human={tmp_path}/others/{{run}}.txt"
-    assert "human|file:others/{run}.txt" in refusal("score", copy / ROWS[1], "--external", others)
     assert "--test other: the corpus has the test sets test" in refusal(*add, human, "--test", "other")
     for name in ("params", "run", "model", "seeds"):
         assert f"there is a column '{name}' already" in refusal(*add, human.replace("human", name, 1))

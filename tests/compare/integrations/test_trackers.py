@@ -1,6 +1,5 @@
 """``run --track``: a tracker gets each line of metrics.jsonl once, and no failure of it stops a run."""
 
-import json
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ RUNS = ("luong-seed1", "transformer-seed1")
 
 
 class StandIn(ModuleType):
-    """A package with the calls of wandb: init(...) gives a run with log(...) and finish().
+    """A package with the calls of wandb: init(...) gives a run with its next step, log(...) and finish().
 
     While a run of wandb is open, init gives that run back unless reinit="create_new" says otherwise.
     """
@@ -40,6 +39,8 @@ class StandIn(ModuleType):
             return self.open[-1]
 
         class Run:
+            step = max((update + 1 for update, _ in module.lines[name]), default=0)
+
             def log(self, values: dict[str, float], step: int) -> None:
                 module.lines[name].append((step, values))
 
@@ -81,10 +82,9 @@ def test_every_line_is_sent_once(package: StandIn, copy: Path):
     assert sorted(package.finished) == sorted(RUNS)
     assert {each["project"] for each in package.options} == {"copy"}
     assert package.options[0]["config"]["train.max_updates"] == 90
-    package.lines.clear()
     with track_metrics(copy, "wandb"):
         pass
-    assert not package.lines
+    assert {run: package.lines[run] for run in RUNS} == {run: expected(copy, run) for run in RUNS}
 
 
 def test_lines_of_runs_side_by_side_are_not_mixed(package: StandIn, copy: Path):
@@ -121,11 +121,6 @@ def test_lines_are_sent_as_they_are_written(package: StandIn, copy: Path, monkey
         sent(8)
     assert package.lines[RUNS[0]] == expected(copy, RUNS[0])
     assert package.finished == [RUNS[0]]  # at the end, as its log has no final line
-    other = json.loads(lines[0]) | {"loss": 1.5}
-    replace(log, [json.dumps(other).encode() + b"\n", *lines[1:3]])
-    package.lines.clear()
-    with track_metrics(copy, "wandb"):
-        sent(3)
 
 
 def replace(path: Path, lines: list[bytes]) -> None:
@@ -177,8 +172,9 @@ def test_tensorboard_has_the_figures_of_the_log(copy: Path):
     )
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    with track_metrics(copy, "tensorboard"):
-        pass
+    for _ in range(2):
+        with track_metrics(copy, "tensorboard"):
+            pass
     for run in RUNS:
         events = EventAccumulator(str(copy / "trackers" / "tensorboard" / run))
         events.Reload()
