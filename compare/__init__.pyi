@@ -59,7 +59,6 @@ from compare.models.presets import Preset as Preset
 from compare.models.presets import list_presets as list_presets
 from compare.models.presets import register_preset as register_preset
 from compare.models.registry import Family as Family
-from compare.models.registry import Operations as Operations
 from compare.models.registry import build as build
 from compare.models.registry import register_family as register_family
 from compare.optim import OptimConfig as OptimConfig

@@ -17,10 +17,10 @@ import transformer
 from compare.training.cross_entropy import PairWeights, linear_cross_entropy
 from compare.training.loss import TranslationLoss
 from seq2seq.fast import _Tanh
-from tests.kits.contract import float64, make, sharpen, sources, targets
+from tests.kits.contract import make, seeded_float64, sharpen, sources, targets
 from transformer.fast import _MaskAndScale
 
-_float64 = pytest.fixture(autouse=True)(float64)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 REFUSED = ["bahdanau", "luong-general", "hard-st", "self-attentive-rnn", "transformer-rnn"]
 
 

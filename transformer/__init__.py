@@ -6,8 +6,7 @@ The package depends on torch alone, and on NumPy where a mask is read from a fil
 
 from .attention import fused_attention, plain_attention
 from .config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
-from .decoder_only import DecoderOnly
-from .language_model import LanguageModel
+from .decoder_only import DecoderOnly, LanguageModel
 from .layers import Parts
 from .model import Decoder, Encoder, Transformer
 from .multihead import CrossAttention, Features, Memory, SelfAttention, State

@@ -7,14 +7,14 @@ Masks broadcast to (B, H, Q, S). They are bool, True = may be attended, or a bia
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from . import fast
 from .fast import causal_sums, single_query_attention
-from .flops import is_factored
 from .masks import causal_mask
 
 Attend = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, bool, float], Tensor]
@@ -187,17 +187,11 @@ def record_weights(attend: Attend, recorded: list[Tensor]) -> Attend:
         The wrapped attention.
     """
 
-    def attend_and_record(
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor | None,
-        mask: Tensor | None,
-        causal: bool,
-        dropout: float,
-    ) -> Tensor:
+    def attend_and_record(queries: Tensor, keys: Tensor, values: Tensor | None, *rest: Any) -> Tensor:
         one_hot = torch.eye(keys.size(-2), dtype=keys.dtype, device=keys.device)
+        mask, causal, _ = rest
         recorded.append(attend(queries, keys, one_hot.expand(*keys.shape[:-1], -1), mask, causal, 0.0))
-        return attend(queries, keys, values, mask, causal, dropout)
+        return attend(queries, keys, values, *rest)
 
     return attend_and_record
 
@@ -220,6 +214,21 @@ def shares(scores: Tensor) -> Tensor:
     """Return e_j / sum_k e_k along the last dimension, for scores of at least 0, or -inf where forbidden."""
     scores = scores.relu()
     return scores / scores.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(scores.dtype).tiny)
+
+
+def is_factored(queries: float, keys: float, size: int, value_size: int, *, causal: bool) -> bool:
+    """Return whether linear attention computes Q (K^T V), not (Q K^T) V, for one head.
+
+    Args:
+        queries: number of queries, possibly a mean.
+        keys: number of keys, possibly a mean.
+        size: width of queries and keys.
+        value_size: width of the values; the denominator is one more.
+        causal: whether query i is forbidden all keys after i. Then each chunk by itself is (Q K^T) V.
+    """
+    if causal:
+        return queries > fast.CHUNK
+    return (queries + keys) * size * (value_size + 1) < queries * keys * (size + value_size)
 
 
 def linear_attention(

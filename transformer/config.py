@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
-from .masks import check_pattern
+from .masks import FORMS, is_pattern
 
 Norm = Literal["pre", "post", "none"]
 NormKind = Literal["layer", "rms"]
@@ -105,14 +105,14 @@ class LayerConfig:
     def __post_init__(self) -> None:
         """Reject invalid sizes, probabilities, names and combinations."""
         check_fields(self)
-        for broken, message in self._rules():
+        for broken, message in self.rules():
             if broken:
                 raise ValueError(message)
-        for name in ("encoder_mask", "decoder_mask", "cross_mask"):
-            check_pattern(name, getattr(self, name))
 
-    def _rules(self) -> Iterator[tuple[bool, str]]:
+    def rules(self) -> Iterator[tuple[bool, str]]:
         """List what cannot be combined: whether it is, and what to say then."""
+        for name in ("encoder_mask", "decoder_mask", "cross_mask"):
+            yield not is_pattern(text := getattr(self, name)), f"{name} must be {FORMS}, got {text!r:.80}"
         d_model, positions = self.d_model, f'positions "{self.positions}"'
         yield (
             self.head_size is None and d_model % self.num_heads != 0,
@@ -131,7 +131,7 @@ class LayerConfig:
         yield has_waves and d_model % 2 == 1, f"d_model must be even, for sine and cosine, got {d_model}"
         odd = self.positions == "rotary" and self.query_size % 2 == 1
         yield odd, f'positions "rotary" turn pairs: the size of a head must be even, got {self.query_size}'
-        size = concatenated_size(self.position_size, d_model)
+        size = self.concatenated_size
         yield (
             concatenates and (size >= d_model or (not learns and size % 2 == 1)),
             f"position_size must be below d_model ({d_model}), and even for sinusoids, got {size}",
@@ -167,14 +167,14 @@ class LayerConfig:
         return self.num_heads * (self.value_size or self.query_size)
 
     @property
-    def distance_limit(self) -> int | None:
-        """Distance k from which on relative positions are all the same; None with other positions."""
-        return (self.max_distance or MAX_DISTANCE) if self.positions == "relative" else None
+    def distance_limit(self) -> int:
+        """Distance k from which on relative positions are all the same."""
+        return self.max_distance or MAX_DISTANCE
 
-
-def concatenated_size(position_size: int | None, d_model: int) -> int:
-    """Return the width of a concatenated position: as given, or a quarter of ``d_model``, even."""
-    return position_size or 2 * -(-d_model // 8)
+    @property
+    def concatenated_size(self) -> int:
+        """Width of a concatenated position: as given, or a quarter of ``d_model``, even."""
+        return self.position_size or 2 * -(-self.d_model // 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,13 +199,11 @@ class DecoderOnlyConfig(LayerConfig):
 class LanguageModelConfig(DecoderOnlyConfig):
     """Options of a ``LanguageModel`` in which nothing is for a source, which it lacks."""
 
-    def __post_init__(self) -> None:
-        """Reject options that would have no effect, too."""
-        super().__post_init__()
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        """List options that would have no effect, too."""
+        yield from super().rules()
         for name in ("encoder_mask", "cross_mask"):
-            if getattr(self, name) != "full":
-                raise ValueError(f"{name} has no effect in a language model, which has no source")
-        if self.tie == "all":
-            raise ValueError(
-                'tie "all" shares a source embedding, which a language model lacks: use "output"'
-            )
+            is_given = getattr(self, name) != "full"
+            yield is_given, f"{name} has no effect in a language model, which has no source"
+        message = 'tie "all" shares a source embedding, which a language model lacks: use "output"'
+        yield self.tie == "all", message

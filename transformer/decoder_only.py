@@ -1,19 +1,21 @@
-"""Translation by a decoder alone: source and target are one sequence.
+"""Decoders alone: for translation, with source and target as one sequence, and language models.
 
 Shapes: B sentences, K hypotheses each, S source and T target positions, H heads, D model width, V vocabulary.
 Masks are bool, True = may be attended.
 """
 
-import torch
-from torch import Tensor
+from functools import partial
 
-from .attention import Attend, KeysValues, fused_attention, record_weights
+import torch
+from torch import Tensor, nn
+
+from .attention import KeysValues, fused_attention
 from .config import DecoderOnlyConfig
-from .layers import STANDARD, EncoderLayer, Parts
+from .layers import STANDARD, Layer, Parts
 from .masks import SequencePatterns, attend_within_source, check_target, real_tokens
 from .model import LayerStack, build_embeddings, build_output_layer, initialise
-from .multihead import Features, Memory, State, empty_state
-from .positions import place_below
+from .multihead import Features, Memory, State
+from .positions import Relation
 
 
 class DecoderOnly(LayerStack):
@@ -47,7 +49,7 @@ class DecoderOnly(LayerStack):
                 "target tokens by prefix_attention, which has a normaliser of its own"
             )
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
-        layers = (EncoderLayer(config, parts) for _ in range(config.num_layers))
+        layers = (Layer(config, parts) for _ in range(config.num_layers))
         super().__init__(config, layers, tgt_embedding, parts)
         self.config = config
         self.patterns = SequencePatterns(
@@ -55,10 +57,6 @@ class DecoderOnly(LayerStack):
         )
         self.src_table = src_embedding
         self.output = build_output_layer(config, tgt_embedding)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw fresh weights; see ``transformer.model.initialise``."""
         initialise(self, self.output)
 
     def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
@@ -91,13 +89,12 @@ class DecoderOnly(LayerStack):
             The weights by name: "cross.<layer>" (B, H, T, S) to the source and "decoder.<layer>" (B, H, T, T)
             to the target. Both are parts of one distribution and together sum to 1.
         """
-        recorded: list[Tensor] = []
-        self._states(src, src_mask, tgt_in, record_weights(self.attend, recorded))
+        of_both = self.record("decoder", lambda: self._states(src, src_mask, tgt_in))
         src_len, weights = src.size(1), {}
-        for layer, layer_weights in enumerate(recorded):
+        for name, layer_weights in of_both.items():
             from_target = layer_weights[:, :, src_len:]  # (B, H, T, S + T)
-            weights[f"cross.{layer}"] = from_target[..., :src_len]
-            weights[f"decoder.{layer}"] = from_target[..., src_len:]
+            weights[name.replace("decoder", "cross")] = from_target[..., :src_len]
+            weights[name] = from_target[..., src_len:]
         return weights
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
@@ -106,19 +103,15 @@ class DecoderOnly(LayerStack):
         src_mask = real_tokens(src, src_mask)
         positions, mask = torch.arange(src.size(1), device=src.device), src_mask[:, None, None, :]
         visible = attend_within_source(self.patterns.encoder, src_mask)
-        self.run(self._embed_source(src), positions, src.size(1), visible, stored=layers)
+        x = self._embed_source(src)
+        relation = self.relate(positions, positions, src.size(1), visible, x)
+        for layer in self.layers:
+            x = layer(x, partial(layer.attention, relation=relation, stored=layers))
         return Memory(tuple(layers), mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token.
-
-        Args:
-            memory: result of ``encode``.
-            beam: number of hypotheses per sentence, K.
-            capacity: maximum number of tokens per hypothesis.
-        """
-        shape = (memory.mask.size(0), beam, self.cache_size)
-        return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
+        """Build the state before the first token; arguments as for ``Transformer``."""
+        return self.empty_state(memory.layers[0].keys, memory.mask.size(0), beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """Decode one position, without gradients: the state is written in place. ``forward`` has gradients.
@@ -134,21 +127,21 @@ class DecoderOnly(LayerStack):
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
         end = memory.mask.size(-1) + state.length + 1
         x = self.embed(tokens, positions, end)
-        mask, distances = self.patterns.step_mask(state.length, memory.mask), None
+        relation = Relation(self.patterns.step_mask(state.length, memory.mask))
         if self.order is not None:
             source = torch.arange(memory.mask.size(-1), device=tokens.device).expand(len(tokens), -1)
             earlier = positions + torch.arange(-state.length, 1, device=tokens.device)
-            mask, distances = self.order(positions, torch.cat((source, earlier), dim=1), end, mask, x)
-        return self.output(self.advance(x, state, memory, mask, distances)), state
+            keys = torch.cat((source, earlier), dim=1)
+            relation = self.order(positions, keys, end, relation.mask, x)
+        return self.output(self.advance(x, state, relation, memory, memory.mask)), state
 
     def _embed_source(self, src: Tensor) -> Tensor:
         """Embed src (B, S) and add positions: (B, S, D)."""
         positions = torch.arange(src.size(1), device=src.device)
-        return place_below(src.size(1), self.place, self.src_table(src), positions)
+        embedded: Tensor = self.place(self.src_table(src), positions, src.size(1))
+        return embedded
 
-    def _states(
-        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, attend: Attend | None = None
-    ) -> Tensor:
+    def _states(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
         """Compute the states of source and target, (B, S + T, D)."""
         src_mask = real_tokens(src, src_mask)
         check_target(src, tgt_in)
@@ -161,4 +154,70 @@ class DecoderOnly(LayerStack):
         if self.order is not None:
             source = torch.arange(src.size(1), device=src.device).expand(len(src), -1)
             positions = torch.cat((source, positions), dim=1)
-        return self.run(sequence, positions, end, mask, attend)
+        return self.run(sequence, self.relate(positions, positions, end, mask, sequence))
+
+
+class LanguageModel(LayerStack):
+    """p(x) = prod_t p(x_t+1 | x_0, ..., x_t): a decoder with no source to attend to (Liu et al. 2018)."""
+
+    def __init__(self, config: DecoderOnlyConfig, vocabulary: int, parts: Parts = STANDARD) -> None:
+        """Build the model with fresh weights.
+
+        Args:
+            config: sizes and options; ``tie`` "all" means the same as "output".
+            vocabulary: size of the vocabulary.
+            parts: position encoding, attention function, mask and residual connection.
+
+        Raises:
+            ValueError: a mask is for a source.
+        """
+        for name in ("encoder_mask", "cross_mask"):
+            if getattr(parts, name) is not None or getattr(config, name) != "full":
+                raise ValueError(f"{name} has no effect in a language model, which has no source")
+        embedding = nn.Embedding(vocabulary, config.d_model)
+        layers = (Layer(config, parts, causal=True) for _ in range(config.num_layers))
+        super().__init__(config, layers, embedding, parts, "decoder_mask")
+        self.config = config
+        self.output = build_output_layer(config, embedding)
+        initialise(self, self.output)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Compute the logits (B, T, V) of the token after each position of tokens (B, T).
+
+        Position t depends on tokens 0 to t, so padding on the right needs no mask.
+        """
+        logits: Tensor = self.output(self.states(tokens))
+        return logits
+
+    def states(self, tokens: Tensor) -> Tensor:
+        """Compute the input (B, T, D) of ``output`` at all positions of tokens (B, T)."""
+        return self.run_causal(tokens)
+
+    def attention(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Compute the weights "decoder.<layer>", (B, H, T, T) each, for tokens (B, T)."""
+        return self.record("decoder", lambda: self.states(tokens))
+
+    def init_state(self, sentences: int, beam: int, capacity: int) -> State:
+        """Build the state before the first token.
+
+        Args:
+            sentences: number of texts B.
+            beam: number of hypotheses K per text.
+            capacity: maximum number of tokens per hypothesis.
+
+        Returns:
+            A state of length 0.
+        """
+        return self.empty_state(self.table.weight, sentences, beam, capacity)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Decode one position.
+
+        Args:
+            tokens: the previous token of each hypothesis, (B, K).
+            state: the state before these tokens; it must not be used afterwards.
+
+        Returns:
+            The logits of the next token (B, K, V), and the next state.
+        """
+        return self.output(self.advance_causal(tokens, state)), state

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .flops import CHUNK
 from .masks import is_traced
 
+CHUNK = 64
+"""Positions per chunk of causal linear attention; sentences of at most so many have one chunk."""
 LEVELS = 1 << 16
 """Number of values of the 16 random bits that decide whether an entry is dropped."""
 
@@ -83,20 +84,15 @@ def causal_sums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     inside = (queries @ keys.transpose(-2, -1)).tril() @ values  # (B, H, chunks, CHUNK, C)
     of_chunks = keys.transpose(-2, -1) @ values  # (B, H, chunks, E, C)
     wide = of_chunks.to(torch.promote_types(of_chunks.dtype, torch.float32))
-    before = (_cumulative_sum(wide) - wide).to(of_chunks.dtype)
+    before = (cumulative_sum(wide) - wide).to(of_chunks.dtype)
     return (inside + queries @ before).flatten(-3, -2)[..., :length, :]
 
 
-def _cumulative_sum(x: Tensor) -> Tensor:
-    """Return x.cumsum(-3); torch's own has no deterministic form on a GPU."""
+def cumulative_sum(x: Tensor) -> Tensor:
+    """Return x.cumsum(-3); torch's own has no deterministic form on a GPU: there, one sum per chunk."""
     if x.is_cuda and torch.are_deterministic_algorithms_enabled():
-        return _sum_prefixes(x)
+        return torch.stack([x[..., : end + 1, :, :].sum(-3) for end in range(x.size(-3))], dim=-3)
     return x.cumsum(-3)
-
-
-def _sum_prefixes(x: Tensor) -> Tensor:
-    """Compute ``_cumulative_sum`` as one sum per chunk."""
-    return torch.stack([x[..., : end + 1, :, :].sum(-3) for end in range(x.size(-3))], dim=-3)
 
 
 def _in_chunks(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Encoder and decoder layers: sublayers, each with a residual connection and a norm.
+"""Layers: sublayers, each with a residual connection and a norm.
 
 Shapes: B sentences, S source and T target positions, K hypotheses, H heads, D model width.
 Masks are bool, True = may be attended.
@@ -7,6 +7,7 @@ Masks are bool, True = may be attended.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -14,7 +15,7 @@ from torch.nn import functional as F
 from .attention import Attend, KeysValues, fused_attention, hard_attention, linear_attention
 from .config import LayerConfig
 from .fast import Dropout
-from .masks import MaskPattern, WindowPattern, build_pattern, checked_mask
+from .masks import MaskPattern, build_pattern
 from .multihead import CrossAttention, SelfAttention
 from .positions import PositionalEmbedding
 
@@ -52,7 +53,7 @@ class Residual(nn.Module):
         super().__init__()
         self.pre = config.norm != "post"
         self.norm = build_norm(config)
-        self.dropout = Dropout(config.dropout)
+        self.dropout: nn.Module = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply a sublayer with its residual connection.
@@ -122,9 +123,7 @@ class Parts:
             OSError: the file cannot be read.
         """
         given: MaskPattern | None = getattr(self, name)
-        if given is None:
-            return build_pattern(name, getattr(config, name), config.num_heads)
-        return given if isinstance(given, WindowPattern) else partial(checked_mask, name, given)
+        return given or build_pattern(name, getattr(config, name), config.num_heads)
 
 
 STANDARD = Parts()
@@ -164,78 +163,62 @@ def _swiglu(x: Tensor) -> Tensor:
     return F.silu(gate) * linear
 
 
-CallOwn = Callable[[SelfAttention, Tensor], Tensor]
-"""Calls the self-attention of a layer for its input (B, T, D): of all positions, or of the next one."""
+class Layer(nn.Module):
+    """Self-attention, attention to the source in decoder layers, then the feed-forward sublayer.
 
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward sublayer; ``causal`` ones make a language model.
-
-    h = Residual(SelfAttention)(x), y = Residual(FeedForward)(h): Vaswani et al. 2017, section 3.1, encoder.
+    h = Residual(SelfAttention)(x), c = Residual(CrossAttention)(h, memory), y = Residual(FeedForward)(c):
+    Vaswani et al. 2017, section 3.1. Without attention to the source c = h.
     """
 
-    def __init__(self, config: LayerConfig, parts: Parts = STANDARD, *, causal: bool = False) -> None:
+    def __init__(
+        self,
+        config: LayerConfig,
+        parts: Parts = STANDARD,
+        *,
+        causal: bool = False,
+        memory_size: int | None = None,
+    ) -> None:
         """Build the sublayers.
 
         Args:
             config: gives sizes and options.
             parts: attention function and residual connection.
             causal: whether position t attends to positions 0 to t only.
-        """
-        super().__init__()
-        self.attention = SelfAttention(config, causal=causal, attend=parts.attention_function(config))
-        self.feed_forward = FeedForward(config)
-        self.around_attention, self.around_feed_forward = parts.residual(config), parts.residual(config)
-
-    def forward(self, x: Tensor, call_own: CallOwn) -> Tensor:
-        """Apply the layer to x (B, T, D); ``call_own`` calls its self-attention."""
-        x = self.around_attention(x, lambda h: call_own(self.attention, h))
-        output: Tensor = self.around_feed_forward(x, self.feed_forward)
-        return output
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the source, then the feed-forward sublayer.
-
-    h = Residual(SelfAttention)(x), c = Residual(CrossAttention)(h, memory), y = Residual(FeedForward)(c):
-    Vaswani et al. 2017, section 3.1, decoder.
-    """
-
-    def __init__(self, config: LayerConfig, memory_size: int | None = None, parts: Parts = STANDARD) -> None:
-        """Build the sublayers.
-
-        Args:
-            config: gives sizes and options.
-            memory_size: width of the encoder's states; None means ``d_model``.
-            parts: attention function and residual connection.
+            memory_size: width of the encoder's states; None: the layer does not attend to a source.
         """
         super().__init__()
         attend = parts.attention_function(config)
-        self.attention = SelfAttention(config, causal=True, attend=attend)
-        self.cross = CrossAttention(config, memory_size, attend)
-        self.feed_forward = FeedForward(config)
-        self.around_attention, self.around_cross = parts.residual(config), parts.residual(config)
+        self.attention = SelfAttention(config, causal=causal, attend=attend)
+        self.cross = None if memory_size is None else CrossAttention(config, memory_size, attend)
+        self.feed_forward: nn.Module | None = FeedForward(config)
+        self.around_attention = parts.residual(config)
+        self.around_cross: Any = None if memory_size is None else parts.residual(config)
         self.around_feed_forward = parts.residual(config)
 
     def forward(
-        self, x: Tensor, call_own: CallOwn, memory: KeysValues, mask: Tensor, attend: Attend | None = None
+        self,
+        x: Tensor,
+        attend_own: Callable[[Tensor], Tensor],
+        memory: KeysValues | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
         """Apply the layer to all positions (B, T, D), or to the next token of each hypothesis (B, K, D).
 
         Args:
             x: its input.
-            call_own: calls its self-attention.
+            attend_own: applies its self-attention, of all positions or of the next one.
             memory: keys and values of the source.
             mask: True where a target position may attend to the source, broadcasting to (B, H, T or 1, S).
-            attend: used in attention to the source instead of ``parts.attend``.
 
         Returns:
             The output, of the shape of x.
         """
-        x = self.around_attention(x, lambda h: call_own(self.attention, h))
-        x = self.around_cross(x, lambda h: self.cross(h, memory, mask, attend))
-        output: Tensor = self.around_feed_forward(x, self.feed_forward)
-        return output
+        x = self.around_attention(x, attend_own)
+        if self.cross is not None:
+            x = self.around_cross(x, partial(self.cross, memory=memory, mask=mask))
+        if self.feed_forward is not None:
+            x = self.around_feed_forward(x, self.feed_forward)
+        return x
 
 
 def final_norm(config: LayerConfig) -> nn.Module:

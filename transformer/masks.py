@@ -25,8 +25,11 @@ def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
     """Intersect two masks that broadcast to (B, H, Q, S).
 
     Raises:
-        ValueError: a query has nothing left to attend to.
+        ValueError: a mask is not bool, as one of numbers would be added to the scores; or a query has nothing
+            left to attend to.
     """
+    if allowed.dtype != torch.bool:
+        raise ValueError(f"a mask must be bool, True = may be attended, got {allowed.dtype}")
     combined = mask & allowed
     if has_checkable_values(combined):
         message = "the mask leaves a position nothing to attend to: allow at least one real token for each"
@@ -44,11 +47,12 @@ def concatenate_masks(masks: Sequence[Tensor], dim: int) -> Tensor:
 # Patterns, which depend on positions alone: M in {0, 1}^(Q x S).
 
 
-def check_pattern(name: str, text: str) -> None:
-    """Raise a ValueError unless ``text`` names a pattern; ``name`` is the setting. No file is read."""
-    if text not in ("full", "causal") and not text.endswith(".npy") and not re.fullmatch(r"window:\d+", text):
-        forms = '"full", "causal", "window:W" with a number W, or a file NAME.npy'
-        raise ValueError(f"{name} must be {forms}, got {text!r:.80}")
+FORMS = '"full", "causal", "window:W" with a number W, or a file NAME.npy'
+
+
+def is_pattern(text: str) -> bool:
+    """Return whether ``text`` names a pattern, in one of ``FORMS``; no file is read."""
+    return text in ("full", "causal") or text.endswith(".npy") or bool(re.fullmatch(r"window:\d+", text))
 
 
 def build_pattern(name: str, text: str, num_heads: int) -> MaskPattern | None:
@@ -63,7 +67,6 @@ def build_pattern(name: str, text: str, num_heads: int) -> MaskPattern | None:
         ValueError: the file is not an array of zeros and ones, or is for another number of heads.
         OSError: the file cannot be read.
     """
-    check_pattern(name, text)
     if text == "full":
         return None
     if text == "causal":
@@ -71,18 +74,6 @@ def build_pattern(name: str, text: str, num_heads: int) -> MaskPattern | None:
     if text.endswith(".npy"):
         return MatrixPattern(name, text, num_heads)
     return WindowPattern(int(text.partition(":")[2]))
-
-
-def checked_mask(name: str, pattern: MaskPattern, queries: Tensor, keys: Tensor) -> Tensor:
-    """Call a caller's own pattern; a mask of numbers would be added to the scores.
-
-    Raises:
-        ValueError: the mask is not bool.
-    """
-    mask = pattern(queries, keys)
-    if mask.dtype != torch.bool:
-        raise ValueError(f"{name} must return a bool mask, True = may be attended, got {mask.dtype}")
-    return mask
 
 
 class WindowPattern:
@@ -195,15 +186,11 @@ class SequencePatterns(NamedTuple):
         Returns:
             The mask, broadcasting to (B, H, S + T, S + T).
         """
-        src_len, target = src_mask.size(1), torch.arange(tgt_len, device=src_mask.device)
-        source = attend_within_source(self.encoder, src_mask).expand(-1, -1, src_len, -1)
-        unseen = src_mask.new_zeros(1, 1, 1, tgt_len)
-        past = attend_to_past(self.decoder, target, target)
-        past = causal_mask(tgt_len, target.device) if past is None else past
-        across = attend_to_source(self.cross, target, src_mask[:, None, None, :])
-        own = past.view(1, -1, tgt_len, tgt_len)
-        rows = (concatenate_masks((source, unseen), 3), concatenate_masks((across, own), 3))
-        return concatenate_masks(rows, 2)
+        target = torch.arange(tgt_len, device=src_mask.device)
+        source = attend_within_source(self.encoder, src_mask).expand(-1, -1, src_mask.size(1), -1)
+        of_source = concatenate_masks((source, src_mask.new_zeros(1, 1, 1, tgt_len)), 3)
+        of_target = self._target_mask(target, target, src_mask[:, None, None, :])
+        return concatenate_masks((of_source, of_target), 2)
 
     def step_mask(self, position: int, src_mask: Tensor) -> Tensor | None:
         """Return the mask of the target position after ``position`` others, broadcasting to (B, H, 1, keys).
@@ -218,10 +205,14 @@ class SequencePatterns(NamedTuple):
         if self.decoder is None and self.cross is None:
             return None
         target = torch.arange(position + 1, device=src_mask.device)
-        past = attend_to_past(self.decoder, target[-1:], target)
-        own = src_mask.new_ones(1, len(target)) if past is None else past
-        across = attend_to_source(self.cross, target[-1:], src_mask)
-        return concatenate_masks((across, own.view(1, -1, 1, len(target))), 3)
+        return self._target_mask(target[-1:], target, src_mask)
+
+    def _target_mask(self, queries: Tensor, target: Tensor, src_mask: Tensor) -> Tensor:
+        """Return the mask of target positions (Q,) to the source and to target positions (T,)."""
+        past = attend_to_past(self.decoder, queries, target)
+        past = target <= queries.unsqueeze(-1) if past is None else past
+        across = attend_to_source(self.cross, queries, src_mask)
+        return concatenate_masks((across, past.view(1, -1, len(queries), len(target))), 3)
 
 
 # Checks of what a caller passes in.

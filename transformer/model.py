@@ -4,18 +4,26 @@ Shapes: B sentences, K hypotheses each, S source and T target positions, H heads
 Masks are bool, True = may be attended.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .attention import Attend, KeysValues, record_weights
+from .attention import record_weights
 from .config import LayerConfig, TransformerConfig
-from .layers import STANDARD, DecoderLayer, EncoderLayer, Parts, final_norm
-from .masks import attend_to_past, attend_to_source, attend_within_source, check_target, real_tokens
-from .multihead import Features, Memory, SelfAttention, State, empty_state
-from .positions import Distances, attention_positions, place_below
+from .layers import STANDARD, Layer, Parts, final_norm
+from .masks import (
+    MaskPattern,
+    attend_to_past,
+    attend_to_source,
+    attend_within_source,
+    check_target,
+    real_tokens,
+)
+from .multihead import CrossAttention, Features, Memory, SelfAttention, State
+from .positions import Relation, attention_positions
 
 
 class LayerStack(nn.Module):
@@ -40,112 +48,152 @@ class LayerStack(nn.Module):
         """
         super().__init__()
         self.table, self.place = embedding, parts.positional_embedding(config)
-        self.attend = parts.attention_function(config)
         self.order = attention_positions(config)
         self.mask_pattern = None if mask is None else parts.mask_pattern(mask, config)
         self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # of layers of one class
         self.norm = final_norm(config)
-        self.cache_size = max(config.attention_size, config.values_size)
 
     def embed(self, ids: Tensor, positions: Tensor, end: int) -> Tensor:
         """Embed ids (B, T) at positions (T,), (B, T) or (B, 1), all below ``end``: (B, T, D)."""
-        return place_below(end, self.place, self.table(ids), positions)
+        embedded: Tensor = self.place(self.table(ids), positions, end)
+        return embedded
 
-    def relate(
-        self, queries: Tensor, keys: Tensor, end: int, mask: Tensor | None, like: Tensor
-    ) -> tuple[Tensor | None, Distances | None]:
-        """Return mask or bias, and distances, of self-attention; arguments as of ``AttentionPositions``."""
-        return (mask, None) if self.order is None else self.order(queries, keys, end, mask, like)
-
-    def embed_next(
-        self, tokens: Tensor, state: State
-    ) -> tuple[Tensor, Tensor, Tensor | None, Distances | None]:
-        """Embed the next token of each hypothesis, (B, K); return also its position, mask and distances."""
-        end = state.length + 1
-        position = torch.arange(state.length, end, device=tokens.device)
-        x, mask, distances = self.embed(tokens, position, end), None, None
-        if self.order is not None or self.mask_pattern is not None:
-            keys = torch.arange(end, device=tokens.device)
-            mask = attend_to_past(self.mask_pattern, position, keys)
-            mask, distances = self.relate(position, keys, end, mask, x)
-        return x, position, mask, distances
+    def relate(self, queries: Tensor, keys: Tensor, end: int, mask: Tensor | None, like: Tensor) -> Relation:
+        """Relate positions in self-attention; arguments as of ``AttentionPositions``."""
+        return Relation(mask) if self.order is None else self.order(queries, keys, end, mask, like)
 
     def run(
-        self,
-        x: Tensor,
-        positions: Tensor,
-        end: int,
-        mask: Tensor | None,
-        attend: Attend | None = None,
-        stored: list[KeysValues] | None = None,
+        self, x: Tensor, relation: Relation, memory: Memory | None = None, cross_mask: Tensor | None = None
     ) -> Tensor:
-        """Apply all layers of self-attention to all positions.
+        """Apply all layers to all positions.
 
         Args:
             x: embedded tokens, (B, T, D).
-            positions: their positions, (T,) or (B, T), of which only "rotary", "relative" and "alibi" need to
-                know here.
-            end: a number above all positions.
-            mask: bool, broadcasts to (B, H, T, T); None allows all.
-            attend: used in this call instead of ``parts.attend``.
-            stored: receives the keys and values of each layer.
+            relation: of their positions.
+            memory: what the layers of a decoder attend to.
+            cross_mask: True where they may, broadcasts to (B, H, T, S).
 
         Returns:
             The states, (B, T, D).
         """
-        mask, distances = self.relate(positions, positions, end, mask, x)
-        for layer in self.layers:
-            x = layer(x, lambda attention, h: attention(h, mask, attend, distances, stored))
+        sources = [None] * len(self.layers) if memory is None else memory.layers
+        for layer, source in zip(self.layers, sources, strict=True):
+            x = layer(x, partial(layer.attention, relation=relation), source, cross_mask)
         states: Tensor = self.norm(x)
         return states
+
+    def run_causal(
+        self, ids: Tensor, memory: Memory | None = None, pattern: MaskPattern | None = None
+    ) -> Tensor:
+        """Embed ids (B, T) and apply all layers, so that position t depends on tokens 0 to t: (B, T, D).
+
+        Args:
+            ids: tokens.
+            memory: keys and values of the source, if there is one.
+            pattern: which source positions a position may attend to.
+        """
+        positions, end = torch.arange(ids.size(1), device=ids.device), ids.size(1)
+        x, mask = self.embed(ids, positions, end), attend_to_past(self.mask_pattern, positions, positions)
+        relation = self.relate(positions, positions, end, mask, x)
+        across = None if memory is None else attend_to_source(pattern, positions, memory.mask)
+        return self.run(x, relation, memory, across)
 
     def advance(
         self,
         x: Tensor,
         state: State,
+        relation: Relation,
         memory: Memory | None = None,
-        mask: Tensor | None = None,
-        distances: Distances | None = None,
+        memory_mask: Tensor | None = None,
     ) -> Tensor:
-        """Apply all layers of self-attention to the next token of each hypothesis.
+        """Apply all layers to the next token of each hypothesis.
 
         Args:
             x: embedded tokens, (B, K, D).
             state: cached keys and values, to which those of x are appended.
-            memory: keys and values of a prefix, if there is one.
-            mask: see ``SelfAttention.step``.
-            distances: of the positions, for rotary and relative positions.
+            relation: see ``SelfAttention.step``.
+            memory: keys and values of the source: of layers that attend to it, else a prefix of the sequence.
+            memory_mask: True where they may be attended, broadcasts to (B, H, 1, S).
 
         Returns:
             The states, (B, K, D).
         """
-        prefixes, prefix_mask = (memory.layers, memory.mask) if memory else ([None] * len(self.layers), None)
-        for layer, cache, prefix in zip(self.layers, state.layers, prefixes, strict=True):
-
-            def step(attention: SelfAttention, h: Tensor, cache: Any = cache, prefix: Any = prefix) -> Tensor:
-                return attention.step(h, cache, prefix, prefix_mask, mask, distances)
-
-            x = layer.forward(x, step)
+        sources = [None] * len(self.layers) if memory is None else memory.layers
+        for layer, cache, source in zip(self.layers, state.layers, sources, strict=True):
+            own = partial(layer.attention.step, cache=cache, relation=relation)
+            if source and layer.cross is None:
+                own = partial(own, prefix=source, prefix_mask=memory_mask)
+            x = layer.forward(x, own, source, memory_mask)
         states: Tensor = self.norm(x)
         return states
+
+    def advance_causal(
+        self, tokens: Tensor, state: State, memory: Memory | None = None, pattern: MaskPattern | None = None
+    ) -> Tensor:
+        """Do the same as ``run_causal`` for the next token of each hypothesis, (B, K): (B, K, D)."""
+        end = state.length + 1
+        position = torch.arange(state.length, end, device=tokens.device)
+        x, relation = self.embed(tokens, position, end), Relation()
+        if self.order is not None or self.mask_pattern is not None:
+            keys = torch.arange(end, device=tokens.device)
+            mask = attend_to_past(self.mask_pattern, position, keys)
+            relation = self.relate(position, keys, end, mask, x)
+        across = None if memory is None else attend_to_source(pattern, position, memory.mask)
+        return self.advance(x, state, relation, memory, across)
+
+    def empty_state(self, like: Tensor, sentences: int, beam: int, capacity: int) -> State:
+        """Build the state before the first token.
+
+        Args:
+            like: a tensor with the type and device of keys and values.
+            sentences: number of sentences B.
+            beam: number of hypotheses K of each.
+            capacity: maximum number of tokens per hypothesis.
+        """
+        caches = (layer.attention.empty_cache(like, sentences, beam, capacity) for layer in self.layers)
+        return State(tuple(caches))
+
+    def record(self, own: str, run: Callable[[], object]) -> dict[str, Tensor]:
+        """Return the weights of all attentions by name: "<own>.<layer>" and "cross.<layer>".
+
+        Args:
+            own: name of self-attention.
+            run: applies all layers once.
+        """
+        attentions = {
+            f"{name}.{number}": part
+            for number, layer in enumerate(self.layers)
+            for name, part in ((own, layer.attention), ("cross", layer.cross))
+            if isinstance(part, SelfAttention | CrossAttention)
+        }
+        weights: dict[str, list[Tensor]] = {name: [] for name in attentions}
+        usual = {name: part.attend for name, part in attentions.items()}
+        try:
+            for name, part in attentions.items():
+                part.attend = record_weights(usual[name], weights[name])
+            run()
+        finally:
+            for name, part in attentions.items():
+                part.attend = usual[name]
+        return {name: recorded for name, (recorded,) in weights.items()}
 
 
 class Encoder(LayerStack):
     """N layers over embedded source tokens: Vaswani et al. 2017, figure 1, left."""
 
     def __init__(self, config: TransformerConfig, embedding: nn.Embedding, parts: Parts = STANDARD) -> None:
-        layers = (EncoderLayer(config, parts) for _ in range(config.encoder_layers))
+        layers = (Layer(config, parts) for _ in range(config.encoder_layers))
         super().__init__(config, layers, embedding, parts, "encoder_mask")
 
     def forward(
-        self, src: Tensor, src_mask: Tensor | None = None, *, attend: Attend | None = None
+        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Encode the sources.
 
         Args:
             src: ids, (B, S).
             src_mask: True or 1 at real tokens, padding on the right, (B, S); None: all are real.
-            attend: used in this call instead of ``parts.attend``.
+            src_lengths: not needed; an RNN in the place of this encoder takes them.
 
         Returns:
             The states (B, S, D), the mask as bool, and the mean of each sentence's real states (B, D).
@@ -155,20 +203,14 @@ class Encoder(LayerStack):
         """
         src_mask = real_tokens(src, src_mask)
         positions, end = torch.arange(src.size(1), device=src.device), src.size(1)
-        mask = attend_within_source(self.mask_pattern, src_mask)
-        states = self.run(self.embed(src, positions, end), positions, end, mask, attend)
+        mask, x = attend_within_source(self.mask_pattern, src_mask), self.embed(src, positions, end)
+        states = self.run(x, self.relate(positions, positions, end, mask, x))
         real = src_mask.unsqueeze(-1).to(states.dtype)
         return states, src_mask, (states * real).sum(1) / real.sum(1)
 
     def attention(self, src: Tensor, src_mask: Tensor | None = None) -> dict[str, Tensor]:
-        """Compute the attention weights of every layer; arguments as for ``forward``.
-
-        Returns:
-            The weights by name, "encoder.<layer>", (B, H, S, S) each.
-        """
-        weights: list[Tensor] = []
-        self(src, src_mask, attend=record_weights(self.attend, weights))
-        return {f"encoder.{layer}": layer_weights for layer, layer_weights in enumerate(weights)}
+        """Compute the weights "encoder.<layer>", (B, H, S, S) each; arguments as for ``forward``."""
+        return self.record("encoder", lambda: self(src, src_mask))
 
 
 class Decoder(LayerStack):
@@ -189,7 +231,8 @@ class Decoder(LayerStack):
             memory_size: width of the encoder's states; None means ``d_model``.
             parts: position encoding, attention function and residual connection.
         """
-        layers = (DecoderLayer(config, memory_size, parts) for _ in range(config.decoder_layers))
+        size = memory_size or config.d_model
+        layers = (Layer(config, parts, causal=True, memory_size=size) for _ in range(config.decoder_layers))
         super().__init__(config, layers, embedding, parts, "decoder_mask")
         self.cross_pattern = parts.mask_pattern("cross_mask", config)
 
@@ -203,50 +246,28 @@ class Decoder(LayerStack):
         Returns:
             The memory for ``forward`` and ``step``.
         """
-        return Memory(tuple(layer.cross.remember(states) for layer in self.layers), mask[:, None, None, :])
+        layers: list[Any] = [layer.cross.remember(states) if layer.cross else () for layer in self.layers]
+        return Memory(tuple(layers), mask[:, None, None, :])
 
-    def forward(self, tgt_in: Tensor, memory: Memory, *, attend: Attend | None = None) -> Tensor:
+    def forward(self, tgt_in: Tensor, memory: Memory) -> Tensor:
         """Run all target positions at once; position t depends on tokens 0 to t.
 
         Args:
             tgt_in: ids, (B, T).
             memory: result of ``remember``.
-            attend: used in this call instead of ``parts.attend``.
 
         Returns:
             The states, (B, T, D).
         """
-        positions, end = torch.arange(tgt_in.size(1), device=tgt_in.device), tgt_in.size(1)
-        x = self.embed(tgt_in, positions, end)
-        own_mask = attend_to_past(self.mask_pattern, positions, positions)
-        own_mask, distances = self.relate(positions, positions, end, own_mask, x)
-        mask = attend_to_source(self.cross_pattern, positions, memory.mask)
-        for layer, source in zip(self.layers, memory.layers, strict=True):
-            x = layer(x, lambda attention, h: attention(h, own_mask, attend, distances), source, mask, attend)
-        hidden: Tensor = self.norm(x)
-        return hidden
+        return self.run_causal(tgt_in, memory, self.cross_pattern)
 
     def attention(self, tgt_in: Tensor, memory: Memory) -> dict[str, Tensor]:
-        """Compute the attention weights of every layer; arguments as for ``forward``.
-
-        Returns:
-            The weights by name, "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S).
-        """
-        weights: list[Tensor] = []
-        self(tgt_in, memory, attend=record_weights(self.attend, weights))
-        names = [f"{kind}.{layer}" for layer in range(len(self.layers)) for kind in ("decoder", "cross")]
-        return dict(zip(names, weights, strict=True))
+        """Compute the weights "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S)."""
+        return self.record("decoder", lambda: self(tgt_in, memory))
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token.
-
-        Args:
-            memory: result of ``remember``.
-            beam: number of hypotheses per sentence, K.
-            capacity: maximum number of tokens per hypothesis.
-        """
-        shape = (memory.mask.size(0), beam, self.cache_size)
-        return empty_state(memory.layers[0].keys, len(self.layers), shape, capacity)
+        """Build the state before the first token; arguments as for ``Transformer``."""
+        return self.empty_state(memory.layers[-1].keys, memory.mask.size(0), beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """Run the next target position.
@@ -259,15 +280,7 @@ class Decoder(LayerStack):
         Returns:
             The states of the new position (B, K, D), and the same state object.
         """
-        x, position, own_mask, distances = self.embed_next(tokens, state)
-        mask = attend_to_source(self.cross_pattern, position, memory.mask)
-        for layer, source, cache in zip(self.layers, memory.layers, state.layers, strict=True):
-
-            def step(attention: SelfAttention, h: Tensor, cache: Any = cache) -> Tensor:
-                return attention.step(h, cache, mask=own_mask, distances=distances)
-
-            x = layer.forward(x, step, source, mask)
-        return self.norm(x), state
+        return self.advance_causal(tokens, state, memory, self.cross_pattern), state
 
 
 def build_embeddings(
@@ -367,10 +380,6 @@ class Transformer(nn.Module):
         self.encoder = Encoder(config, src_embedding, parts)
         self.decoder = Decoder(config, tgt_embedding, parts=parts)
         self.output = build_output_layer(config, tgt_embedding)
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw fresh weights; see ``transformer.model.initialise``."""
         initialise(self, self.output)
 
     def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
@@ -394,7 +403,7 @@ class Transformer(nn.Module):
         self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
     ) -> Features:
         """Compute the input (B, T, D) of ``output`` at all positions; the lengths (B,) are in the mask."""
-        memory = self.encode(src, src_mask)
+        memory = self.encode(src, src_mask, src_lengths)
         check_target(src, tgt_in)
         return Features(self.decoder(tgt_in, memory))
 
@@ -409,9 +418,11 @@ class Transformer(nn.Module):
         check_target(src, tgt_in)
         return encoder_weights | self.decoder.attention(tgt_in, self.encode(src, src_mask))
 
-    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Memory:
+    def encode(
+        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
+    ) -> Memory:
         """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
-        states, mask, _ = self.encoder(src, src_mask)
+        states, mask, *_ = self.encoder(src, src_mask, src_lengths)
         return self.decoder.remember(states, mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:

@@ -21,7 +21,7 @@ from .attention import (
     softmax,
 )
 from .config import LayerConfig
-from .positions import Distances, RelativeVectors, rotate
+from .positions import Relation, RelativeVectors, mask_bias, rotate
 
 
 class KeyValueCache:
@@ -111,7 +111,8 @@ class Memory(NamedTuple):
     """Encoded sources, computed once per sentence."""
 
     layers: tuple[KeysValues, ...]
-    """Per layer, the keys and values of the source: for cross-attention, or of the prefix (DecoderOnly)."""
+    """Per layer, the keys and values of the source: for cross-attention, or of the prefix (DecoderOnly). A
+    layer that does not attend to the source has ()."""
     mask: Tensor
     """True at real source tokens, (B, 1, 1, S)."""
 
@@ -126,21 +127,6 @@ class State(NamedTuple):
     def length(self) -> int:
         """Number of tokens fed to each hypothesis so far."""
         return self.layers[0].length
-
-
-def empty_state(like: Tensor, layers: int, shape: tuple[int, int, int], capacity: int) -> State:
-    """Build the state before the first token.
-
-    Args:
-        like: a tensor with the type and device of the keys and values.
-        layers: number of layers.
-        shape: (B, K, width of all heads together).
-        capacity: maximum number of tokens per hypothesis.
-
-    Returns:
-        A state of length 0.
-    """
-    return State(tuple(KeyValueCache(like, shape, capacity) for _ in range(layers)))
 
 
 def query_factor(config: LayerConfig) -> float | None:
@@ -174,31 +160,22 @@ class SelfAttention(nn.Module):
         self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
         self.relative = RelativeVectors(config) if config.positions == "relative" else None
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        attend: Attend | None = None,
-        distances: Distances | None = None,
-        stored: list[KeysValues] | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, relation: Relation, stored: list[KeysValues] | None = None) -> Tensor:
         """Attend from each position of x to x.
 
         Args:
             x: (B, T, D).
-            mask: bool or a bias, broadcasts to (B, H, T, T); None allows all.
-            attend: used in this call instead of the attention function given at construction.
-            distances: of the positions, for rotary and relative positions.
+            relation: of the positions.
             stored: receives the keys and values.
 
         Returns:
             The output, (B, T, D).
         """
-        queries, keys, values = (split_heads(part, self.num_heads) for part in self._project(x, distances))
+        queries, keys, values = (split_heads(part, self.num_heads) for part in self._project(x, relation))
         if stored is not None:
             stored.append(KeysValues(keys.contiguous(), values.contiguous()))
-        dropout, attend = self.dropout if self.training else 0.0, attend or self.attend
-        contexts = self._attend(attend, queries, keys, values, mask, self.causal, dropout, distances)
+        dropout = self.dropout if self.training else 0.0
+        contexts = self._attend(queries, keys, values, relation, self.causal, dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
 
@@ -206,40 +183,40 @@ class SelfAttention(nn.Module):
         self,
         x: Tensor,
         cache: KeyValueCache,
+        relation: Relation,
         prefix: KeysValues | None = None,
         prefix_mask: Tensor | None = None,
-        mask: Tensor | None = None,
-        distances: Distances | None = None,
     ) -> Tensor:
         """Attend from the next token of each hypothesis to itself and all earlier ones.
 
         Args:
             x: the next tokens, (B, K, D).
             cache: keys and values of the earlier tokens; those of x are appended.
+            relation: of the next position to prefix, earlier tokens and itself; its mask is (H or 1, 1, keys)
+                without a prefix, broadcasting to (B, H, 1, keys) with one.
             prefix: keys and values that precede the cached ones, shared by the hypotheses of a sentence.
             prefix_mask: True at real tokens of the prefix, (B, 1, 1, S).
-            mask: bool or a bias, of prefix, earlier tokens and itself: (H or 1, 1, keys) without a prefix,
-                broadcasting to (B, H, 1, keys) with one; None allows all.
-            distances: of the positions, for rotary and relative positions.
 
         Returns:
             The output, (B, K, D).
         """
-        query, key, value = self._project(x, distances)
+        query, key, value = self._project(x, relation)
         keys, values = cache.append(key, value)
         if prefix is None:
-            context = self._attend_to_cache(query, keys, values, mask, distances)
+            context = self._attend_to_cache(query, keys, values, relation)
         else:
             query, keys, values = (
                 part.view(*part.shape[:-1], self.num_heads, -1) for part in (query, keys, values)
             )
-            context = self._attend_to_prefix(
-                query, KeysValues(keys, values), prefix, prefix_mask, mask, distances
-            )
+            context = self._attend_to_prefix(query, KeysValues(keys, values), prefix, prefix_mask, relation)
         output: Tensor = self.project_out(context)
         return output
 
-    def _project(self, x: Tensor, distances: Distances | None) -> tuple[Tensor, ...]:
+    def empty_cache(self, like: Tensor, sentences: int, beam: int, capacity: int) -> KeyValueCache:
+        """Return an empty cache; arguments as of ``LayerStack.empty_state``."""
+        return KeyValueCache(like, (sentences, beam, max(self.sizes)), capacity)
+
+    def _project(self, x: Tensor, relation: Relation) -> tuple[Tensor, ...]:
         """Return queries, keys and values of all heads; the first two turned for rotary positions.
 
         Linear attention stores the features of keys, so that each is computed once.
@@ -249,42 +226,36 @@ class SelfAttention(nn.Module):
             return elu_features(query), elu_features(key), value
         if self.factor is not None:
             query = query * self.factor
-        if distances is not None and distances.rotation is not None:
+        if relation.rotation is not None:
             query, key = (
-                rotate(part.view(*part.shape[:-1], self.num_heads, -1), distances.rotation).flatten(-2)
+                rotate(part.view(*part.shape[:-1], self.num_heads, -1), relation.rotation).flatten(-2)
                 for part in (query, key)
             )
         return query, key, value
 
     def _attend(
         self,
-        attend: Attend,
         queries: Tensor,
         keys: Tensor,
         values: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-        dropout: float,
-        distances: Distances | None,
+        relation: Relation,
+        causal: bool = False,
+        dropout: float = 0.0,
     ) -> Tensor:
         """Compute the contexts (B, H, Q, E), with those of relative positions if there are any."""
-        bucket = None if distances is None else distances.bucket
-        if self.relative is None or bucket is None:
-            return attend(queries, keys, values, mask, causal, dropout)
-        bias = _join(self.relative.scores(queries, bucket), mask)
-        weights = attend(queries, keys, None, bias, causal, dropout).to(values.dtype)
-        return weights @ values + self.relative.contexts(weights, bucket)
+        if self.relative is None or relation.bucket is None:
+            return self.attend(queries, keys, values, relation.mask, causal, dropout)
+        bias = mask_bias(self.relative.scores(queries, relation.bucket), relation.mask)
+        weights = self.attend(queries, keys, None, bias, causal, dropout).to(values.dtype)
+        return weights @ values + self.relative.contexts(weights, relation.bucket)
 
-    def _attend_to_cache(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, distances: Distances | None
-    ) -> Tensor:
+    def _attend_to_cache(self, query: Tensor, keys: Tensor, values: Tensor, relation: Relation) -> Tensor:
         """Attend from query (B, K, H E) to keys (length, B, K, H E); hypotheses become batch rows."""
         queries = split_heads(query.reshape(-1, 1, query.size(-1)), self.num_heads)  # (B K, H, 1, E)
         keys, values = (
             split_heads(part.flatten(1, 2).transpose(0, 1), self.num_heads) for part in (keys, values)
         )
-        contexts = self._attend(self.attend, queries, keys, values, mask, False, 0.0, distances)
-        return contexts.reshape(*query.shape[:2], -1)
+        return self._attend(queries, keys, values, relation).reshape(*query.shape[:2], -1)
 
     def _attend_to_prefix(
         self,
@@ -292,22 +263,15 @@ class SelfAttention(nn.Module):
         generated: KeysValues,
         prefix: KeysValues,
         prefix_mask: Tensor | None,
-        mask: Tensor | None,
-        distances: Distances | None,
+        relation: Relation,
     ) -> Tensor:
         """Attend from query (B, K, H, E) to a prefix and the generated tokens; returns (B, K, H E)."""
-        bias = None if mask is None else mask.transpose(-3, -2)  # (B, 1, H, keys)
-        bucket = None if distances is None else distances.bucket
-        if self.relative is None or bucket is None:
+        bias = None if relation.mask is None else relation.mask.transpose(-3, -2)  # (B, 1, H, keys)
+        if self.relative is None or relation.bucket is None:
             return prefix_attention(query, generated, prefix, prefix_mask, bias, self.normalise)[0].flatten(2)
-        bias = _join(self.relative.scores(query, bucket), bias)
+        bias = mask_bias(self.relative.scores(query, relation.bucket), bias)
         context, weights = prefix_attention(query, generated, prefix, prefix_mask, bias, self.normalise)
-        return (context + self.relative.contexts(weights, bucket)).flatten(2)
-
-
-def _join(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """Join the bias of relative positions with a mask."""
-    return bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+        return (context + self.relative.contexts(weights, relation.bucket)).flatten(2)
 
 
 class CrossAttention(nn.Module):
@@ -343,16 +307,13 @@ class CrossAttention(nn.Module):
         # Contiguous: copied once here, instead of in a matrix product at every decoding step.
         return KeysValues(*(split_heads(part, self.num_heads).contiguous() for part in (keys, values)))
 
-    def forward(
-        self, x: Tensor, memory: KeysValues, mask: Tensor | None, attend: Attend | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
         """Attend from x to the memory.
 
         Args:
             x: target positions (B, T, D), or the next token of each hypothesis (B, K, D).
             memory: result of ``remember``.
             mask: broadcasts to (B, H, Q, S); None allows all.
-            attend: used in this call instead of the attention function given at construction.
 
         Returns:
             The output, of the shape of x.
@@ -362,7 +323,7 @@ class CrossAttention(nn.Module):
             queries = queries * self.factor
         queries = elu_features(queries) if self.is_linear else queries
         dropout = self.dropout if self.training else 0.0
-        contexts = (attend or self.attend)(queries, memory.keys, memory.values, mask, False, dropout)
+        contexts = self.attend(queries, memory.keys, memory.values, mask, False, dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
 

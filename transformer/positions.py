@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .config import MAX_POSITIONS, LayerConfig, concatenated_size
+from .config import MAX_POSITIONS, LayerConfig
 from .fast import Dropout
 from .masks import has_checkable_values, is_traced, require
 
@@ -55,10 +55,6 @@ class CachedSinusoids:
                 cached = self._stored = sinusoids(stored, self.size).to(like.dtype)
         return torch.nn.functional.embedding(positions, cached)
 
-    def __len__(self) -> int:
-        """Return the number of stored positions."""
-        return 0 if self._stored is None else len(self._stored)
-
 
 class PositionalEmbedding(nn.Module):
     """dropout(sqrt(D) E[token] + PE(position)): Vaswani et al. 2017, sections 3.4, 3.5 and 5.4.
@@ -84,11 +80,7 @@ class PositionalEmbedding(nn.Module):
         super().__init__()
         self.scale = math.sqrt(config.d_model)
         self.is_concatenated = config.positions.startswith("concat")
-        size = (
-            concatenated_size(config.position_size, config.d_model)
-            if self.is_concatenated
-            else config.d_model
-        )
+        size = config.concatenated_size if self.is_concatenated else config.d_model
         learned = config.positions in ("learned", "concat-learned")
         count = config.max_positions or MAX_POSITIONS
         self.places = nn.Embedding(count, size) if learned else None
@@ -148,13 +140,6 @@ class PositionalEmbedding(nn.Module):
         return positions
 
 
-def place_below(end: int, place: nn.Module, embedded: Tensor, positions: Tensor) -> Tensor:
-    """Call ``place`` on positions below ``end``; a module of the caller's own takes only the positions."""
-    known = (end,) if type(place) is PositionalEmbedding else ()
-    placed: Tensor = place(embedded, positions, *known)
-    return placed
-
-
 # Positions in self-attention: rotary, relative, and ALiBi.
 #
 # Attention to the source knows none of them: a target and a source position have no distance (all three are
@@ -166,9 +151,11 @@ KINDS = ("rotary", "relative", "alibi")
 """Values of ``positions`` that self-attention implements."""
 
 
-class Distances(NamedTuple):
-    """What a self-attention needs of the positions, computed once for all layers."""
+class Relation(NamedTuple):
+    """Who may attend to whom in self-attention, and at which distance; computed once for all layers."""
 
+    mask: Tensor | None = None
+    """True where attention is allowed, or a bias that is -inf elsewhere; broadcasts to (B, H, Q, S)."""
     rotation: Tensor | None = None
     """Sine and cosine of each angle, (Q, 1, E / 2, 2) or (B, Q, 1, E / 2, 2), of the new queries and keys."""
     bucket: Tensor | None = None
@@ -188,14 +175,12 @@ class AttentionPositions(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        self.kind, self.limit = config.positions, config.distance_limit or 0
+        self.limit = config.distance_limit
         self.angles = CachedSinusoids(config.query_size) if config.positions == "rotary" else None
         self.slopes = alibi_slopes(config.num_heads) if config.positions == "alibi" else []
 
-    def forward(
-        self, queries: Tensor, keys: Tensor, end: int, mask: Tensor | None, like: Tensor
-    ) -> tuple[Tensor | None, Distances]:
-        """Prepare positions for all layers.
+    def forward(self, queries: Tensor, keys: Tensor, end: int, mask: Tensor | None, like: Tensor) -> Relation:
+        """Relate positions for all layers.
 
         Args:
             queries: positions of the new tokens, (Q,) or (B, Q).
@@ -203,36 +188,27 @@ class AttentionPositions(nn.Module):
             end: a number above all positions.
             mask: True where attention is allowed, broadcasting to (B, H, Q, S); None allows all.
             like: a tensor with the type and device of the states.
-
-        Returns:
-            The mask, for "alibi" as a bias that is -inf where attention is forbidden, and the distances.
         """
-        return self._bias(queries, keys, mask, like), self._distances(queries, keys, end, like)
-
-    def _distances(self, queries: Tensor, keys: Tensor, end: int, like: Tensor) -> Distances:
-        if self.angles is not None:
-            wide = like.new_empty(0, dtype=torch.promote_types(like.dtype, torch.float32))
-            angles = self.angles(queries, end, wide)
-            return Distances(rotation=angles.view(*queries.shape, 1, -1, 2))
-        if self.kind == "relative":
-            distance = keys.unsqueeze(-2) - queries.unsqueeze(-1)
-            bucket = distance.clamp(-self.limit, self.limit) + self.limit
-            return Distances(bucket=bucket if queries.dim() == 1 else bucket.unsqueeze(1))
-        return Distances()
-
-    def _bias(self, queries: Tensor, keys: Tensor, mask: Tensor | None, like: Tensor) -> Tensor | None:
-        if not self.slopes:
-            return mask
         dtype = torch.promote_types(like.dtype, torch.float32)
+        if self.angles is not None:
+            angles = self.angles(queries, end, like.new_empty(0, dtype=dtype))
+            return Relation(mask, rotation=angles.view(*queries.shape, 1, -1, 2))
+        distance = keys.unsqueeze(-2) - queries.unsqueeze(-1)
+        distance = distance if distance.dim() == 2 else distance.unsqueeze(1)
+        if not self.slopes:
+            return Relation(mask, bucket=distance.clamp(-self.limit, self.limit) + self.limit)
         slopes = torch.tensor(self.slopes, dtype=dtype, device=like.device).view(-1, 1, 1)
-        distance = (keys.unsqueeze(-2) - queries.unsqueeze(-1)).abs()
-        bias = slopes * -(distance if distance.dim() == 2 else distance.unsqueeze(1))
-        return bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+        return Relation(mask_bias(slopes * -distance.abs(), mask))
 
 
 def attention_positions(config: LayerConfig) -> AttentionPositions | None:
     """Build the module; None for positions that self-attention knows nothing of."""
     return AttentionPositions(config) if config.positions in KINDS else None
+
+
+def mask_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Set a bias of scores to -inf where a mask forbids attention."""
+    return bias if mask is None else bias.masked_fill(~mask, float("-inf"))
 
 
 def alibi_slopes(heads: int) -> list[float]:
@@ -262,7 +238,7 @@ class RelativeVectors(nn.Module):
 
     def __init__(self, config: LayerConfig) -> None:
         super().__init__()
-        count = 2 * (config.distance_limit or 0) + 1
+        count = 2 * config.distance_limit + 1
         self.keys = nn.Embedding(count, config.query_size)
         self.values = nn.Embedding(count, config.value_size or config.query_size)
 

@@ -4,25 +4,23 @@ Shapes: B sentences, K hypotheses each, S source and T target positions, H heads
 Masks are bool, True = may be attended.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 import seq2seq
 import seq2seq.flops
 import transformer
 import transformer.flops
-from compare.protocol import Features
+from seq2seq import Seq2Seq
 from seq2seq import initialise_weights as initialise_recurrent
-from seq2seq.config import Seq2SeqConfig
+from seq2seq.config import Seq2SeqConfig, check_rules
+from transformer import Transformer
 from transformer.config import TransformerConfig
-from transformer.masks import check_target
 from transformer.model import initialise as initialise_transformer
-
-# Config of hybrids: the encoder of one family and the decoder of the other.
-
 
 HalfConfig = Seq2SeqConfig | TransformerConfig
 """Config of a complete model, of which a hybrid uses the encoder or the decoder."""
@@ -51,35 +49,32 @@ class HybridConfig:
             raise ValueError(
                 f"encoder and decoder are both {type(self.encoder).__name__}: a hybrid needs two families"
             )
+        check_rules(self.rules())
+
+    def rules(self) -> Iterator[tuple[bool, str]]:
+        """List contradictions of the halves: whether there is one, and what to say then."""
         for name in ("dropout", "tie"):
-            values = getattr(self.encoder, name), getattr(self.decoder, name)
-            if values[0] != values[1]:
-                raise ValueError(
-                    f"{name} must be the same in both halves, got {values[0]!r} and {values[1]!r}"
-                )
-        widths = (embedding_width(self.encoder), embedding_width(self.decoder))
-        if self.decoder.tie == "all" and widths[0] != widths[1]:
-            raise ValueError(f'tie "all" needs embeddings of one width, got {widths[0]} and {widths[1]}')
+            one, other = getattr(self.encoder, name), getattr(self.decoder, name)
+            yield one != other, f"{name} must be the same in both halves, got {one!r} and {other!r}"
+        one, other = embedding_width(self.encoder), embedding_width(self.decoder)
+        message = f'tie "all" needs embeddings of one width, got {one} and {other}'
+        yield self.decoder.tie == "all" and one != other, message
         role, rnn = ("decoder", self.decoder) if self.decodes_recurrently else ("encoder", self.encoder)
         assert isinstance(rnn, Seq2SeqConfig)
-        if rnn.self_attention not in ("none", role):
-            raise ValueError(
-                f'self_attention "{rnn.self_attention}" is of an RNN that is not there: that of this '
-                f'hybrid is its {role}: use "{role}" or "none"'
-            )
-        if role == "encoder":
-            return
-        if rnn.attention is None:
-            raise ValueError("the decoder needs an attention: a Transformer encoder has no last state")
-        if rnn.readout == "none":
-            raise ValueError(
+        yield (
+            rnn.self_attention not in ("none", role),
+            f'self_attention "{rnn.self_attention}" is of an RNN that is not there: that of this hybrid is '
+            f'its {role}: use "{role}" or "none"',
+        )
+        if role == "decoder":
+            no_last_state = "a Transformer encoder has no last state"
+            yield rnn.attention is None, f"the decoder needs an attention: {no_last_state}"
+            yield (
+                rnn.readout == "none",
                 'readout "none" needs a recurrent encoder, whose width sets that of the output layer: use '
-                '"tanh" or "maxout"'
+                '"tanh" or "maxout"',
             )
-        if rnn.start == "last":
-            raise ValueError(
-                'decoder_start must be "bridge" or "zeros": a Transformer encoder has no last state'
-            )
+            yield rnn.start == "last", f'decoder_start must be "bridge" or "zeros": {no_last_state}'
 
     @property
     def decodes_recurrently(self) -> bool:
@@ -87,9 +82,9 @@ class HybridConfig:
         return isinstance(self.decoder, Seq2SeqConfig)
 
     @property
-    def output_size(self) -> int:
-        """Input width of the output layer."""
-        return self.decoder.output_size if isinstance(self.decoder, Seq2SeqConfig) else self.decoder.d_model
+    def dropout(self) -> float:
+        """Dropout probability of both halves."""
+        return self.decoder.dropout
 
 
 def embedding_width(half: HalfConfig) -> int:
@@ -100,19 +95,17 @@ def embedding_width(half: HalfConfig) -> int:
 def hybrid_multiply_adds(config: HybridConfig, src_len: float, tgt_len: float) -> float:
     """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
     encoder, decoder = config.encoder, config.decoder
-    if isinstance(encoder, TransformerConfig):
-        assert isinstance(decoder, Seq2SeqConfig)
-        reading = transformer.flops.encoder_multiply_adds(encoder, src_len)
-        width = encoder.d_model
-        return reading + seq2seq.flops.decoder_multiply_adds(decoder, src_len, tgt_len, width, width)
-    assert isinstance(decoder, TransformerConfig)
-    reading = seq2seq.flops.encoder_multiply_adds(encoder, src_len)
-    return reading + transformer.flops.decoder_multiply_adds(decoder, src_len, tgt_len, encoder.states_size)
+    with torch.device("meta"):
+        hybrid: Any = build_hybrid(config, 1, 1)
+    if isinstance(encoder, Seq2SeqConfig):
+        reading = seq2seq.flops.encoder_multiply_adds(encoder, src_len)
+        return reading + transformer.flops.stack_multiply_adds(hybrid.decoder, tgt_len, src_len)
+    assert isinstance(decoder, Seq2SeqConfig)
+    reading, width = transformer.flops.stack_multiply_adds(hybrid.encoder, src_len), encoder.d_model
+    return reading + seq2seq.flops.decoder_multiply_adds(decoder, src_len, tgt_len, width, width)
 
 
-def build_hybrid(
-    config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int
-) -> "TransformerRNN | RNNTransformer":
+def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> Seq2Seq | Transformer:
     """Build a hybrid with fresh weights, each half initialised as in its own family.
 
     Args:
@@ -132,140 +125,69 @@ def build_hybrid(
     return hybrid(config, src_vocabulary, tgt_vocabulary)
 
 
-class Hybrid(nn.Module):
-    """Base class of both hybrids, which implement ``compare.protocol.EncoderDecoder``.
+class TransformerEncoder(transformer.Encoder):
+    """A Transformer that reads; its output is that of a recurrent encoder."""
 
-    ``src_mask`` None means that all source tokens are real; the encoder checks the mask.
-    """
-
-    features: Callable[..., Features]
-    decoder: Any
-    output: nn.Linear
-
-    def __init__(self, config: HybridConfig) -> None:
-        super().__init__()
-        self.config = config
-
-    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Compute logits (B, T, V) for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
-        logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
-        return logits
-
-    def step(self, tokens: Tensor, state: Any, memory: Any) -> tuple[Tensor, Any]:
-        """Decode one position: the previous tokens (B, K) give logits (B, K, V) and the next state.
-
-        ``state`` must not be used afterwards.
-        """
-        hidden, state = self.decoder.step(tokens, state, memory)  # no dropout: decoding is in eval mode
-        return self.output(hidden), state
-
-    def _tie(self, tie: str, src_embedding: nn.Embedding, tgt_embedding: nn.Embedding) -> None:
-        """Share the target embedding with the output layer ("output"), and also with the source ("all")."""
-        if tie != "none":
-            self.output.weight = tgt_embedding.weight
-        if tie == "all":
-            src_embedding.weight = tgt_embedding.weight
+    def forward(self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None) -> Any:
+        """Return a ``seq2seq.EncoderOutput``, with the mean of each sentence's states as the summary."""
+        return seq2seq.EncoderOutput(*super().forward(src, src_mask))
 
 
-class TransformerRNN(Hybrid):
+class TransformerRNN(Seq2Seq):
     """A Transformer reads, an RNN with attention writes; it starts from the mean of the source's states."""
 
     def __init__(self, config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
-        super().__init__(config)
+        nn.Module.__init__(self)
         encoder, decoder = config.encoder, config.decoder
         assert isinstance(encoder, TransformerConfig)
         assert isinstance(decoder, Seq2SeqConfig)
         src_embedding = nn.Embedding(src_vocabulary, encoder.d_model)
-        self.encoder = transformer.Encoder(encoder, src_embedding)
+        self.config: Any = config
+        self.encoder: Any = TransformerEncoder(encoder, src_embedding)
         self.decoder = seq2seq.Decoder(decoder, tgt_vocabulary, encoder.d_model, encoder.d_model)
         self.output = nn.Linear(decoder.output_size, tgt_vocabulary)
-        self.dropout = nn.Dropout(decoder.dropout)
         self.decoder.apply(initialise_recurrent)
         initialise_recurrent(self.output)
         initialise_transformer(self.encoder)
-        self._tie(decoder.tie, src_embedding, self.decoder.embedding)
-
-    def features(
-        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
-    ) -> Features:
-        """Compute the input of ``output`` for src (B, S), src_mask (B, S) and tgt_in (B, T)."""
-        memory = self.encode(src, src_mask)
-        check_target(src, tgt_in)
-        readout, attended, _ = self.decoder(tgt_in, memory)
-        return seq2seq.collect_features(self.dropout(readout), attended, self.decoder)
-
-    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> seq2seq.Memory:
-        """Encode src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
-        memory: seq2seq.Memory = self.decoder.remember(seq2seq.EncoderOutput(*self.encoder(src, src_mask)))
-        return memory
-
-    def init_state(self, memory: seq2seq.Memory, beam: int, capacity: int) -> seq2seq.State:
-        """Build the state before the first token; a recurrent state does not depend on ``capacity``."""
-        state: seq2seq.State = self.decoder.init_state(memory, beam)
-        return state
+        _tie(config, self.output, src_embedding, self.decoder.embedding)
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute the weights by name: those of the Transformer's encoder and of ``Seq2Seq``'s decoder.
-
-        Returns:
-            "encoder.<layer>" (B, H, S, S), "cross" (B, heads, T, S) and, with self-attention of the RNN,
-            "decoder" (B, 1, T, T).
-        """
-        memory = self.encode(src, src_mask)
-        check_target(src, tgt_in)
-        _, attended, self_attention = self.decoder(tgt_in, memory)
-        weights = {**self.encoder.attention(src, src_mask), "cross": attended.weights}
-        return weights if self_attention is None else {**weights, "decoder": self_attention}
+        """Compute the weights of the Transformer's encoder and of the recurrent decoder, by their names."""
+        weights: dict[str, Tensor] = self.encoder.attention(src, src_mask)
+        return weights | super().attention(src, src_mask, tgt_in)
 
 
-class RNNTransformer(Hybrid):
+class RecurrentEncoder(seq2seq.Encoder):
+    """An RNN that reads, with the methods of a Transformer's encoder."""
+
+    def attention(self, src: Tensor, src_mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Compute the weights of self-attention, "encoder" (B, D, S, S), if there is one."""
+        weights = self(src, src_mask).self_attention
+        return {} if weights is None else {"encoder": weights}
+
+
+class RNNTransformer(Transformer):
     """An RNN reads, a Transformer writes."""
 
     def __init__(self, config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
-        super().__init__(config)
+        nn.Module.__init__(self)
         encoder, decoder = config.encoder, config.decoder
         assert isinstance(encoder, Seq2SeqConfig)
         assert isinstance(decoder, TransformerConfig)
-        self.encoder = seq2seq.Encoder(encoder, src_vocabulary)
+        self.config: Any = config
+        self.encoder: Any = RecurrentEncoder(encoder, src_vocabulary)
         tgt_embedding = nn.Embedding(tgt_vocabulary, decoder.d_model)
         self.decoder = transformer.Decoder(decoder, tgt_embedding, memory_size=self.encoder.state_size)
         self.output = nn.Linear(decoder.d_model, tgt_vocabulary, bias=False)
         self.encoder.apply(initialise_recurrent)
         initialise_transformer(self.decoder)
         nn.init.normal_(self.output.weight, std=decoder.d_model**-0.5)
-        self._tie(decoder.tie, self.encoder.embedding, tgt_embedding)
+        _tie(config, self.output, self.encoder.embedding, tgt_embedding)
 
-    def features(
-        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
-    ) -> Features:
-        """Compute the input of ``output``; arguments as for ``seq2seq.Seq2Seq.features``."""
-        memory = self.encode(src, src_mask, src_lengths)
-        check_target(src, tgt_in)
-        return transformer.Features(self.decoder(tgt_in, memory))
 
-    def encode(
-        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
-    ) -> transformer.Memory:
-        """Encode src (B, S) once per sentence; arguments as for ``seq2seq.Seq2Seq.features``."""
-        states, mask, *_ = self.encoder(src, src_mask, src_lengths)
-        memory: transformer.Memory = self.decoder.remember(states, mask)
-        return memory
-
-    def init_state(self, memory: transformer.Memory, beam: int, capacity: int) -> transformer.State:
-        """Build the state before the first token, for ``beam`` hypotheses of at most ``capacity`` tokens."""
-        state: transformer.State = self.decoder.init_state(memory, beam, capacity)
-        return state
-
-    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute the weights by name: those of ``Seq2Seq``'s encoder and of the Transformer's decoder.
-
-        Returns:
-            "decoder.<layer>" (B, H, T, T), "cross.<layer>" (B, H, T, S) and, with self-attention of the RNN,
-            "encoder" (B, D, S, S).
-        """
-        encoded = self.encoder(src, src_mask)
-        check_target(src, tgt_in)
-        memory = self.decoder.remember(encoded.states, encoded.mask)
-        weights: dict[str, Tensor] = self.decoder.attention(tgt_in, memory)
-        self_attention = encoded.self_attention
-        return weights if self_attention is None else {**weights, "encoder": self_attention}
+def _tie(config: HybridConfig, output: nn.Linear, source: nn.Embedding, target: nn.Embedding) -> None:
+    """Share the target embedding with the output layer ("output"), and also with the source ("all")."""
+    if config.decoder.tie != "none":
+        output.weight = target.weight
+    if config.decoder.tie == "all":
+        source.weight = target.weight

@@ -58,35 +58,16 @@ class Preset:
         return ResolvedModel(architecture=self.architecture, optim=self.optim)
 
 
-class _PresetFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The tables of a preset's file."""
-
-    order: int
-    """Place in lists of all presets."""
-    about: str
-    source: str
-    paper_size: bool = False
-    model: dict[str, Any]
-    optim: OptimConfig = OptimConfig()
-    departures: tuple[Departure, ...] = ()
-
-
 def _read_presets() -> dict[str, Preset]:
     """Read all files, in their order."""
-    files = {
-        path.stem: msgspec.toml.decode(path.read_bytes(), type=_PresetFile) for path in FOLDER.glob("*.toml")
-    }
-    return {
-        name: Preset(
-            about=file.about,
-            source=file.source,
-            architecture=_read_config(file.model),
-            optim=file.optim,
-            paper_size=file.paper_size,
-            departures=file.departures,
-        )
-        for name, file in sorted(files.items(), key=lambda item: item[1].order)
-    }
+    tables = {path.stem: msgspec.toml.decode(path.read_bytes()) for path in FOLDER.glob("*.toml")}
+    presets = {}
+    for name, table in sorted(tables.items(), key=lambda item: item[1].pop("order")):
+        architecture = _read_config(table.pop("model"))
+        optim = msgspec.convert(table.pop("optim", {}), OptimConfig)
+        departures = msgspec.convert(table.pop("departures", ()), tuple[Departure, ...])
+        presets[name] = Preset(architecture=architecture, optim=optim, departures=departures, **table)
+    return presets
 
 
 def _read_config(table: Mapping[str, Any], kind: Any = None) -> Any:

@@ -4,38 +4,28 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass
 from math import gcd
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast, get_args
+from typing import Any, ClassVar, Literal, Protocol, cast, get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import seq2seq.flops
 import transformer.flops
-from compare.models.hybrid import (
-    UNUSED,
-    HybridConfig,
-    RNNTransformer,
-    TransformerRNN,
-    build_hybrid,
-    hybrid_multiply_adds,
-)
-from compare.models.ladder import Ladder, LadderConfig, ladder_multiply_adds
-from compare.models.language_model import WithoutSource
+from compare.models.hybrid import UNUSED, HybridConfig, build_hybrid, hybrid_multiply_adds
+from compare.models.ladder import Ladder, LadderConfig
 from compare.optim import OptimConfig
 from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
-from compare.system.messages import first_line
 from compare.system.plugins import track_registry
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.language_model import RecurrentLanguageModel
-from seq2seq.model import Seq2Seq
+from seq2seq.model import Features, Seq2Seq
 from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
-from transformer.decoder_only import DecoderOnly
-from transformer.language_model import LanguageModel
+from transformer.decoder_only import DecoderOnly, LanguageModel
 from transformer.model import Transformer
 
-Model = Seq2Seq | Transformer | DecoderOnly | TransformerRNN | RNNTransformer
+Model = Seq2Seq | Transformer | DecoderOnly
 """A module that implements ``compare.protocol.EncoderDecoder``. Python has no type for "a module and an
 ``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
 TaskName = Literal["translation", "language modelling"]
@@ -51,18 +41,9 @@ class Architecture(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-class Operations(NamedTuple):
-    """Cost of the forward pass of one sentence pair, output layer excluded."""
-
-    multiply_adds: float
-    """Multiply-adds of all matrix products."""
-    output_size: int
-    """Input width of the output layer."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Description of a model family: config, construction, cost formulas and width fields."""
+    """Description of a model family: config, construction, cost and width fields."""
 
     name: str
     """Name of the family."""
@@ -70,8 +51,9 @@ class Family:
     """Class of its configs; subclasses belong to the family of their nearest registered base class."""
     build: Callable[[Any, int, int], EncoderDecoder[Any, Any]]
     """(config, source vocabulary size, target vocabulary size) -> model with fresh weights."""
-    operations: Callable[[Any, float, float], Operations]
-    """(config, source tokens, target tokens) -> cost of the forward pass; both lengths may be means."""
+    multiply_adds: Callable[[Any, float, float], float]
+    """(config, source tokens, target tokens) -> multiply-adds of all matrix products of the forward pass of
+    one sentence pair, without the output layer; both lengths may be means."""
     width_fields: tuple[str, ...]
     """Config fields that a matched budget scales by one factor; the last one is also adjusted alone."""
     task: TaskName = "translation"
@@ -96,79 +78,94 @@ def register_family(family: Family) -> None:
     FAMILIES[family.config] = family
 
 
-def _transformer_operations(config: Any, src_len: float, tgt_len: float) -> Operations:
-    return Operations(transformer.flops.multiply_adds(config, src_len, tgt_len), config.d_model)
+class WithoutSource(nn.Module):
+    """p(y | x) = p(y): a language model of the target that ignores the source.
+
+    It implements ``compare.protocol.EncoderDecoder``, so that it is trained, scored and sampled from by the
+    code that serves all models; every method accepts any source, whose content changes nothing.
+    """
+
+    reads_source = False
+    """A model that translates has no such attribute."""
+
+    def __init__(self, model: RecurrentLanguageModel | LanguageModel) -> None:
+        super().__init__()
+        self.model, self.config = model, model.config
+
+    @property
+    def output(self) -> nn.Linear:
+        """Layer from features (..., D) to logits (..., V)."""
+        return self.model.output
+
+    def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
+        """Compute the logits of every target position of tgt_in (B, T): (B, T, V)."""
+        logits: Tensor = self.model(tgt_in)
+        return logits
+
+    def features(
+        self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Features:
+        """Compute the input (B, T, D) of ``output`` at all positions of tgt_in (B, T)."""
+        return Features(self.model.states(tgt_in))
+
+    def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
+        """Compute the weights of self-attention by name, (B, heads, T, T) each; none for an RNN."""
+        return self.model.attention(tgt_in)
+
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
+        """Return an empty memory, (B, 0), for src (B, S)."""
+        return src.new_zeros(src.size(0), 0)
+
+    def init_state(self, memory: Tensor, beam: int, capacity: int) -> Any:
+        """Build the state before the first token of each of K = ``beam`` hypotheses."""
+        return self.model.init_state(memory.size(0), beam, capacity)
+
+    def step(self, tokens: Tensor, state: Any, memory: Tensor) -> tuple[Tensor, Any]:
+        """Decode one position: from tokens (B, K) the logits of the next ones (B, K, V), and the state."""
+        return self.model.step(tokens, state)
 
 
-for _family in (
-    Family(
-        name="seq2seq",
-        config=Seq2SeqConfig,
-        build=Seq2Seq,
-        operations=lambda config, src_len, tgt_len: Operations(
-            seq2seq.flops.multiply_adds(config, src_len, tgt_len), config.output_size
-        ),
-        width_fields=("hidden_size", "encoder_size", "attention_size", "embedding_size"),
+def _transformer_multiply_adds(config: Any, src_len: float, tgt_len: float) -> float:
+    """Count those of a Transformer, a ladder, a decoder alone or its language model from the matrices."""
+    model: Any = build_meta_model(config, 1, 1)
+    return transformer.flops.multiply_adds(getattr(model, "model", model), src_len, tgt_len)
+
+
+_WIDTHS = ("d_model", "ffn_size")
+_RECURRENT_WIDTHS = ("hidden_size", "encoder_size", "attention_size", "embedding_size")
+_HYBRID_WIDTHS = (*_WIDTHS, "embedding_size", "encoder_size", "attention_size", "hidden_size")
+_FAMILIES: tuple[tuple[Any, ...], ...] = (
+    ("seq2seq", Seq2SeqConfig, Seq2Seq, seq2seq.flops.multiply_adds, _RECURRENT_WIDTHS),
+    ("transformer", TransformerConfig, Transformer, _transformer_multiply_adds, _WIDTHS),
+    ("decoder-only", DecoderOnlyConfig, DecoderOnly, _transformer_multiply_adds, _WIDTHS),
+    ("ladder", LadderConfig, Ladder, _transformer_multiply_adds, _WIDTHS),
+    ("hybrid", HybridConfig, build_hybrid, hybrid_multiply_adds, _HYBRID_WIDTHS),
+    (
+        "recurrent-language-model",
+        RecurrentLanguageModelConfig,
+        lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
+        lambda config, _, tgt_len: seq2seq.flops.language_model_multiply_adds(config, tgt_len),
+        ("embedding_size", "hidden_size"),
     ),
-    Family(
-        name="transformer",
-        config=TransformerConfig,
-        build=Transformer,
-        operations=_transformer_operations,
-        width_fields=("d_model", "ffn_size"),
+    (
+        "transformer-language-model",
+        LanguageModelConfig,
+        lambda config, _, size: WithoutSource(LanguageModel(config, size)),
+        _transformer_multiply_adds,
+        _WIDTHS,
     ),
-    Family(
-        name="decoder-only",
-        config=DecoderOnlyConfig,
-        build=DecoderOnly,
-        operations=_transformer_operations,
-        width_fields=("d_model", "ffn_size"),
-    ),
-    Family(
-        name="ladder",
-        config=LadderConfig,
-        build=Ladder,
-        operations=lambda config, src_len, tgt_len: Operations(
-            ladder_multiply_adds(config, src_len, tgt_len), config.d_model
-        ),
-        width_fields=("d_model", "ffn_size"),
-    ),
-    Family(
-        name="hybrid",
-        config=HybridConfig,
-        build=build_hybrid,
-        operations=lambda config, src_len, tgt_len: Operations(
-            hybrid_multiply_adds(config, src_len, tgt_len), config.output_size
-        ),
-        width_fields=(
-            "d_model",
-            "ffn_size",
-            "embedding_size",
-            "encoder_size",
-            "attention_size",
-            "hidden_size",
-        ),
-    ),
-    Family(
-        name="recurrent-language-model",
-        config=RecurrentLanguageModelConfig,
-        build=lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
-        operations=lambda config, _, tgt_len: Operations(
-            seq2seq.flops.language_model_multiply_adds(config, tgt_len), config.decoder.output_size
-        ),
-        width_fields=("embedding_size", "hidden_size"),
-        task="language modelling",
-    ),
-    Family(
-        name="transformer-language-model",
-        config=LanguageModelConfig,
-        build=lambda config, _, size: WithoutSource(LanguageModel(config, size)),
-        operations=lambda config, _, tgt_len: _transformer_operations(config, 0, tgt_len),
-        width_fields=("d_model", "ffn_size"),
-        task="language modelling",
-    ),
-):
-    register_family(_family)
+)
+for _name, _config, _build, _multiply_adds, _width_fields in _FAMILIES:
+    register_family(
+        Family(
+            name=_name,
+            config=_config,
+            build=_build,
+            multiply_adds=_multiply_adds,
+            width_fields=_width_fields,
+            task="language modelling" if "language" in _name else "translation",
+        )
+    )
 track_registry("family", FAMILIES)
 track_registry("score", SCORES)  # here, as seq2seq knows nothing of plug-ins
 
@@ -250,8 +247,9 @@ def forward_flops(config: Architecture, *, src_len: float, tgt_len: float, tgt_v
         tgt_len: number of target tokens predicted, end of sentence included; possibly a mean.
         tgt_vocabulary: size of the target vocabulary.
     """
-    operations = family_of(config).operations(config, src_len, tgt_len)
-    return 2 * (operations.multiply_adds + tgt_len * operations.output_size * tgt_vocabulary)
+    output = build_meta_model(config, tgt_vocabulary, tgt_vocabulary).output
+    multiply_adds = family_of(config).multiply_adds(config, src_len, tgt_len)
+    return 2 * (multiply_adds + tgt_len * output.in_features * tgt_vocabulary)
 
 
 # Presets with overrides applied, and the settings of any model config by name.
@@ -350,18 +348,9 @@ def _fields(config: Any, unused: frozenset[str]) -> Iterator[tuple["dataclasses.
 
 
 def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Model:
-    """Build a model on the meta device, which allocates nothing.
-
-    Raises:
-        ValueError: a tensor would have more bytes than 64 bits can count.
-    """
-    try:
-        with torch.device("meta"):
-            return build(architecture, src_vocabulary, tgt_vocabulary)
-    except RuntimeError as error:
-        raise ValueError(
-            f"no machine can hold this model ({first_line(error)}): {_remedy(architecture)}"
-        ) from None
+    """Build a model on the meta device, which allocates nothing."""
+    with torch.device("meta"):
+        return build(architecture, src_vocabulary, tgt_vocabulary)
 
 
 def training_bytes(model: Model, *, ema: bool) -> int:
@@ -394,22 +383,15 @@ def ensure_fits_memory(
     Raises:
         ValueError: the memory is too small; the error says what is needed and what to lower.
     """
-    try:
-        model = build_meta_model(architecture, src_vocabulary, tgt_vocabulary)
-    except ValueError as error:
-        raise ValueError(f"{context}: {error}") from None
+    model = build_meta_model(architecture, src_vocabulary, tgt_vocabulary)
     weights = sum(parameter.nbytes for parameter in model.parameters())
     needed = training_bytes(model, ema=ema) if training else weights
     memory = physical_memory_bytes()
     if memory is not None and needed > memory:
         parts = "weights, gradients and optimizer" if training else "weights"
+        widths = ", ".join(family_of(architecture).width_fields)
         raise ValueError(
             f"{context}: needs {needed / GIB:,.1f} GiB for {parts}, but this machine has "
-            f"{memory / GIB:,.1f} GiB: {_remedy(architecture)}"
+            f"{memory / GIB:,.1f} GiB: lower {widths}, the number of layers or vocabulary.size"
         )
     return model
-
-
-def _remedy(architecture: Architecture) -> str:
-    """Name the settings that make a model smaller."""
-    return f"lower {', '.join(family_of(architecture).width_fields)}, the number of layers or vocabulary.size"

@@ -22,8 +22,8 @@ from tests.kits.contract import (
     TRANSLATING,
     VARIANTS,
     V,
-    float64,
     make,
+    seeded_float64,
     sharpen,
     sharpened,
     sources,
@@ -34,7 +34,7 @@ from tests.kits.contract import (
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
-_float64 = pytest.fixture(autouse=True)(float64)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 model = pytest.fixture(params=VARIANTS, ids="-".join)(sharpened)
 
 

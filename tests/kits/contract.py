@@ -40,13 +40,6 @@ TRANSLATING = [(name, tie) for name, tie in VARIANTS if TASKS[name] == "translat
 """The variants that read a source."""
 
 
-def float64() -> Iterator[None]:
-    """Use float64 for the tests of a file, so that rounding hides no fault; body of a fixture."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
 def seeded_float64() -> Iterator[None]:
     """Use one seed per test and float64, so that rounding hides no fault; body of a fixture."""
     torch.manual_seed(0)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from transformer import DecoderOnly, LanguageModel, Transformer, TransformerConfig, formulas
 from transformer.config import LayerConfig
-from transformer.layers import DecoderLayer, EncoderLayer
+from transformer.layers import Layer
 from transformer.multihead import CrossAttention, SelfAttention
 
 AROUND = {"pre": formulas.pre_norm, "post": formulas.post_norm, "none": formulas.no_norm}
@@ -99,7 +99,7 @@ def _attend_by_distance(
     return torch.cat(rows)
 
 
-def feed_forward(layer: EncoderLayer | DecoderLayer, config: LayerConfig) -> Callable[[Tensor], Tensor]:
+def feed_forward(layer: Layer, config: LayerConfig) -> Callable[[Tensor], Tensor]:
     wide, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
     b_1, b_2 = (wide.bias, narrow.bias) if config.bias else (ZERO, ZERO)
     weights = {"w_1": wide.weight, "b_1": b_1, "w_2": narrow.weight, "b_2": b_2}

@@ -17,7 +17,7 @@ from compare import (
 from compare.models.presets import Departure
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 
-from .convolution import ConvGru, ConvGruConfig, count_operations
+from .convolution import ConvGru, ConvGruConfig, count_multiply_adds
 from .cosine import CosineScore
 from .peak import measure_peaks
 from .repetition import Repetition
@@ -30,7 +30,7 @@ register_family(
         name="conv-gru",
         config=ConvGruConfig,
         build=ConvGru,
-        operations=count_operations,
+        multiply_adds=count_multiply_adds,
         width_fields=("hidden_size", "embedding_size"),
     )
 )

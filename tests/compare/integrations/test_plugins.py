@@ -229,7 +229,7 @@ def test_a_name_that_is_no_module_is_refused(
 FAMILY = """
 from dataclasses import dataclass
 from torch import nn
-from compare import Family, Operations, Preset, register_family, register_preset
+from compare import Family, Preset, register_family, register_preset
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
@@ -242,7 +242,7 @@ class Model(nn.Module):
     forward = features = encode = init_state = {method} = attention = lambda self, *_: None
 
 register_family(Family(name="mine", config=Config, build={build}, width_fields=("width",),
-                       operations=lambda *_: Operations(1, 1)))
+                       multiply_adds=lambda *_: 1))
 register_preset("mine", Preset(about="a", source="b", architecture=Config()))
 """
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compare import Family, Operations, Preset, load_plugins, register_family, register_preset, verify_preset
+from compare import Family, Preset, load_plugins, register_family, register_preset, verify_preset
 from compare.cli import main
 from tests.kits.cli import Refusal
 from tests.kits.plugins import EXAMPLE, importable
@@ -26,12 +26,12 @@ def failed(preset: str) -> dict[str, str]:
     return {verdict.check: verdict.problem for verdict in verify_preset(preset) if not verdict.holds}
 
 
-def with_methods(operations: Callable[..., Operations] | None = None, **methods: Any) -> str:
+def with_methods(multiply_adds: Callable[..., float] | None = None, **methods: Any) -> str:
     """Register the template's model with other methods; returns the name of the preset.
 
     A method takes that of the template as its first argument, then those of the model.
     """
-    from attnbench_example.convolution import ConvGru, ConvGruConfig, count_operations
+    from attnbench_example.convolution import ConvGru, ConvGruConfig, count_multiply_adds
 
     class Config(ConvGruConfig):
         pass
@@ -49,7 +49,7 @@ def with_methods(operations: Callable[..., Operations] | None = None, **methods:
         name="changed",
         config=Config,
         build=Model,
-        operations=operations or count_operations,
+        multiply_adds=multiply_adds or count_multiply_adds,
         width_fields=("hidden_size", "embedding_size"),
     )
     register_family(family)
@@ -168,7 +168,7 @@ def test_a_broken_rule_is_found_by_its_check(name: str, method: Callable[..., An
 
 
 def test_a_wrong_count_of_operations_is_found():
-    name = with_methods(lambda config, src_len, tgt_len: Operations(1e6, config.hidden_size))
+    name = with_methods(lambda *_: 1e6)
     problem = failed(name)["FLOPs"]
     assert problem.startswith("the family's formula gives 4,0")
     assert "torch counts" in problem

@@ -1,6 +1,6 @@
 """The ladder from an RNN to the Transformer: its top is the Transformer, and each rung is its twin."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
+import seq2seq.formulas
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_model
 from compare.config.sections import ModelConfig
 from compare.models.ladder import Ladder, LadderConfig
 from compare.models.presets import PRESETS
-from compare.models.registry import build, forward_flops
+from compare.models.registry import build
+from tests.kits.contract import seeded_float64
 from tests.kits.paths import ROOT
+from tests.kits.recurrent_twin import cells_of, zeros
+from tests.kits.transformer import EXACT, LENGTHS, TGT_V, T, batch, far
 from tests.kits.transformer_twin import across, allow, attend, embed, feed_forward, layer_norm, visible
 from transformer import Transformer, TransformerConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration")  # a warning when oneDNN is switched off
 SIZES = {"d_model": 8, "encoder_layers": 2, "decoder_layers": 2, "ffn_size": 12, "dropout": 0.0}
-V, LENGTHS, S, T = 11, (5, 3, 1), 5, 4
 TABLES = load_experiment(ROOT / "configs" / "ladder.toml").models
 RUNGS = {
     table.label: resolve_model(
@@ -41,57 +41,20 @@ RUNGS["lstm-encoder"] = LadderConfig(
 )
 
 
-@pytest.fixture(autouse=True)
-def _float64() -> Iterator[None]:
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-def make(config: Any) -> Ladder:
-    model = build(config, V, V).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-    return model
-
-
-def batch() -> tuple[Tensor, Tensor, Tensor]:
-    mask = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)
-    return torch.randint(V, (len(LENGTHS), S)), mask, torch.randint(V, (len(LENGTHS), T))
-
-
-def run_cell(rnn: nn.RNNBase, x: Tensor, suffix: str) -> list[Tensor]:
-    """Run one direction of torch's layer over x (L, D), one gate after the other."""
-    w_x, w_h, b_x, b_h = (
-        getattr(rnn, f"{kind}_l0{suffix}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    )
-    h = c = torch.zeros(w_h.size(1))
-    outputs = []
-    for row in x:
-        if isinstance(rnn, nn.LSTM):
-            i, f, g, o = (w_x @ row + b_x + w_h @ h + b_h).chunk(4)
-            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-            h = o.sigmoid() * c.tanh()
-        else:
-            (r_x, z_x, n_x), (r_h, z_h, n_h) = (w_x @ row + b_x).chunk(3), (w_h @ h + b_h).chunk(3)
-            r, z = (r_x + r_h).sigmoid(), (z_x + z_h).sigmoid()
-            h = (1 - z) * (n_x + r * n_h).tanh() + z * h
-        outputs.append(h)
-    return outputs
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 def mix(layer: nn.Module, allowed: Tensor, config: LadderConfig, side: str) -> Callable[[Tensor], Tensor]:
-    if config.mixer(side) == "self-attention":
+    """Return what connects the positions of one sentence: self-attention, or one or two cells."""
+    if getattr(config, f"{side}_mixer") == "self-attention":
         return lambda x: attend(layer.attention, x, x, allowed, config)
-    rnn = layer.attention.rnn.plain
+    rnn = layer.attention.rnn
+    start = zeros(rnn.size, 2 if rnn.is_lstm else 1)
 
     def run(x: Tensor) -> Tensor:
-        forward = torch.stack(run_cell(rnn, x, ""))
-        if side == "decoder":
-            return forward
-        return torch.cat((forward, torch.stack(run_cell(rnn, x.flip(0), "_reverse")).flip(0)), dim=1)
+        runs = zip(cells_of(rnn), (False, True), strict=False)
+        states = [seq2seq.formulas.read(list(x), cell, start, backward)[0] for cell, backward in runs]
+        return torch.cat([torch.stack(direction) for direction in states], dim=1)
 
     return run
 
@@ -127,7 +90,7 @@ def twin(model: Ladder, src: Tensor, tgt: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rung", RUNGS)
 def test_each_rung_is_its_twin_in_values_gradients_and_steps(rung: str):
-    model, (src, mask, tgt) = make(RUNGS[rung]), batch()
+    model, (src, mask, tgt) = far(build(RUNGS[rung], TGT_V, TGT_V)), batch()
     logits = model(src, mask, tgt)
     expected = torch.stack([twin(model, src[b, :n], tgt[b]) for b, n in enumerate(LENGTHS)])
     torch.testing.assert_close(logits, expected, rtol=1e-10, atol=1e-10)
@@ -140,7 +103,7 @@ def test_each_rung_is_its_twin_in_values_gradients_and_steps(rung: str):
     state = model.init_state(memory, 1, T)
     for t in range(T):
         step, state = model.step(tgt[:, t : t + 1], state, memory)
-        torch.testing.assert_close(step[:, 0], logits[:, t], rtol=0, atol=1e-12)
+        torch.testing.assert_close(step[:, 0], logits[:, t], **EXACT)
     weights = model.attention(src, mask, tgt)
     config = model.config
     has = {"encoder": config.encoder_mixer, "decoder": config.decoder_mixer}
@@ -154,9 +117,9 @@ def test_the_top_is_the_transformer():
     sizes = {**SIZES, "num_heads": 2}
     assert RUNGS["decoder-self-attention"] == LadderConfig(**{**SIZES, "num_heads": 4})
     torch.manual_seed(1)
-    top = build(LadderConfig(**sizes), V, V)
+    top = build(LadderConfig(**sizes), TGT_V, TGT_V)
     torch.manual_seed(1)
-    plain = Transformer(TransformerConfig(**sizes), V, V)
+    plain = Transformer(TransformerConfig(**sizes), TGT_V, TGT_V)
     torch.testing.assert_close(top.state_dict(), plain.state_dict(), rtol=0, atol=0)
     sentences = batch()
     assert torch.equal(top.eval()(*sentences), plain.eval()(*sentences))
@@ -170,23 +133,13 @@ def test_each_rung_changes_one_thing_and_the_first_is_the_preset():
     assert settings[0].keys() <= PRESETS["transformer"].model.settings().keys()
 
 
-@pytest.mark.parametrize("rung", RUNGS)
-def test_flops_are_those_torch_counts(rung: str):
-    model = build(RUNGS[rung], V, V)
-    src, tgt = torch.randint(V, (2, S)), torch.randint(V, (2, T))
-    slow = torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH)
-    with slow[0], slow[1], FlopCounterMode(display=False) as counter:
-        model(src, None, tgt)
-    assert 2 * forward_flops(RUNGS[rung], src_len=S, tgt_len=T, tgt_vocabulary=V) == counter.get_total_flops()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"encoder_mixer": "rnn"}, "encoder_mixer must be one of self-attention, lstm, gru, got 'rnn'"),
         ({"decoder_mixer": "gru", "decoder_mask": "window:1"}, 'decoder_mask has no effect .* "gru"'),
         ({"encoder_mixer": "lstm", "decoder_mixer": "gru", "positions": "rotary"}, 'positions "rotary" need'),
-        ({"feed_forward": False, "activation": "gelu"}, 'activation "gelu" has no effect'),
+        ({"feed_forward": False, "activation": "gelu"}, "activation has no effect with feed_forward false"),
         ({"encoder_mixer": "lstm", "d_model": 9, "num_heads": 3, "positions": "none"}, "must be even"),
     ],
 )

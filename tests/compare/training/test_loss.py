@@ -20,10 +20,10 @@ from compare.training.loss import (
     may_cut_target,
     reinforce,
 )
-from tests.kits.contract import EXACT, V, float64, make, sharpen, sources, targets
+from tests.kits.contract import EXACT, V, make, seeded_float64, sharpen, sources, targets
 from tests.kits.loss import PAD, TinyModel, batch, close
 
-_float64 = pytest.fixture(autouse=True)(float64)
+_float64 = pytest.fixture(autouse=True)(seeded_float64)
 R_DROP = RegularizationConfig(consistency="r-drop", consistency_weight=1.5)
 SIMCUT = RegularizationConfig(consistency="simcut", consistency_weight=0.7, cut=0.4)
 METHODS = pytest.mark.parametrize("settings", [R_DROP, SIMCUT], ids=lambda settings: settings.consistency)
