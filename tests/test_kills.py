@@ -34,7 +34,7 @@ PROCESSES.set_forkserver_preload(
     [
         *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
         *("compare.experiment.publish", "compare.benchmark.benchmark", "compare.report.html"),
-        *("compare.report.views", "compare.studies.registry", "compare.studies.distance", "data.prepare"),
+        *("compare.report.views", "compare.studies.registry", "compare.studies.gradients", "data.prepare"),
         *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
     ]
 )

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from compare.analysis.tables import Row, Table
+from compare.analysis.tables import Row
 from compare.benchmark.measurement import fit_power_law
-from compare.studies.kit import Panel, column, draw_panels, exponent, lines_by, multiply_adds
-from compare.studies.study import Claim, Settings, StudyResult, between, near
+from compare.studies.kit import Panel, column, conclude, exponent, lines_by, multiply_adds
+from compare.studies.study import Settings, StudyResult
 from compare.studies.tasks import transformer
 from compare.system.measure import best_of
 from transformer.attention import plain_attention
@@ -46,51 +46,42 @@ CPU = torch.device("cpu")
 
 def run(settings: Settings) -> StudyResult:
     """Measure each kind over lengths, then parameters, crossing and a second language."""
-    lengths = [16, 32, 64] if settings.quick else [128, 256, 512, 1024]
+    quick = settings.quick
+    lengths, crossing_lengths = (
+        ((16, 32, 64), (16, 32)) if quick else ((128, 256, 512, 1024), (64, 128, 256, 512, 1024))
+    )
     rows: list[Row] = []
     for kind, shape in KINDS.items():
         logger.info(f"complexity: {kind}")
-        rows += [{"attention": kind, "n": n, **measure(shape(n), quick=settings.quick)} for n in lengths]
+        rows += [{"attention": kind, "n": n, **measure(shape(n), quick=quick)} for n in lengths]
     exponents = [fit(kind, [row for row in rows if row["attention"] == kind]) for kind in KINDS]
     logger.info("complexity: parameters, crossing, second language")
-    parts = {
-        "parameters": parameters(D),
-        "crossing": crossing(D, HEADS, quick=settings.quick),
-        "second-language": second_language(),
-    }
-    return StudyResult(
-        method=f"""
-            The toolkit's own attention, softmax(Q K^T / sqrt(d_q)) V without fused kernels, on one sentence
-            in fp32; d = {D}, h = {HEADS}. Operations are multiply-adds counted by torch's counter while it
-            runs, bytes are those of the tensors saved for the backward pass, each once, and time is the
-            minimum of five forward passes or more. Exponents are slopes of logarithms over the lengths. The
-            closed forms predict N M h (d_q + d_v) operations and 4 h (N d_q + M (d_q + d_v) + N M) bytes,
-            with N M more for the mask of the decoder's self-attention.""",
+    weights = [weigh(*shape) for shape in ((1, None), (2, None), (4, None), (8, None), (HEADS, D))]
+    both = [compare_parts(n, quick=quick) for n in crossing_lengths]
+    counted, timed = (crossing(both, cost) for cost in ("operations", "seconds"))
+    model = transformer(WIDTH, LAYERS)(10, 10)
+    languages = [translate(model, source) for source in SOURCES]
+    return conclude(
+        "complexity",
         tables={
-            "attention": Table("Counts beside the closed forms; n is M and N, or N where M is fixed.", rows),
-            "exponents": Table(
-                "Exponents in n: predicted for long n, and fitted; for bytes also predicted at these n.",
-                exponents,
-            ),
-            **{name: table for name, (table, _) in parts.items()},
+            "attention": rows,
+            "exponents": exponents,
+            "parameters": weights,
+            "crossing": both,
+            "second-language": languages,
         },
-        claims=[*judge(rows, exponents), *(claim for _, claims in parts.values() for claim in claims)],
-        figure=draw_panels(
-            *(
-                Panel(
-                    title=name.capitalize(),
-                    x="positions n",
-                    y=label,
-                    lines=lines_by(rows, "attention", "n", name),
-                    log="xy",
-                )
-                for name, label in (
-                    ("operations", "multiply-adds"),
-                    ("bytes", "bytes saved for the backward pass"),
-                    ("seconds", "s, forward"),
-                )
-            )
-        ),
+        measured={
+            **attention_claims(rows, exponents),
+            **weight_claims(weights),
+            "crossing": counted / D,
+            "crossing_time": timed / D,
+            **language_claims(languages),
+        },
+        panels={
+            name: Panel(lines_by(rows, "attention", "n", name)) for name in ("operations", "bytes", "seconds")
+        },
+        words={"d": D, "heads": HEADS, "rows": len(rows), "counted": counted, "timed": timed}
+        | {"layers": LAYERS, "width": WIDTH, "inner": INNER, "target": TARGET},
     )
 
 
@@ -186,110 +177,61 @@ def fit(kind: str, rows: Sequence[Row]) -> Row:
     }
 
 
-def judge(rows: Sequence[Row], exponents: Sequence[Row]) -> list[Claim]:
-    """Compare the claims about attention with its tables."""
+def attention_claims(rows: Sequence[Row], exponents: Sequence[Row]) -> dict[str, float | dict[str, float]]:
+    """Compute the measures of the claims about attention."""
     longest = {row["attention"]: row["operations"] for row in rows}
-    return [
-        *(
-            near(
-                f"{name.capitalize()} equal the closed form in all {len(rows)} rows: largest relative error",
-                max(abs(row[name] / row[f"{name}_predicted"] - 1) for row in rows),
-                0,
-            )
+    by_kind = {row["attention"]: row for row in exponents}
+    measured: dict[str, float | dict[str, float]] = {
+        "closed_form": {
+            name.capitalize(): max(abs(row[name] / row[f"{name}_predicted"] - 1) for row in rows)
             for name in ("operations", "bytes")
-        ),
-        near(
-            "Heads of width d/h cost as much as one head: operations, ratio",
-            longest[NARROW] / longest[SINGLE],
-            1,
-        ),
-        near("h heads of width d cost h-fold: operations, ratio", longest[WIDE] / longest[SINGLE], HEADS),
-        *(
-            near(
-                f"{row['attention']}: {growth} as n^{row['predicted']}: exponent",
-                row[f"{name}_exponent"],
-                row["predicted"],
-                tolerance,
-            )
-            for row in exponents
-            for growth, name, tolerance in (
-                ("operations grow", "operations", 1e-9),
-                ("time grows", "seconds", 0.3),
-            )
-        ),
-    ]
+        },
+        "split": longest[NARROW] / longest[SINGLE],
+        "wide": longest[WIDE] / longest[SINGLE],
+    }
+    for cost, column_name in (("operations", "operations_exponent"), ("time", "seconds_exponent")):
+        for growth, predicted in (("square", 2), ("linear", 1)):
+            measured[f"{cost}_{growth}"] = {
+                kind: row[column_name] for kind, row in by_kind.items() if row["predicted"] == predicted
+            }
+    return measured
 
 
 # Parameters, crossing of N^2 d and N d^2, a second target language.
 
 
-Part = tuple[Table, list[Claim]]
-"""A table and the claims about it."""
-
-
-def parameters(d: int) -> Part:
-    """Count the weights of one attention for several numbers and widths of heads."""
-    rows = [_weigh(d, heads, size) for heads, size in ((1, None), (2, None), (4, None), (8, None), (4, d))]
-    *split, wide = rows
-    claims = [
-        near(
-            f"{matrices} {factor} d^2 weights, for any number of heads: largest relative error",
-            max(abs(row[name] / (factor * d * d) - 1) for row in split),
-            0,
-        )
-        for matrices, name, factor in (("W_Q, W_K, W_V:", "weights", 3), ("With W_O:", "with_W_O", 4))
-    ]
-    claims.append(
-        near(
-            "Heads of width d need h times as many: with W_O over 4 d^2",
-            wide["with_W_O"] / (4 * d * d),
-            wide["heads"],
-        )
-    )
-    return Table(f"Matrices of one self-attention, d = {d}; biases are not counted.", rows), claims
-
-
-def _weigh(d: int, heads: int, head_size: int | None) -> Row:
-    """Count the weights of a self-attention, without and with its output matrix."""
-    model = transformer(d, 1, num_heads=heads, head_size=head_size)(1, 1)
+def weigh(heads: int, head_size: int | None) -> Row:
+    """Count the weights of a self-attention of width ``D``, without and with its output matrix."""
+    model = transformer(D, 1, num_heads=heads, head_size=head_size)(1, 1)
     attention = model.encoder.layers[0].attention
     matrices = {name: part.numel() for name, part in attention.named_parameters() if part.dim() == 2}
     weights = sum(matrices.values())
     return {
         "heads": heads,
-        "head_size": head_size or d // heads,
+        "head_size": head_size or D // heads,
         "weights": weights - matrices["project_out.weight"],
         "with_W_O": weights,
-        "3 d^2": 3 * d * d,
-        "4 d^2": 4 * d * d,
+        "3 d^2": 3 * D * D,
+        "4 d^2": 4 * D * D,
     }
 
 
-def crossing(d: int, heads: int, *, quick: bool) -> Part:
-    """Find the length from which the products over pairs cost more than the projections."""
-    lengths = [16, 32] if quick else [64, 128, 256, 512, 1024]
-    rows = [_compare(n, d, heads, quick=quick) for n in lengths]
-    counted, timed = (_crossing(rows, cost) for cost in ("operations", "seconds"))
-    claims = [
-        near(
-            "N^2 d overtakes N d^2 at N = 2d, as a layer has 2 N^2 d and 4 N d^2: by operations, N/d",
-            counted / d,
-            2,
-            1e-9,
-        ),
-        between("The same by time, of the order of d: N/d", timed / d, 0.25, 4),
-    ]
-    caption = (
-        f"One self-attention of {heads} heads, d = {d}: products over pairs of positions (2 N^2 d) against "
-        f"projections (4 N d^2). Equal at N = {counted:,.0f} by operations, {timed:,.0f} by time."
-    )
-    return Table(caption, rows), claims
+def weight_claims(rows: Sequence[Row]) -> dict[str, float | dict[str, float]]:
+    """Compute the measures of the claims about weights; the last row has heads of width d."""
+    *split, wide = rows
+    return {
+        "weights": {
+            f"{matrices} {factor}": max(abs(row[name] / row[f"{factor} d^2"] - 1) for row in split)
+            for matrices, name, factor in (("W_Q, W_K, W_V:", "weights", 3), ("With W_O:", "with_W_O", 4))
+        },
+        "wide_weights": wide["with_W_O"] / wide["4 d^2"],
+    }
 
 
-def _compare(n: int, d: int, heads: int, *, quick: bool) -> Row:
+def compare_parts(n: int, *, quick: bool) -> Row:
     """Measure operations and time of both parts of a self-attention over n positions."""
-    x, into, out = torch.randn(n, d), torch.randn(d, 3 * d), torch.randn(d, d)
-    split = torch.randn(1, heads, n, d // heads)
+    x, into, out = torch.randn(n, D), torch.randn(D, 3 * D), torch.randn(D, D)
+    split = torch.randn(1, HEADS, n, D // HEADS)
     work = {
         "pairs": lambda: plain_attention(split, split, split, None, False, 0.0)[0],
         "projections": lambda: (x @ into, x @ out),
@@ -302,36 +244,14 @@ def _compare(n: int, d: int, heads: int, *, quick: bool) -> Row:
     return row
 
 
-def _crossing(rows: Sequence[Row], cost: str) -> float:
+def crossing(rows: Sequence[Row], cost: str) -> float:
     """Compute the n at which both parts cost the same, by the power law fitted to their ratio."""
     ratios = [row[f"pairs_{cost}"] / row[f"projections_{cost}"] for row in rows]
     law = fit_power_law(column(rows, "n"), ratios)
     return float(law.factor ** (-1 / law.exponent))
 
 
-def second_language() -> Part:
-    """Measure the cost of a second decoder over the same encoded source."""
-    model = transformer(WIDTH, LAYERS)(10, 10)
-    rows = [_translate(model, source) for source in SOURCES]
-    second = column(rows, "second_language")
-    bends = [a - 2 * b + c for a, b, c in zip(second, second[1:], second[2:], strict=False)]
-    claims = [
-        near(
-            "A second language costs only its decoder, O(M N k + N^2 k) and projections: relative error",
-            max(abs(row["second_language"] / row["second_predicted"] - 1) for row in rows),
-            0,
-        ),
-        near("It has no M^2 k: second difference of its operations over M", max(map(abs, bends)), 0),
-    ]
-    caption = (
-        f"Operations of {LAYERS} + {LAYERS} layers, k = {WIDTH}, feed-forward {INNER}, N = {TARGET}: the "
-        "encoder, which runs once, and each decoder over its output. pairs = layers (2 M N k + 2 N^2 k) "
-        "grows with products of lengths; the rest are projections and feed-forward layers."
-    )
-    return Table(caption, rows), claims
-
-
-def _translate(model: Transformer, m: int) -> Row:
+def translate(model: Transformer, m: int) -> Row:
     """Count the operations of encoder and decoder for M = m, beside their closed forms."""
     k, n = WIDTH, TARGET
     src, mask = torch.zeros(1, m, dtype=torch.long), torch.ones(1, m, dtype=torch.bool)
@@ -349,3 +269,11 @@ def _translate(model: Transformer, m: int) -> Row:
         "second_predicted": LAYERS * (n * (4 * k * k + inner) + (n + m) * 2 * k * k) + pairs,
         "pairs": pairs,
     }
+
+
+def language_claims(rows: Sequence[Row]) -> dict[str, float]:
+    """Compute the measures of the claims about a second language."""
+    second = column(rows, "second_language")
+    bends = [a - 2 * b + c for a, b, c in zip(second, second[1:], second[2:], strict=False)]
+    errors = [abs(row["second_language"] / row["second_predicted"] - 1) for row in rows]
+    return {"second": max(errors), "no_square": max(map(abs, bends))}

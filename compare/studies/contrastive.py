@@ -8,13 +8,13 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compare.analysis.tables import Row, Table
+from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.experiment.evaluation import score_translations
-from compare.studies.designs import RULE, SEEDS, obtain_translators
-from compare.studies.kit import Panel, column, differences, draw_panels, mean
-from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
+from compare.studies.kit import Panel, column, conclude, differences, mean
+from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.tasks import RECURRENT, TRANSFORMER, TRANSLATORS
+from compare.studies.training import obtain_translators
 from data.grammar import BINS, PHENOMENA, Contrast, contrastive_pairs
 
 logger = logging.getLogger(__name__)
@@ -22,10 +22,6 @@ logger = logging.getLogger(__name__)
 NEAR, LONG = ("0",), ("5-8", "9 or more")
 """Ranges of distance, as ``Group`` names them: next to the subject, and far from it."""
 LEXICAL = ("noun", "verb")
-GAIN = 2.0
-"""Percentage points by which an accuracy must exceed another."""
-LEARNED = 75.0
-"""Accuracy from which on agreement counts as learned, half way from guessing to perfect."""
 PAIRS_SEED = 1_000_003
 """Seed of the contrastive pairs."""
 
@@ -70,23 +66,15 @@ def run(settings: Settings) -> StudyResult:
     by_distance = detail(accuracies)
     agreement = [row for row in by_distance if row["phenomenon"] == "agreement" and row["distance"] != "all"]
     lexical = [row for row in by_distance if row["phenomenon"] in LEXICAL]
-    return StudyResult(
-        method=f"""
-            {found.method} Each contrastive pair is a right German translation and one that differs in one
-            point; a model passes if it gives the right one the higher probability. Up to {per_group} pairs
-            per phenomenon and range of distances, none with a source of the training set. Agreement: number
-            of the finite verb, by the words between it and its noun, near is 0 and long 5 or more. Lexical
-            choice: nouns and verbs that fit the sentence as well. {RULE} a difference counts from {GAIN:g}
-            points on, and agreement is learned from {LEARNED:g}% on. {SEEDS}""",
-        tables={
-            "accuracy": Table("Percentage of pairs passed by each model and seed; guessing gives 50.", rows),
-            "distances": Table("The same by phenomenon and distance, all seeds together.", by_distance),
+    return conclude(
+        "contrastive",
+        tables={"accuracy": rows, "distances": by_distance},
+        measured=measures(rows),
+        panels={
+            "agreement": _panel(agreement, "distance", list(accuracies)),
+            "lexical": _panel(lexical, "phenomenon", list(accuracies)),
         },
-        claims=judge(rows),
-        figure=draw_panels(
-            _panel("Agreement", "words between noun and verb", agreement, "distance", list(accuracies)),
-            _panel("Lexical choice", "kind of word", lexical, "phenomenon", list(accuracies)),
-        ),
+        words={"origin": found.method, "per_group": per_group},
     )
 
 
@@ -160,39 +148,21 @@ def detail(accuracies: Accuracies) -> list[Row]:
     ]
 
 
-def _panel(title: str, x: str, rows: Sequence[Row], ticks: str, families: Sequence[str]) -> Panel:
+def _panel(rows: Sequence[Row], ticks: str, families: Sequence[str]) -> Panel:
     """Plot the accuracies of the families; ``ticks`` is the column of the labels."""
     places = range(len(rows))
     return Panel(
-        title=title,
-        x=x,
-        y="pairs passed (%)",
-        lines={family: (places, column(rows, family)) for family in families},
+        {family: (places, column(rows, family)) for family in families},
         predicted={"guessing": (places, [50.0] * len(rows))},
-        limits=(0, 105),
         ticks=column(rows, ticks),
     )
 
 
-def judge(rows: Sequence[Row]) -> list[Claim]:
-    """Compare the claims of Tang et al. 2018 with the accuracies of each seed."""
+def measures(rows: Sequence[Row]) -> dict[str, Measured | dict[str, list[float]]]:
+    """Compute the measures of the claims of Tang et al. 2018, per seed."""
 
     def ahead(name: str) -> list[float]:
         return differences(column(rows, name, model=TRANSFORMER), column(rows, name, model=RECURRENT))
 
-    return [
-        *(
-            at_least(
-                f"The {family} has learned agreement next to the noun: %",
-                column(rows, "agreement_near", model=family),
-                LEARNED,
-            )
-            for family in (RECURRENT, TRANSFORMER)
-        ),
-        at_most(
-            "Transformers do not outperform RNNs in agreement over long distance: points ahead",
-            ahead("agreement_long"),
-            GAIN,
-        ),
-        at_least("Transformers outperform RNNs in lexical choice: points ahead", ahead("lexical"), GAIN),
-    ]
+    near = {family: column(rows, "agreement_near", model=family) for family in (RECURRENT, TRANSFORMER)}
+    return {"learned": near, "agreement": ahead("agreement_long"), "lexical": ahead("lexical")}

@@ -1,299 +1,299 @@
-"""Designs of a model trained with equal effort: the same data, seeds and learning rates to choose from.
+"""Studies of designs trained with equal effort: warm-up, layer norm and residual paths, depth, data.
 
-Each design is trained with every learning rate and the first seed, and with the best of them and the other
-seeds. The best is that of the lowest validation loss, so no design is judged at a rate that suits
-another one. The measure itself chooses, which favours no design: all have as many rates to choose from.
+**warmup.** Xiong et al. 2020 (sections 3 and 4) report that a post-norm Transformer fails or ends far behind
+without warm-up, that a pre-norm one needs none, and that it then trains faster than post-norm with warm-up.
+The study ``norm`` measures the gradients that explain it.
+
+**ablation.** Vaswani et al. 2017 (section 3.1) put layer norm and residual paths around every sublayer and
+ablate neither. He et al. 2016 introduce residual paths so that deep networks train, Ba et al. 2016 layer norm
+so that they train faster; Dong et al. 2021 show that attention without residual paths loses rank with depth,
+so that all positions become alike.
+
+**depth.** Wu et al. 2016 (section 3.1) report that simply stacked LSTMs work well up to 4 layers, barely with
+6 and very poorly beyond 8, which residual paths mend; Wang et al. 2019 train pre-norm Transformers of 30
+encoder layers.
+
+**data-size.** Koehn and Knowles 2017 (section 3.2) report that neural models with attention need much data.
+Sennrich and Zhang 2019 show that RNNs with attention do well with little of it, if they are regularised;
+Araabi and Monz 2020 that a Transformer with the usual settings does not, and needs other settings. The
+expectation tested here is that the Transformer needs more data than an RNN with attention, both regularised
+and stopped early.
 """
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-import torch
-from matplotlib.figure import Figure
+import numpy as np
 from torch import Tensor
 
-from compare.analysis.finished_experiment import load_finished
-from compare.analysis.tables import Row, Table
-from compare.decoding.translator import Translator
-from compare.optim import OptimConfig
-from compare.results.run_folder import load_model
-from compare.studies.kit import Panel, draw_panels, lines_of, mean
-from compare.studies.study import Settings
+from compare.analysis.tables import Row
+from compare.scoring.score import corpus_bleu
+from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean
+from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.tasks import (
+    RECURRENT,
+    SHORT_WORDS,
+    TRANSFORMER,
+    TRANSLATORS,
     Build,
     Model,
     TranslationTask,
-    embedded_task,
-    family_of,
-    fit,
+    lstm,
+    short_task,
+    transformer,
     translator,
-    valid_loss,
 )
-from data.corpus import Pairs
+from compare.studies.training import Plan, Trained, make_plan, train_designs
+from data.symbols import EOS
+from transformer.layers import Parts, Residual
 
 logger = logging.getLogger(__name__)
 
-GAP = 0.1
-"""Nats per token by which a loss must exceed another; the perplexity is then 11% higher."""
-RULE = "Each claim is tested for every seed. The rule was fixed before:"
-SEEDS = "Hold means with all seeds; undecided: with some."
+Designs = Mapping[str, Trained]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """Training that all designs share; the rate decays linearly to 0."""
-
-    updates: int = 600
-    batch_tokens: int = 512
-    measure_every: int = 20
-    """Updates between measurements of the validation loss."""
-    learning_rates: tuple[float, ...] = (1e-3, 3e-3)
-    """Peak rates to choose from."""
-    warmup_updates: int = 100
-    seeds: Sequence[int]
-    """Seeds of weights and batches; the first chooses the rate."""
-
-    @property
-    def text(self) -> str:
-        """The plan in words, for the description of a method; without the warm-up."""
-        rates = " or ".join(f"{rate:g}" for rate in self.learning_rates)
-        return (
-            f"{self.updates:,} updates of at most {self.batch_tokens:,} target tokens in fp32, Adam at a "
-            f"peak learning rate of {rates}, chosen per design by the first of {len(self.seeds)} seeds, then "
-            "decaying linearly to 0"
-        )
-
-    @property
-    def text_with_warmup(self) -> str:
-        """The whole plan in words."""
-        return f"{self.text}, after {self.warmup_updates} updates of warm-up"
-
-
-def make_plan(settings: Settings, **changes: Any) -> Plan:
-    """Make the plan of a study, with the fields that differ, or a tiny one for a quick run."""
-    return Plan(seeds=settings.seeds, **(QUICK if settings.quick else changes))
-
-
-QUICK: dict[str, Any] = {
-    "updates": 2,
-    "batch_tokens": 64,
-    "measure_every": 1,
-    "learning_rates": (1e-3,),
-    "warmup_updates": 1,
-}
-"""The plan of a quick run."""
-
-
-class Trained(NamedTuple):
-    """Validation losses of a design, by seed."""
-
-    learning_rate: float
-    """The chosen one."""
-    updates: list[int]
-    """Updates after which the loss was measured."""
-    curves: list[list[float]]
-    """Loss per target token in nats, per seed and measurement; infinite where training has diverged."""
-    models: Sequence[Model] = ()
-    """The model of each seed, with the weights of its lowest loss."""
-
-    @property
-    def final(self) -> list[float]:
-        """The loss after the last update, by seed."""
-        return [curve[-1] for curve in self.curves]
-
-    @property
-    def mean_curve(self) -> list[float]:
-        """The mean over seeds at each measurement."""
-        return [mean(losses) for losses in zip(*self.curves, strict=True)]
-
-    def updates_until(self, losses: Sequence[float]) -> list[float]:
-        """Find after how many updates each seed is at or below its entry of ``losses``; infinite if never."""
-        return [
-            next((n for n, value in zip(self.updates, curve, strict=True) if value <= loss), math.inf)
-            for curve, loss in zip(self.curves, losses, strict=True)
-        ]
-
-    def row(self) -> Row:
-        """Summarise as a table row."""
-        by_seed = {f"loss_{number}": loss for number, loss in enumerate(self.final, start=1)}
-        return {"learning_rate": self.learning_rate, "final_loss": self.mean_curve[-1]} | by_seed
-
-
-def tables(trained: Mapping[str, Trained]) -> dict[str, Table]:
+def losses(trained: Designs) -> dict[str, Sequence[Row]]:
     """Make the tables of final losses and of mean curves."""
     updates = next(iter(trained.values())).updates
-    curves = [
-        {"updates": n, **{label: each.mean_curve[index] for label, each in trained.items()}}
-        for index, n in enumerate(updates)
-    ]
     return {
-        "designs": Table(
-            "Learning rate chosen, mean validation loss after the last update, and that of each seed (nats "
-            "per target token).",
-            [{"design": label, **each.row()} for label, each in trained.items()],
-        ),
-        "curves": Table("Mean validation loss by updates.", curves),
+        "designs": [
+            {"design": label, "learning_rate": each.learning_rate, "final_loss": each.mean_curve[-1]}
+            | {f"loss_{number}": loss for number, loss in enumerate(each.final, start=1)}
+            for label, each in trained.items()
+        ],
+        "curves": [
+            {"updates": n, **{label: each.mean_curve[index] for label, each in trained.items()}}
+            for index, n in enumerate(updates)
+        ],
     }
 
 
-def plot_losses(
-    rows: Sequence[Row], x: str, names: Iterable[str], *, label: str = "", **options: Any
-) -> Figure:
-    """Plot columns of mean validation losses over the column ``x``."""
-    return draw_panels(
-        Panel(
-            title="Mean over seeds",
-            x=label or x,
-            y="validation loss (nats per token)",
-            lines=lines_of(rows, x, names),
-            **options,
-        )
-    )
-
-
-def train_designs(
-    study: str, builds: Mapping[str, Build], task: TranslationTask, plan: Plan
-) -> dict[str, Trained]:
-    """Train all designs.
-
-    Args:
-        study: its name, for messages.
-        builds: constructors by label.
-        task: the data.
-        plan: what all designs share.
-    """
-    return {label: _train_design(f"{study}: {label}", build, task, plan) for label, build in builds.items()}
-
-
-class Translators(NamedTuple):
-    """Trained models, for a study that measures what they have learned."""
-
-    method: str
-    """How they were made, in words."""
-    models: dict[str, dict[int, Translator]]
-    """By family and seed."""
-    train_src: Collection[str]
-    """The sources of their training."""
-    test: Pairs
-    languages: tuple[str, str]
-
-
-def obtain_translators(
-    study: str, settings: Settings, families: Sequence[str], *, needed: Sequence[str], tests: int = 1
-) -> Translators:
-    """Train models of some families, or load those of a finished experiment.
-
-    Args:
-        study: its name, for messages.
-        settings: of the study, which name the experiment, if any.
-        families: of ``TRANSLATORS``.
-        needed: those that an experiment must have.
-        tests: number of test pairs to draw.
-
-    Raises:
-        ValueError: the experiment lacks a family of ``needed``, or a seed that all have.
-    """
-    if settings.runs is None:
-        return _train_translators(study, settings, families, tests)
-    return _load_translators(settings.runs, settings.data_root, families, needed)
-
-
-def _train_translators(study: str, settings: Settings, families: Sequence[str], tests: int) -> Translators:
-    """Train on the embedded corpus."""
-    d, pairs, valid = (16, 60, 10) if settings.quick else (128, 20_000, 200)
-    dropout, rates = 0.1, (3e-3, 8e-3)
-    plan = make_plan(settings, updates=900, batch_tokens=1_024, measure_every=50, learning_rates=rates)
-    task = embedded_task(settings.seed, train=pairs, valid=valid, test=tests)
-    builds = {family: translator(family, d, dropout) for family in families}
-    method = (
-        f"Fresh models ({', '.join(families)}; d = {d}, {d // 16} heads, dropout {dropout}) are trained to "
-        f"translate the embedded corpus ({pairs:,} pairs, words): {plan.text_with_warmup}; the weights of "
-        "the lowest validation loss are kept."
-    )
-    models = {
-        family: dict(zip(plan.seeds, map(task.translator, trained.models), strict=True))
-        for family, trained in train_designs(study, builds, task, plan).items()
-    }
-    return Translators(method, models, task.train_src, task.test, ("en", "de"))
-
-
-def _load_translators(
-    folder: Path, data_root: str, families: Sequence[str], needed: Sequence[str]
-) -> Translators:
-    """Load the first model of each family in the order of the table, with the seeds that all have."""
-    finished = load_finished(folder, data_root=data_root)
-    found: dict[str, dict[int, Path]] = {}
-    for runs in finished.labels.values():
-        family = family_of(runs[0].run.model.architecture)
-        if family is not None and family in families:
-            found.setdefault(family, {run.result.seed: run.folder for run in runs})
-    missing = [family for family in needed if family not in found]
-    seeds = sorted(set.intersection(*map(set, found.values()))) if found else []
-    if missing or not seeds:
-        lack = f"no {missing[0]}" if missing else "no seed that all families have"
-        raise ValueError(f"{folder} has {lack}: needs {' and '.join(needed)}, finished")
-    corpus = finished.corpus
-    return Translators(
-        f"The models of the experiment {folder.resolve().name}, of each family the first, with the "
-        "seeds that all have.",
-        {family: {seed: load_model(folders[seed]) for seed in seeds} for family, folders in found.items()},
-        corpus.splits["train"].src,
-        corpus.splits[corpus.tests[0]],
-        (corpus.src_lang, corpus.tgt_lang),
-    )
-
-
-def _train_design(label: str, build: Build, task: TranslationTask, plan: Plan) -> Trained:
-    first, *others = plan.seeds
-    tried = {rate: train(label, build, task, plan, rate, first) for rate in plan.learning_rates}
-    best = min(tried, key=lambda rate: min(tried[rate][0]))
-    done = [tried[best], *(train(label, build, task, plan, best, seed) for seed in others)]
-    updates = list(range(plan.measure_every, plan.updates + 1, plan.measure_every))
-    return Trained(best, updates, [losses for losses, _ in done], [model for _, model in done])
-
-
-def train(
-    label: str, build: Build, task: TranslationTask, plan: Plan, learning_rate: float, seed: int
-) -> tuple[list[float], Model]:
-    """Train one design with one learning rate and seed.
-
-    Returns:
-        The validation losses, and the model with the weights of the lowest.
-    """
-    torch.manual_seed(seed)
-    model = build(*task.sizes)
-    batch = task.valid_batch
-    losses: list[float] = []
-    best: dict[str, Tensor] = {}
-
-    def observe(_: int) -> None:
-        loss = valid_loss(model, batch)
-        losses.append(loss if math.isfinite(loss) else math.inf)
-        if losses[-1] == min(losses):
-            best.update({name: weights.clone() for name, weights in model.state_dict().items()})
-
-    fit(
-        model,
-        task.train,
-        OptimConfig(learning_rate=learning_rate, warmup_updates=plan.warmup_updates),
-        batch_tokens=plan.batch_tokens,
-        updates=plan.updates,
-        seed=seed,
-        observe=observe,
-        observe_every=plan.measure_every,
-    )
-    model.load_state_dict(best)
-    logger.info(
-        f"{label}, learning rate {learning_rate:g}, seed {seed}: loss {losses[-1]:.3f} "
-        f"after {plan.updates:,} updates"
-    )
-    return losses, model
+def words_of(plan: Plan, task: TranslationTask) -> dict[str, Any]:
+    """List the words that the descriptions of these studies share."""
+    sizes = {"pairs": len(task.train), "valid": len(task.valid), "short_words": SHORT_WORDS}
+    return {"plan": plan, **sizes}
 
 
 def count_weights(model: Model) -> int:
     """Count the trained weights."""
     return sum(weights.numel() for weights in model.parameters())
+
+
+# Warm-up.
+
+
+def warmup(settings: Settings) -> StudyResult:
+    """Train Transformers with pre-norm and post-norm, with and without warm-up."""
+    layers, d = (1, 8) if settings.quick else (6, 64)
+    plan, task = make_plan(settings), short_task(settings)
+    builds: dict[str, Build] = {
+        "pre-norm": transformer(d, layers, norm="pre"),
+        "post-norm": transformer(d, layers, norm="post"),
+    }
+    cold = train_designs("no warm-up", builds, task, replace(plan, warmup_updates=0))
+    warm = train_designs("warm-up", builds, task, plan)
+    trained = {
+        f"{norm}, {name}": found[norm]
+        for norm in builds
+        for name, found in (("no warm-up", cold), ("warm-up", warm))
+    }
+    tables = losses(trained)
+    return conclude(
+        "warmup",
+        tables=tables,
+        measured=warmup_claims(trained),
+        panels={"losses": Panel(lines_of(tables["curves"], "updates", trained))},
+        words=words_of(plan, task) | {"layers": layers, "d": d},
+    )
+
+
+def warmup_claims(trained: Designs) -> dict[str, Measured]:
+    """Compute the measures of the claims of Xiong et al. 2020."""
+    pre, warm_pre = trained["pre-norm, no warm-up"], trained["pre-norm, warm-up"]
+    post, warm_post = trained["post-norm, no warm-up"], trained["post-norm, warm-up"]
+
+    def shares(each: Trained) -> list[float]:
+        """Compute the share of all updates after which each seed reaches the final loss of warm post-norm."""
+        return [
+            next((n for n, loss in zip(each.updates, curve, strict=True) if loss <= goal), math.inf)
+            / each.updates[-1]
+            for curve, goal in zip(each.curves, warm_post.final, strict=True)
+        ]
+
+    return {
+        "post_needs": differences(post.final, warm_post.final),
+        "pre_does_not": differences(pre.final, warm_pre.final),
+        "post_higher": differences(post.final, pre.final),
+        "cold_faster": shares(pre),
+        "warm_faster": shares(warm_pre),
+    }
+
+
+# Layer norm and residual paths.
+
+
+FULL, NO_NORM, NO_RESIDUAL, NEITHER = "both", "no layer norm", "no residual paths", "neither"
+
+
+class NoResidual(Residual):
+    """f(norm(x)), or norm(f(x)): a sublayer without residual path."""
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """Apply a sublayer to x (B, T, D)."""
+        output: Tensor = self.dropout(sublayer(self.norm(x)) if self.pre else self.norm(sublayer(x)))
+        return output
+
+
+def ablation(settings: Settings) -> StudyResult:
+    """Train a Transformer with both parts, without each, and without both."""
+    layers, d = (2, 8) if settings.quick else (6, 64)
+    plan, task = make_plan(settings), short_task(settings)
+    without = Parts(residual=NoResidual)
+    builds: dict[str, Build] = {
+        FULL: transformer(d, layers),
+        NO_NORM: transformer(d, layers, norm="none"),
+        NO_RESIDUAL: transformer(d, layers, without),
+        NEITHER: transformer(d, layers, without, norm="none"),
+    }
+    trained, frequency = train_designs("ablation", builds, task, plan), frequency_loss(task)
+    tables, updates = losses(trained), trained[FULL].updates
+    by_frequency = {"word frequencies": (updates, [frequency] * len(updates))}
+    return conclude(
+        "ablation",
+        tables=tables,
+        measured=ablation_claims(trained, frequency),
+        panels={"losses": Panel(lines_of(tables["curves"], "updates", trained), predicted=by_frequency)},
+        words=words_of(plan, task) | {"layers": layers, "d": d, "frequency": frequency},
+    )
+
+
+def frequency_loss(task: TranslationTask) -> float:
+    """Compute the loss of target tokens that are drawn by their frequency in training.
+
+    Every entry of the vocabulary counts once more than it occurs (Laplace), and so does the end of sentence.
+    """
+    size, ends = task.sizes[1], len(task.train)
+    counts = np.bincount(task.train.tgt.take(np.arange(ends)).flat, minlength=size) + 1
+    counts[EOS] += ends
+    batch = task.valid_batch
+    tokens = batch.tgt_out[batch.tgt_mask].numpy()
+    return float(np.mean(np.log(counts.sum()) - np.log(counts[tokens])))
+
+
+def ablation_claims(trained: Designs, frequency: float) -> dict[str, Measured]:
+    """Compute the measures of the claims about the ablation."""
+    parts = {"norm": NO_NORM, "residual": NO_RESIDUAL, "one": NEITHER}
+    needed = {key: differences(trained[label].final, trained[FULL].final) for key, label in parts.items()}
+    return {**needed, "frequencies": [loss - frequency for loss in trained[NEITHER].final]}
+
+
+# Depth.
+
+
+FAMILIES = (TRANSFORMER, RECURRENT)
+
+
+def depth(settings: Settings) -> StudyResult:
+    """Train Transformers and LSTMs with attention at every depth."""
+    depths = (1, 2) if settings.quick else (1, 2, 4, 8)
+    d, hidden = (8, 8) if settings.quick else (64, 88)
+    plan, task = make_plan(settings), short_task(settings)
+    builds: dict[str, Build] = {}
+    for layers in depths:
+        builds[name(TRANSFORMER, layers)] = transformer(d, layers)
+        builds[name(RECURRENT, layers)] = lstm(RECURRENT, hidden, num_layers=layers, tie="output")
+    trained = train_designs("depth", builds, task, plan)
+    weights = {label: count_weights(build(*task.sizes)) for label, build in builds.items()}
+    layer_sizes = " and ".join(
+        f"{weights[name(family, 2)] - weights[name(family, 1)]:,} ({family})" for family in FAMILIES
+    )
+    rows: list[Row] = [
+        {
+            "depth": layers,
+            **{family: trained[name(family, layers)].mean_curve[-1] for family in FAMILIES},
+            **{f"weights of {family}": weights[name(family, layers)] for family in FAMILIES},
+        }
+        for layers in depths
+    ]
+    return conclude(
+        "depth",
+        tables={"depths": rows, **losses(trained)},
+        measured=depth_claims(trained, depths),
+        panels={"losses": Panel(lines_of(rows, "depth", FAMILIES))},
+        words=words_of(plan, task)
+        | {"d": d, "hidden": hidden, "depths": ", ".join(map(str, depths)), "layer_sizes": layer_sizes}
+        | {"first": depths[0], "last": depths[-1]},
+    )
+
+
+def name(family: str, layers: int) -> str:
+    """Name a design."""
+    return f"{family}, {layers} layer{'s' * (layers > 1)}"
+
+
+def depth_claims(trained: Designs, depths: Sequence[int]) -> dict[str, Measured]:
+    """Compute the measures of the claims about depth."""
+    gains, excess = {}, {}
+    for family in FAMILIES:
+        first, *_, last = finals = [trained[name(family, layers)].final for layers in depths]
+        gains[family] = differences(first, last)
+        excess[family] = differences(last, [min(losses) for losses in zip(*finals[:-1], strict=True)])
+    return {
+        "helps": gains[TRANSFORMER],
+        "helps_more": differences(gains[TRANSFORMER], gains[RECURRENT]),
+        "bears": excess[TRANSFORMER],
+        "does_not": excess[RECURRENT],
+    }
+
+
+# Size of the data.
+
+
+def data_size(settings: Settings) -> StudyResult:
+    """Train every family with every number of pairs, and score its translations."""
+    sizes, d = ((30, 60), 8) if settings.quick else ((500, 2_000, 8_000), 128)
+    dropout = 0.2
+    plan = make_plan(settings, measure_every=50, learning_rates=(3e-3, 8e-3))
+    builds = {family: translator(family, d, dropout) for family in TRANSLATORS}
+    rows: list[Row] = []
+    for pairs in sizes:
+        task = short_task(settings, pairs=pairs, tests=300)
+        for family, trained in train_designs(f"data-size: {pairs:,} pairs", builds, task, plan).items():
+            for seed, curve, model in zip(plan.seeds, trained.curves, trained.models, strict=True):
+                bleu = corpus_bleu(task.translate(model), task.test.tgt)
+                logger.info(f"data-size: {pairs:,} pairs, {family}, seed {seed}: BLEU {bleu:.1f}")
+                row = {"pairs": pairs, "model": family, "seed": seed, "bleu": bleu, "loss": min(curve)}
+                row |= {"learning_rate": trained.learning_rate, "weights": count_weights(model)}
+                rows.append({**row, "words": task.sizes[1]})
+    means: list[Row] = [
+        {"pairs": pairs}
+        | {family: mean(column(rows, "bleu", model=family, pairs=pairs)) for family in TRANSLATORS}
+        for pairs in sizes
+    ]
+    return conclude(
+        "data-size",
+        tables={"bleu": means, "runs": rows},
+        measured=data_size_claims(rows, sizes),
+        panels={"bleu": Panel(lines_of(means, "pairs", TRANSLATORS))},
+        words=words_of(plan, task)
+        | {"d": d, "dropout": dropout, "tests": len(task.test.src)}
+        | {"sizes": ", ".join(f"{pairs:,}" for pairs in sizes), "fewest": sizes[0], "most": sizes[-1]},
+    )
+
+
+def data_size_claims(rows: Iterable[Row], sizes: Sequence[int]) -> dict[str, Measured]:
+    """Compute the measures of the claims about the number of pairs."""
+    fewest, most = sizes[0], sizes[-1]
+    plain, recurrent, transformer = (
+        {pairs: column(rows, "bleu", model=family, pairs=pairs) for pairs in sizes} for family in TRANSLATORS
+    )
+    ahead = {pairs: differences(transformer[pairs], recurrent[pairs]) for pairs in (fewest, most)}
+    return {
+        "few": [-value for value in ahead[fewest]],
+        "gains_more": differences(ahead[most], ahead[fewest]),
+        "many": ahead[most],
+        "attention": differences(recurrent[fewest], plain[fewest]),
+    }

@@ -1,7 +1,7 @@
-"""What studies share: rows of tables, panels of lines, counts of operations."""
+"""Tools of the studies: rows of tables, results by their descriptions, panels of lines, counts and errors."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compare.analysis.tables import Row
+from compare.analysis.tables import Row, Table
 from compare.benchmark.measurement import fit_power_law
 from compare.report.plots import REFERENCE_LINE, make_panels, series_style, tidy_axes
+from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
 
 # Rows of tables.
 
@@ -62,28 +63,59 @@ def lines_by(rows: Sequence[Row], by: str, x: str, y: str) -> dict[str, Points]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Panel:
-    """One panel of a figure."""
+    """One panel of a figure; title, labels, logarithmic axes and range come from the description."""
 
-    title: str
-    x: str
-    """Label of the x axis."""
-    y: str
-    """Label of the y axis."""
     lines: Mapping[str, Points]
     """Measured points by label."""
     predicted: Mapping[str, Points] = field(default_factory=dict)
     """Predicted points by label, drawn dashed."""
-    log: Literal["", "x", "y", "xy"] = ""
-    """The logarithmic axes."""
-    limits: tuple[float, float | None] | None = None
-    """Range of the y axis."""
     ticks: Sequence[str] = ()
     """Labels of x = 0, 1, and so on, where x is no number."""
+    title: str = ""
+    x: str = ""
+    """Label of the x axis."""
+    y: str = ""
+    """Label of the y axis."""
+    log: Literal["", "x", "y", "xy"] = ""
+    """The logarithmic axes."""
+    limits: Sequence[float] = ()
+    """Range of the y axis; of one number the lower end."""
 
 
-def draw_panels(*panels: Panel) -> Figure:
+def conclude(
+    name: str,
+    *,
+    tables: Mapping[str, Sequence[Row]],
+    measured: Mapping[str, Measured | Mapping[str, Measured]],
+    panels: Mapping[str, Panel],
+    words: Mapping[str, Any],
+) -> StudyResult:
+    """Combine what a study has measured with its description.
+
+    Args:
+        name: the study.
+        tables: rows by the name of their table.
+        measured: see ``judge``.
+        panels: what to draw, by the name of the panel.
+        words: those of the texts.
+    """
+    description = describe(name)
+    known = {**COMMON, **description.get("words", {}), **words}
+    drawn = []
+    for key, panel in panels.items():
+        described = description["panels"][key]
+        drawn.append(replace(panel, **{**described, "title": described["title"].format(**known)}))
+    return StudyResult(
+        method=description["method"].format(**known),
+        tables={key: Table(description["tables"][key].format(**known), rows) for key, rows in tables.items()},
+        claims=judge(name, measured, **words),
+        figure=draw_panels(drawn),
+    )
+
+
+def draw_panels(panels: Sequence[Panel]) -> Figure:
     """Draw panels side by side, each with a legend."""
     figure, drawn = make_panels(len(panels))
     for axes, panel in zip(drawn, panels, strict=True):
@@ -108,7 +140,7 @@ def draw_panels(*panels: Panel) -> Figure:
             many = sum(map(len, panel.ticks)) > MAX_TICK_CHARACTERS / len(panels)
             style = {"rotation": 90, "fontsize": 6} if many else {}
             axes.set_xticks(range(len(panel.ticks)), panel.ticks, **style)
-        if panel.limits is not None:
+        if panel.limits:
             axes.set_ylim(*panel.limits)
         axes.set_title(panel.title, fontsize=11)
         axes.set_xlabel(panel.x)

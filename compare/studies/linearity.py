@@ -7,21 +7,20 @@ feed-forward layer of Vaswani et al. 2017 (section 3.3), make the map nonlinear.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor
 from torch.nn import functional as F
 
-from compare.analysis.tables import Row, Table
-from compare.studies.kit import Panel, column, draw, draw_panels, relative_error
-from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
+from compare.analysis.tables import Row
+from compare.studies.kit import Panel, column, conclude, draw, relative_error
+from compare.studies.study import Settings, StudyResult, describe
 from transformer.attention import plain_attention
 
 logger = logging.getLogger(__name__)
 
 Layer = Callable[[Tensor], Tensor]
 """(N, d) to (N, d)."""
-ROUNDING = 1e-12
-"""Bound on float64 rounding: some hundred additions with errors near 1e-16."""
 
 
 class AttentionStack:
@@ -73,23 +72,18 @@ class AttentionStack:
 def run(settings: Settings) -> StudyResult:
     """Measure the distance of each stack of two layers from one linear map."""
     length, d, trials = (6, 8, 3) if settings.quick else (64, 128, 20)
-    maps: dict[str, Callable[[AttentionStack], Layer]] = {
-        "A fixed": lambda stack: stack.attend_fixed,
-        "A fixed, residual": lambda stack: stack.attend_with_residual,
-        "A computed from X": lambda stack: stack.attend,
-        "A fixed, feed-forward between": lambda stack: stack.attend_with_feed_forward,
+    maps: dict[str, Callable[[AttentionStack, Tensor], Tensor]] = {
+        "A fixed": AttentionStack.attend_fixed,
+        "A fixed, residual": AttentionStack.attend_with_residual,
+        "A computed from X": AttentionStack.attend,
+        "A fixed, feed-forward between": AttentionStack.attend_with_feed_forward,
     }
     logger.info(f"linearity: {trials} draws of {len(maps)} stacks")
-    errors: dict[str, list[tuple[float, float]]] = {name: [] for name in maps}
-    for _ in range(trials):
-        stack, x, y = AttentionStack(length, d), draw(length, d), draw(length, d)
-        for name, choose in maps.items():
-            layer = choose(stack)
-            error = superposition(layer, x, y), relative_error(layer(x), stack.collapsed(x))
-            errors[name].append(error)
+    draws = [(AttentionStack(length, d), draw(length, d), draw(length, d)) for _ in range(trials)]
     table: list[Row] = []
-    for name, pairs in errors.items():
-        superpositions, from_one_layer = zip(*pairs, strict=True)
+    for name, attend in maps.items():
+        superpositions = [superposition(partial(attend, stack), x, y) for stack, x, y in draws]
+        from_one_layer = [relative_error(attend(stack, x), stack.collapsed(x)) for stack, x, _ in draws]
         table.append(
             {
                 "layers": name,
@@ -98,28 +92,19 @@ def run(settings: Settings) -> StudyResult:
                 "difference_from_one_layer_max": max(from_one_layer),
             }
         )
-    places = range(len(maps))
-    return StudyResult(
-        method=f"""
-            Two single-head layers O = A2 (A1 X V1) V2 over {length} positions of width {d}, all matrices
-            normal, in float64. "Fixed" weights A1 and A2 are computed once, from one input, by the toolkit's
-            own attention, and kept for every other; "computed" ones follow the input, as in a real model.
-            Superposition is the largest difference between f(2 X - 3 Y) and 2 f(X) - 3 f(Y) as a share of the
-            largest value, which is at rounding level if and only if f is linear. The feed-forward layer,
-            ReLU(X W1) W2 without biases, is between the two.""",
-        tables={"linearity": Table(f"Over {trials} draws of matrices and inputs.", table)},
-        claims=judge(table),
-        figure=draw_panels(
-            Panel(
-                title="Two layers of attention",
-                x="weights of the layers",
-                y="superposition error",
-                lines={"largest error": (places, column(table, "superposition_error_max"))},
-                predicted={"bound on rounding": (places, [ROUNDING] * len(maps))},
-                log="y",
+    places, rounding = range(len(maps)), describe("linearity")["words"]["rounding"]
+    return conclude(
+        "linearity",
+        tables={"linearity": table},
+        measured=measures(table),
+        panels={
+            "linearity": Panel(
+                {"largest error": (places, column(table, "superposition_error_max"))},
+                predicted={"bound on rounding": (places, [rounding] * len(maps))},
                 ticks=list(maps),
             )
-        ),
+        },
+        words={"length": length, "d": d, "trials": trials},
     )
 
 
@@ -128,27 +113,13 @@ def superposition(layer: Layer, x: Tensor, y: Tensor) -> float:
     return relative_error(layer(2 * x - 3 * y), 2 * layer(x) - 3 * layer(y))
 
 
-def judge(table: list[Row]) -> list[Claim]:
-    """Compare the claims with the table."""
+def measures(table: list[Row]) -> dict[str, float]:
+    """Compute the measures of the claims."""
     fixed, residual, computed, broken = table
-    return [
-        at_most(
-            "With A1, A2 fixed, two layers are one, O = (A2 A1) X V1 V2: difference",
-            fixed["difference_from_one_layer_max"],
-            ROUNDING,
-        ),
-        at_most("With A1, A2 fixed, O is linear in X: error", fixed["superposition_error_max"], ROUNDING),
-        at_most(
-            "A residual connection keeps it linear: error", residual["superposition_error_max"], ROUNDING
-        ),
-        at_least(
-            "With A1, A2 computed from X, O is not linear in X: least error",
-            computed["superposition_error_min"],
-            0.01,
-        ),
-        at_least(
-            "A feed-forward layer between breaks the linearity: least error",
-            broken["superposition_error_min"],
-            0.01,
-        ),
-    ]
+    return {
+        "one": fixed["difference_from_one_layer_max"],
+        "linear": fixed["superposition_error_max"],
+        "residual": residual["superposition_error_max"],
+        "computed": computed["superposition_error_min"],
+        "feed_forward": broken["superposition_error_min"],
+    }

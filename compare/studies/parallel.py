@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from compare.analysis.tables import Row, Table
+from compare.analysis.tables import Row
 from compare.benchmark.benchmark import training_pass
-from compare.studies.kit import Panel, column, draw_panels, lines_by, multiply_adds
-from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
+from compare.studies.kit import Panel, column, conclude, lines_by, multiply_adds
+from compare.studies.study import Settings, StudyResult
 from compare.studies.tasks import PLAIN, RECURRENT, TRANSFORMER, TRANSLATORS, Model, one_way
 from compare.system.measure import best_of
 from compare.training.loss import TranslationLoss
@@ -50,42 +50,17 @@ def run(settings: Settings) -> StudyResult:
     shortest, longest = (
         multiply_adds(partial(_forward, transformer, n, vocabulary)) / n for n in (lengths[0], lengths[-1])
     )
-    positions = "positions n on each side"
-    return StudyResult(
-        method=f"""
-            Serial steps: the most matrix products on one path of the autograd graph from the output to the
-            weights, counted in a forward pass of small models in float64, where no fused kernel hides the
-            steps of an LSTM. Source and target have n positions each. Time: forward and backward pass of the
-            training loss in fp32 at width {d}, a vocabulary of {vocabulary}, the minimum of three runs or
-            more, divided by the source and target tokens; once for a single sentence, where a recurrent model
-            must compute one position after another, and once for batches of {batch:,} target tokens at every
-            n, where each step computes many sentences.""",
-        tables={
-            "steps": Table("Products on the longest path, and its growth per position.", steps),
-            "time": Table("Microseconds of training per token.", times),
+    return conclude(
+        "parallel",
+        tables={"steps": steps, "time": times},
+        measured=measures(steps, times),
+        panels={
+            "steps": Panel({row["model"]: (COUNTED, [row[f"n = {n}"] for n in COUNTED]) for row in steps}),
+            "alone": Panel(lines_by(times, "model", "n", ALONE)),
+            "batch": Panel(lines_by(times, "model", "n", BATCH)),
         },
-        claims=judge(steps, times, longest / shortest),
-        figure=draw_panels(
-            Panel(
-                title="Serial steps",
-                x=positions,
-                y="products on the longest path",
-                lines={row["model"]: (COUNTED, [row[f"n = {n}"] for n in COUNTED]) for row in steps},
-            ),
-            *(
-                Panel(
-                    title=title,
-                    x=positions,
-                    y="µs per token",
-                    lines=lines_by(times, "model", "n", name),
-                    log="xy",
-                )
-                for name, title in (
-                    (ALONE, "Training, one sentence"),
-                    (BATCH, f"Training, batches of {batch:,} tokens"),
-                )
-            ),
-        ),
+        words={"d": d, "vocabulary": vocabulary, "batch": batch, "operations": longest / shortest}
+        | {"first": lengths[0], "last": lengths[-1]},
     )
 
 
@@ -126,48 +101,22 @@ def _forward(model: Model, n: int, vocabulary: int) -> Tensor:
     return logits
 
 
-def judge(steps: list[Row], times: list[Row], operations: float) -> list[Claim]:
-    """Compare the claims with the tables; ``operations`` is the Transformer's growth over the lengths."""
-    plain, attention, transformer = steps
-    first, last = times[0]["n"], times[-1]["n"]
+def measures(steps: list[Row], times: list[Row]) -> dict[str, float]:
+    """Compute the measures of the claims."""
 
     def growth(family: str, name: str) -> float:
         seconds = column(times, name, model=family)
         return float(seconds[-1] / seconds[0])
 
-    recurrent_alone, transformer_alone = (
-        column(times, ALONE, model=family, n=last)[0] for family in (RECURRENT, TRANSFORMER)
-    )
-    return [
-        near("LSTM: serial steps grow by 1 per source and 1 per target position", plain["per_position"], 2),
-        at_least("LSTM with attention: they grow by at least as much", attention["per_position"], 2),
-        near("Transformer: they do not grow", transformer["per_position"], 0),
-        near(
-            f"One sentence, LSTM with attention: serial positions, time per token at n = {last} over {first}",
-            growth(RECURRENT, ALONE),
-            1,
-            0.4,
-        ),
-        at_most(
-            f"One sentence, Transformer: parallel positions, time per token at n = {last} over {first}",
-            growth(TRANSFORMER, ALONE),
-            0.5,
-        ),
-        at_least(
-            f"One sentence of {last}: time of the LSTM with attention over the Transformer's",
-            recurrent_alone / transformer_alone,
-            1,
-        ),
-        near(
-            f"Full batches, LSTM: parallel sentences, time per token at n = {last} over {first}",
-            growth(PLAIN, BATCH),
-            1,
-            0.3,
-        ),
-        near(
-            f"Full batches, Transformer: time per token grows as its operations, n = {last} over {first}",
-            growth(TRANSFORMER, BATCH),
-            operations,
-            0.3,
-        ),
-    ]
+    alone = {family: column(times, ALONE, model=family)[-1] for family in TRANSLATORS}
+    plain, attention, transformer = column(steps, "per_position")
+    return {
+        "plain_steps": plain,
+        "attention_steps": attention,
+        "transformer_steps": transformer,
+        "recurrent_alone": growth(RECURRENT, ALONE),
+        "transformer_alone": growth(TRANSFORMER, ALONE),
+        "slower": alone[RECURRENT] / alone[TRANSFORMER],
+        "plain_batch": growth(PLAIN, BATCH),
+        "transformer_batch": growth(TRANSFORMER, BATCH),
+    }

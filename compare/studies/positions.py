@@ -1,122 +1,50 @@
-"""Positions that carry over to sequences longer than those of training: copying with each kind of position.
+"""Order of the input: lost without positions, and which kinds of positions reach beyond the training lengths.
 
-Copying of random symbols needs nothing but their order. Press et al. 2022 (figure 1) report for language
-models that sinusoids fail just past the lengths of training, that rotary positions (Su et al. 2021) reach
-little farther, and that ALiBi does not degrade. Shaw et al. 2018 (section 3.2) clip distances so that
-relative positions generalise to lengths not seen. The study ``order`` copies with sinusoids and learned
-vectors and one seed; this one compares five kinds with three.
+**order.** That attention without positions is permutation-equivariant follows from its definition: a sum over
+all keys does not depend on their order. Vaswani et al. 2017 (section 3.5) state that PE(pos + k) is a linear
+function of PE(pos), which follows from the addition theorems of sine and cosine (see ``rotation``), and
+hypothesise that sinusoids may extrapolate to longer sequences.
+
+**positions.** Copying of random symbols needs nothing but their order. Press et al. 2022 (figure 1) report
+for language models that sinusoids fail just past the lengths of training, that rotary positions (Su et al.
+2021) reach little farther, and that ALiBi does not degrade. Shaw et al. 2018 (section 3.2) clip distances so
+that relative positions generalise to lengths not seen. ``order`` copies with sinusoids and learned vectors
+and one seed; ``positions`` compares five kinds with three.
+
+Shapes: B sentences, S source positions, d model width.
 """
 
 import logging
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
+from torch import Tensor
 
-from compare.analysis.tables import Row, Table
+from compare.analysis.tables import Row
 from compare.optim import OptimConfig
-from compare.studies.kit import Panel, column, draw_panels, lines_of, mean
-from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most
+from compare.studies.kit import Panel, column, conclude, lines_of, mean, relative_error
+from compare.studies.study import Settings, StudyResult
 from compare.studies.tasks import fit, make_split, transformer
 from data.batches import Batch, make_batch
 from data.encode import EncodedSplit
 from data.symbols import EOS
 from transformer.config import Positions
 from transformer.model import Transformer
+from transformer.positions import sinusoids
 
 logger = logging.getLogger(__name__)
 
-CARRIES_OVER: dict[Positions, str] = {
-    "rotary": "Rotary positions",
-    "relative": "Relative positions",
-    "alibi": "Biases of ALiBi",
-}
-"""Kinds that are said to carry over, with the subject of a claim."""
-FAILS: dict[Positions, str] = {"sinusoidal": "Sinusoids", "learned": "Learned positions"}
-"""Kinds that are expected to fail past the lengths of training."""
-KINDS: tuple[Positions, ...] = (*FAILS, *CARRIES_OVER)
-GOOD, BAD = 0.9, 0.5
-"""Accuracies from which on a kind carries over, and up to which it fails."""
 SYMBOLS = 20
 FIRST = EOS + 1
 """Id of the first symbol."""
 WIDTH = 64
 """d of the models, which have two layers per side."""
 
-
-def run(settings: Settings) -> StudyResult:
-    """Train every kind with every seed and measure copies of all lengths."""
-    copying = Copying.of(settings, (0.25, 0.5, 1, 1.1, 1.25, 1.5, 2))
-    by_seed = [copying.measure(KINDS, seed) for seed in settings.seeds]
-    means = average(by_seed)
-    every = [
-        {"seed": seed, **row} for seed, rows in zip(settings.seeds, by_seed, strict=True) for row in rows
-    ]
-    return StudyResult(
-        method=f"""
-            Transformers of two layers per side (d = {WIDTH}, 4 heads) learn to copy sequences of 1 to
-            {copying.longest} of {SYMBOLS} symbols ({copying.updates:,} updates of about {copying.tokens:,}
-            tokens, fp32), with each kind of position and {len(by_seed)} seeds; with the same seed all see the
-            same batches. Rotary, relative and ALiBi positions act in self-attention only, so attention to the
-            source knows places through the states alone. Accuracy is the share of tokens that are the
-            likeliest after the reference before them, over {copying.tests} new sequences per length; past: of
-            the symbols after number {copying.longest}. Chance is {1 / SYMBOLS:.2f}. Each claim is tested for
-            every seed. The rule was fixed before, at 1.5 times the longest length: a kind carries over with
-            {GOOD} of those symbols right, and fails with at most {BAD}. Hold means with all seeds; undecided:
-            with some.""",
-        tables={
-            "lengths": Table(
-                "Mean accuracy by length; past: over the symbols beyond the longest sequence of training.",
-                means,
-            ),
-            "seeds": Table("The same for each seed.", every),
-        },
-        claims=judge(by_seed, copying),
-        figure=copying.plot(means, KINDS, ", mean over seeds"),
-    )
-
-
-def average(by_seed: list[list[Row]]) -> list[Row]:
-    """Average the accuracies of each length over seeds."""
-    return [
-        rows[0] | {name: mean([row[name] for row in rows]) for name in rows[0] if name != "length"}
-        for rows in zip(*by_seed, strict=True)
-    ]
-
-
-def judge(by_seed: list[list[Row]], copying: "Copying") -> list[Claim]:
-    """Compare the claims with the accuracies of each seed."""
-    half = [copying.beyond(rows) for rows in by_seed]
-    past = f"accuracy after symbol {copying.longest} of sequences of {half[0]['length']}"
-    return [
-        *(
-            at_least(
-                f"{kind} positions: training lengths are learned: least accuracy",
-                [copying.learned(rows, kind) for rows in by_seed],
-                0.99,
-            )
-            for kind in KINDS
-        ),
-        *(
-            at_least(
-                f"{subject} carry over to longer sequences: {past}",
-                [row[f"{kind}_past"] for row in half],
-                GOOD,
-            )
-            for kind, subject in CARRIES_OVER.items()
-        ),
-        *(
-            at_most(f"{subject} do not: {past}", [row[f"{kind}_past"] for row in half], BAD)
-            for kind, subject in FAILS.items()
-        ),
-    ]
-
-
-# The task, also of the study ``order``.
+# The task of both: copying.
 
 
 class Copying(NamedTuple):
@@ -173,6 +101,14 @@ class Copying(NamedTuple):
             row[f"{positions}_past"] = accuracy(model, replace(batch, tgt_mask=past))
         return row
 
+    @property
+    def words(self) -> dict[str, Any]:
+        """The sizes, for the descriptions; ``past``: what is measured at 1.5 times the longest length."""
+        sizes = {name: value for name, value in self._asdict().items() if name != "lengths"}
+        half = next(length for length in self.lengths if length >= 1.5 * self.longest)
+        past = f"after symbol {self.longest} of sequences of {half}"
+        return {**sizes, "past": past, "width": WIDTH, "symbols": SYMBOLS, "chance": 1 / SYMBOLS}
+
     def learned(self, rows: Sequence[Row], kind: Positions) -> float:
         """Return the least accuracy at the lengths of training."""
         return min(float(row[kind]) for row in rows if row["length"] <= self.longest)
@@ -181,28 +117,20 @@ class Copying(NamedTuple):
         """Return the row of 1.5 times the longest length."""
         return next(row for row in rows if row["length"] >= 1.5 * self.longest)
 
-    def plot(self, rows: Sequence[Row], kinds: Sequence[Positions], note: str = "") -> Figure:
-        """Plot both accuracies by length; ``note`` ends the title."""
+    def panels(self, rows: Sequence[Row], kinds: Sequence[Positions]) -> dict[str, Panel]:
+        """Plot both accuracies by length."""
         longer = [row for row in rows if row["length"] > self.longest]
         beyond = column(longer, "length")
-        return draw_panels(
-            Panel(
-                title=f"Copying: all tokens{note}",
-                x="length (symbols)",
-                y="share of tokens correct",
-                lines=lines_of(rows, "length", kinds),
+        return {
+            "all": Panel(
+                lines_of(rows, "length", kinds),
                 predicted={f"longest in training: {self.longest}": ([self.longest] * 2, [0, 1])},
-                limits=(0, 1.05),
             ),
-            Panel(
-                title=f"Copying: symbols after number {self.longest}",
-                x="length (symbols)",
-                y="share of symbols correct",
-                lines={kind: (beyond, column(longer, f"{kind}_past")) for kind in kinds},
+            "past": Panel(
+                {kind: (beyond, column(longer, f"{kind}_past")) for kind in kinds},
                 predicted={"chance": (beyond, [1 / SYMBOLS] * len(beyond))},
-                limits=(0, 1.05),
             ),
-        )
+        }
 
 
 def copies(lengths: list[int], draw: random.Random) -> EncodedSplit:
@@ -217,3 +145,126 @@ def accuracy(model: Transformer, batch: Batch) -> float:
     model.eval()
     best = model(batch.src, batch.src_mask, batch.tgt_in).argmax(-1)
     return float((best == batch.tgt_out)[batch.tgt_mask].float().mean())
+
+
+# Order.
+
+
+ORDERED: tuple[Positions, ...] = ("sinusoidal", "learned")
+"""Kinds that the study ``order`` copies with."""
+
+
+def order(settings: Settings) -> StudyResult:
+    """Measure equivariance and shifts, then train the models of the copying task."""
+    length, reach = 32, 1_000
+    equivariance = [break_order(kind, length) for kind in ("none", *ORDERED)]
+    shifts = [shift_error(k, reach, WIDTH) for k in (1, 10, 100, 1_000)]
+    copying = Copying.of(settings, (0.05, 0.25, 0.5, 0.75, 1, 1.1, 1.25, 1.5, 2))
+    rows = copying.measure(ORDERED, settings.seed)
+    return conclude(
+        "order",
+        tables={"equivariance": equivariance, "shifts": shifts, "lengths": rows},
+        measured=order_claims(equivariance, shifts, rows, copying),
+        panels=copying.panels(rows, ORDERED),
+        words=copying.words | {"length": length, "reach": reach},
+    )
+
+
+def break_order(positions: Positions, length: int) -> Row:
+    """Measure the errors of equivariance in the encoder and of invariance in the decoder."""
+    model = transformer(WIDTH, positions=positions)(length, length).double().eval()
+    src, tgt = torch.randperm(length).unsqueeze(0), torch.randint(length, (1, length))
+    mask, permutation = torch.ones_like(src, dtype=torch.bool), torch.randperm(length)
+    orders = src, src[:, permutation]
+    with torch.inference_mode():
+        states, permuted_states = (model.encoder(order, mask)[0] for order in orders)
+        hidden, permuted_hidden = (model.features(order, mask, tgt).hidden for order in orders)
+    return {
+        "positions": positions,
+        "encoder": relative_error(permuted_states, states[:, permutation]),
+        "decoder": relative_error(permuted_hidden, hidden),
+    }
+
+
+def shift_error(k: int, reach: int, d: int) -> Row:
+    """Measure the largest difference between R_k PE(n) and PE(n + k), for n < ``reach``."""
+    encoded = sinusoids(torch.arange(reach + k), d)
+    error = (encoded[k:] - encoded[:reach] @ rotation(k, d).T).abs().max()
+    return {"k": k, "error": float(error)}
+
+
+def rotation(k: int, d: int) -> Tensor:
+    """Compute R_k (d, d): blocks [[cos, sin], [-sin, cos]] of k times each frequency 10000^(-2i / d)."""
+    angles = k * 10_000.0 ** (-torch.arange(0, d, 2, dtype=torch.float64) / d)
+    matrix, sine = torch.zeros(d, d, dtype=torch.float64), torch.arange(0, d, 2)
+    matrix[sine, sine], matrix[sine, sine + 1] = angles.cos(), angles.sin()
+    matrix[sine + 1, sine], matrix[sine + 1, sine + 1] = -angles.sin(), angles.cos()
+    return matrix
+
+
+def order_claims(
+    equivariance: list[Row], shifts: list[Row], rows: list[Row], copying: Copying
+) -> dict[str, float | dict[str, float]]:
+    """Compute the measures of the claims about order."""
+    none, *known = equivariance
+    half = copying.beyond(rows)
+    return {
+        "encoder": none["encoder"],
+        "decoder": none["decoder"],
+        "lost": {row["positions"]: row["encoder"] for row in known},
+        "shift": max(row["error"] for row in shifts),
+        "learned": {kind: copying.learned(rows, kind) for kind in ORDERED},
+        "sinusoids": half["sinusoidal_past"],
+        "vectors": half["learned_past"],
+    }
+
+
+# Positions.
+
+
+FAILS: dict[Positions, str] = {"sinusoidal": "Sinusoids", "learned": "Learned positions"}
+"""Kinds that are expected to fail past the lengths of training, with the subject of a claim."""
+CARRIES_OVER: dict[Positions, str] = {
+    "rotary": "Rotary positions",
+    "relative": "Relative positions",
+    "alibi": "Biases of ALiBi",
+}
+"""Kinds that are said to carry over."""
+KINDS: tuple[Positions, ...] = (*FAILS, *CARRIES_OVER)
+
+
+def positions(settings: Settings) -> StudyResult:
+    """Train every kind with every seed and measure copies of all lengths."""
+    copying = Copying.of(settings, (0.25, 0.5, 1, 1.1, 1.25, 1.5, 2))
+    by_seed = [copying.measure(KINDS, seed) for seed in settings.seeds]
+    means = average(by_seed)
+    every = [
+        {"seed": seed, **row} for seed, rows in zip(settings.seeds, by_seed, strict=True) for row in rows
+    ]
+    return conclude(
+        "positions",
+        tables={"lengths": means, "seeds": every},
+        measured=position_claims(by_seed, copying),
+        panels=copying.panels(means, KINDS),
+        words=copying.words | {"seed_count": len(by_seed)},
+    )
+
+
+def average(by_seed: list[list[Row]]) -> list[Row]:
+    """Average the accuracies of each length over seeds."""
+    return [
+        rows[0] | {name: mean([row[name] for row in rows]) for name in rows[0] if name != "length"}
+        for rows in zip(*by_seed, strict=True)
+    ]
+
+
+def position_claims(by_seed: list[list[Row]], copying: Copying) -> dict[str, dict[str, list[float]]]:
+    """Compute the measures of the claims about positions, per seed."""
+    half = [copying.beyond(rows) for rows in by_seed]
+    return {
+        "learned": {kind: [copying.learned(rows, kind) for rows in by_seed] for kind in KINDS},
+        **{
+            claim: {subject: [row[f"{kind}_past"] for row in half] for kind, subject in kinds.items()}
+            for claim, kinds in (("carries", CARRIES_OVER), ("fails", FAILS))
+        },
+    }

@@ -5,10 +5,10 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
-from compare.studies.study import CONTENT, Settings, StudyReport, StudyResult
+from compare.studies.study import Settings, StudyReport, StudyResult, describe
 from compare.system.messages import did_you_mean
 from compare.system.plugins import track_registry
 
@@ -20,16 +20,24 @@ class Study:
     about: str
     """Short description of the claim."""
     source: str
-    """Publications, in the short form of studies.toml, and derivations."""
+    """Publications, in the short form of references.toml, and derivations."""
     minutes: float
     """Upper bound of its duration on two cores."""
     reads_runs: bool = False
     """Whether it can read a finished experiment instead of training."""
-    run: Callable[[Settings], StudyResult] | None = None
-    """The function that measures; None: ``run`` of the module of its name in ``compare.studies``, _ for -."""
+    run: Callable[[Settings], StudyResult] | str
+    """The function that measures, or where it is: "module:name", imported as late as that."""
 
 
-STUDIES: dict[str, Study] = {name: Study(**entry) for name, entry in CONTENT["studies"].items()}
+NAMES = (
+    *("complexity", "scaling", "order", "distance", "parallel", "reversal", "linearity", "norm"),
+    *("warmup", "ablation", "depth", "positions", "data-size", "contrastive", "head-roles", "heads-average"),
+)
+FIELDS = [field.name for field in fields(Study)]
+STUDIES: dict[str, Study] = {
+    name: Study(**{field: value for field, value in describe(name).items() if field in FIELDS})
+    for name in NAMES
+}
 """All studies by name, registered ones included."""
 
 
@@ -68,9 +76,8 @@ def register_study(name: str, study: Study) -> None:
 def render_studies(*, as_json: bool = False) -> str:
     """Describe all studies as text, one per line, or as JSON."""
     if as_json:
-        names = [item.name for item in fields(Study) if item.name != "run"]
         rows = [
-            {"study": name, **{each: getattr(study, each) for each in names}}
+            {"study": name, **{field: getattr(study, field) for field in FIELDS if field != "run"}}
             for name, study in STUDIES.items()
         ]
         return json.dumps(rows, indent=2, ensure_ascii=False)
@@ -123,7 +130,7 @@ def run_study(
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        measure = study.run or import_module(f".{name.replace('-', '_')}", __package__).run
+        measure = resolve_name(study.run) if isinstance(study.run, str) else study.run
         findings: StudyResult = measure(settings)
     conditions = {
         "seed": seed,

@@ -20,9 +20,9 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from compare.analysis.tables import Row, Table
-from compare.studies.kit import Panel, column, draw, draw_panels, exponent, lines_of
-from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, near
+from compare.analysis.tables import Row
+from compare.studies.kit import Panel, column, conclude, draw, exponent, lines_of
+from compare.studies.study import Settings, StudyResult
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +36,6 @@ NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
 """(mu, sigma) of each entry of q and k."""
 CHUNK = 2_000
 """Products drawn at a time."""
-ERRORS = 4.0
-"""Tolerance in standard errors; one of some dozen samples exceeds it in 1 of 500 seeds."""
-MISPRINT = 10.0
-"""Standard errors by which the misprinted variance must miss the measured one wherever mu is not 0."""
 KEYS = 64
 """Number of keys of each softmax."""
 SATURATED = 64
@@ -55,46 +51,25 @@ def run(settings: Settings) -> StudyResult:
     logger.info("scaling: entropy and gradient of the softmax")
     softmax = [measure_softmax(d, queries) for d in sizes]
     scales = [fit_exponents(name, moments) for name in SCALES]
-    variances = {name: column(scaled(name, moments, NORMALS[0]), "variance") for name in SCALES}
-    return StudyResult(
-        method=f"""
-            q and k are drawn from N(mu, sigma^2 I), all entries of the vector mu being equal, in float64. The
-            variance of their product is d sigma^4 + 2 sigma^2 mu.mu; a lecture worksheet misprints its second
-            term as 2 d sigma^2 mu.mu, which is measured beside it. Each mean and each variance is of
-            {samples:,} products; its standard error comes from the same sample. Entropy and gradient are
-            means over {queries:,} queries drawn from N(0, I) against {KEYS} keys: the gradient is the
-            Frobenius norm of the softmax's Jacobian, sqrt(sum p^2 - 2 sum p^3 + (sum p^2)^2), by which the
-            gradient of any loss is multiplied. An exponent is the slope of logarithms over d.""",
-        tables={
-            "moments": Table("E[q.k] = mu.mu and Var[q.k] = d sigma^4 + 2 sigma^2 mu.mu.", moments),
-            "scales": Table(
-                "Exponents in d of mean and variance of the scaled score, where mu is 0.5.", scales
-            ),
-            "softmax": Table(
-                "Softmax over scores of queries and keys from N(0, I), by the factor of the scores.", softmax
-            ),
-        },
-        claims=[*judge_moments(moments, scales), *judge_softmax(softmax)],
-        figure=draw_panels(
-            Panel(
-                title="Variance of the score, q, k ~ N(0, I)",
-                x="d",
-                y="variance",
-                lines={f"times {name}": (sizes, each) for name, each in variances.items()},
+    return conclude(
+        "scaling",
+        tables={"moments": moments, "scales": scales, "softmax": softmax},
+        measured={**moment_claims(moments, scales), **softmax_claims(softmax)},
+        panels={
+            "variance": Panel(
+                {
+                    f"times {name}": (sizes, column(scaled(name, moments, NORMALS[0]), "variance"))
+                    for name in SCALES
+                },
                 predicted={"d": (sizes, sizes), "1": (sizes, [1] * len(sizes))},
-                log="xy",
             ),
-            *(
-                Panel(
-                    title=f"Softmax of {KEYS} scores: {quantity}",
-                    x="d",
-                    y=label,
-                    lines=lines_of(softmax, "d", [f"{quantity} at {name}" for name in SCALES]),
-                    log="xy",
-                )
-                for quantity, label in (("entropy", "nats"), ("gradient", "norm of the Jacobian"))
-            ),
-        ),
+            **{
+                quantity: Panel(lines_of(softmax, "d", [f"{quantity} at {name}" for name in SCALES]))
+                for quantity in ("entropy", "gradient")
+            },
+        },
+        words={"samples": samples, "queries": queries, "keys": KEYS, "count": len(moments)}
+        | {"first": sizes[0], "last": sizes[-1], "saturated": SATURATED},
     )
 
 
@@ -146,41 +121,19 @@ def fit_exponents(name: str, moments: Sequence[Row]) -> Row:
     }
 
 
-def judge_moments(moments: Sequence[Row], scales: Sequence[Row]) -> list[Claim]:
-    """Compare the claims about mean and variance with the tables."""
-    exponents = {row["scale"]: row for row in scales}
+def moment_claims(moments: Sequence[Row], scales: Sequence[Row]) -> dict[str, float]:
+    """Compute the measures of the claims about mean and variance."""
+    unscaled, root, inverse = scales
     unit = scaled("1/sqrt(d)", moments, NORMALS[0])
-    count = len(moments)
-    return [
-        at_most(
-            f"E[q.k] is mu.mu: largest of {count} deviations, in standard errors",
-            max(_deviation(row, "mean", row["mean_predicted"]) for row in moments),
-            ERRORS,
-        ),
-        at_most(
-            f"Var[q.k] is d sigma^4 + 2 sigma^2 mu.mu: largest of {count} deviations, in standard errors",
-            max(_deviation(row, "variance", row["variance_predicted"]) for row in moments),
-            ERRORS,
-        ),
-        at_least(
-            "It is not d sigma^4 + 2 d sigma^2 mu.mu, a misprint: smallest deviation, in standard errors",
-            min(_deviation(row, "variance", _misprinted(row)) for row in moments if row["mu"]),
-            MISPRINT,
-        ),
-        at_most(
-            "Times 1/sqrt(d), Var is 1 at every d, for q, k ~ N(0, I): largest deviation, in standard errors",
-            max(_deviation(row, "variance", 1) for row in unit),
-            ERRORS,
-        ),
-        *(
-            near(f"{text}: exponent", exponents[scale][f"exponent_of_{moment}"], expected, 0.05)
-            for text, scale, moment, expected in (
-                ("Unscaled, E grows linearly in d", "1", "mean", 1),
-                ("Times 1/sqrt(d), E grows as sqrt(d)", "1/sqrt(d)", "mean", 0.5),
-                ("Times 1/d, Var falls as 1/d", "1/d", "variance", -1),
-            )
-        ),
-    ]
+    return {
+        "mean": max(_deviation(row, "mean", row["mean_predicted"]) for row in moments),
+        "variance": max(_deviation(row, "variance", row["variance_predicted"]) for row in moments),
+        "misprint": min(_deviation(row, "variance", _misprinted(row)) for row in moments if row["mu"]),
+        "unit": max(_deviation(row, "variance", 1) for row in unit),
+        "unscaled": unscaled["exponent_of_mean"],
+        "root": root["exponent_of_mean"],
+        "inverse": inverse["exponent_of_variance"],
+    }
 
 
 def _deviation(row: Row, moment: str, expected: float) -> float:
@@ -211,24 +164,12 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     return (second - 2 * third + second**2).clamp(min=0).sqrt()
 
 
-def judge_softmax(rows: Sequence[Row]) -> list[Claim]:
-    """Compare the claims about entropy and gradient with the table."""
+def softmax_claims(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Compute the measures of the claims about entropy and gradient."""
     first, last = rows[0], rows[-1]
     saturated = [row for row in rows if row["d"] >= SATURATED]
-    claims = []
-    for quantity in ("entropy", "gradient"):
-        claims += [
-            near(
-                f"Times 1/sqrt(d), {quantity} of the softmax at d = {last['d']} over d = {first['d']}: ratio",
-                last[f"{quantity} at 1/sqrt(d)"] / first[f"{quantity} at 1/sqrt(d)"],
-                1,
-                0.15,
-            ),
-            near(
-                f"Unscaled, it saturates: {quantity} falls as 1/sqrt(d), from d = {SATURATED} on: exponent",
-                exponent(saturated, "d", f"{quantity} at 1"),
-                -0.5,
-                0.15,
-            ),
-        ]
-    return claims
+    quantities = ("entropy", "gradient")
+    return {
+        "steady": {each: last[f"{each} at 1/sqrt(d)"] / first[f"{each} at 1/sqrt(d)"] for each in quantities},
+        "saturates": {each: exponent(saturated, "d", f"{each} at 1") for each in quantities},
+    }

@@ -5,6 +5,7 @@ import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
@@ -125,13 +126,46 @@ class StudyResult:
     figure: "Figure"
 
 
-CONTENT = tomllib.loads(Path(__file__).with_name("studies.toml").read_text(encoding="utf-8"))
-"""Descriptions of the studies, and publications by the short form in which they are cited."""
+# Descriptions of the studies of this package: method, captions, claims with their ranges, titles of panels.
+
+
+RANGES = {"near": near, "at_most": at_most, "at_least": at_least, "between": between}
+COMMON = {
+    "rule": "Each claim is tested for every seed. The rule was fixed before:",
+    "seeds": "Hold means with all seeds; undecided: with some.",
+}
+"""Words that every description can use."""
+
+
+@cache
+def describe(name: str) -> dict[str, Any]:
+    """Read the description of a study; its texts are templates of ``str.format``, over ``[words]`` too."""
+    path = Path(__file__).with_name("descriptions") / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def judge(name: str, measured: Mapping[str, Measured | Mapping[str, Measured]], **words: Any) -> list[Claim]:
+    """Compare measured numbers with the claims of a study's description.
+
+    Args:
+        name: the study.
+        measured: by claim a number, one per seed, or a mapping of those: one claim each, whose text has the
+            key as the word ``each``.
+        **words: those of the texts, and of ranges that are not known before.
+    """
+    description, claims = describe(name), []
+    words = COMMON | description.get("words", {}) | words
+    for key, value in measured.items():
+        text, kind, *bounds = description["claims"][key]
+        limits = [words[bound] if isinstance(bound, str) else bound for bound in bounds]
+        for each, number in value.items() if isinstance(value, Mapping) else [("", value)]:
+            claims.append(RANGES[kind](text.format(each=each, **words), number, *limits))
+    return claims
 
 
 def bibliography(source: str) -> list[str]:
     """List the publications that ``source`` cites, each with title and address."""
-    references: dict[str, list[str]] = CONTENT["references"]
+    references = describe("references")
     return [f"{name}: {title}. {url}" for name, (title, url) in references.items() if name in source]
 
 

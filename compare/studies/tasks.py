@@ -102,7 +102,6 @@ def fit(
     updates: int,
     seed: int,
     observe: Callable[[int], None] | None = None,
-    observe_every: int = 1,
 ) -> None:
     """Train a model.
 
@@ -113,22 +112,19 @@ def fit(
         batch_tokens: largest number of target tokens of a batch.
         updates: number of batches.
         seed: seed of the batches.
-        observe: called with the number of the update after some of them, with the model in eval mode.
-        observe_every: updates from one call of ``observe`` to the next.
+        observe: called with the number of each update after it.
     """
     criterion = TranslationLoss(model, label_smoothing=0.0)
     optimizer = build_optimizer(criterion.parameters(), optim)
     stream = BatchStream(split, batch_tokens=batch_tokens, seed=seed)
-    criterion.train()
     batches = (batch for epoch in count(1) for batch in stream.epoch(epoch))
     for update, batch in enumerate(islice(batches, updates), start=1):
+        criterion.train()
         for group in optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(update, updates)
         train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
-        if observe is not None and update % observe_every == 0:
-            criterion.eval()
+        if observe is not None:
             observe(update)
-            criterion.train()
     criterion.eval()
 
 

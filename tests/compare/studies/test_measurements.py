@@ -8,19 +8,8 @@ import torch
 from torch import nn
 
 from compare.optim import OptimConfig
-from compare.studies import (
-    complexity,
-    distance,
-    kit,
-    linearity,
-    norm,
-    order,
-    parallel,
-    positions,
-    scaling,
-    tasks,
-)
-from compare.studies.study import Settings
+from compare.studies import complexity, gradients, kit, linearity, parallel, positions, scaling, tasks
+from compare.studies.study import Settings, judge
 from data.batches import make_batch
 from data.symbols import EOS
 from transformer.config import TransformerConfig
@@ -32,6 +21,10 @@ QUICK = Settings(seed=1, quick=True, runs=None)
 
 def holds(claims) -> list[bool]:
     return [claim.holds for claim in claims]
+
+
+def judged(study: str, measured, **words) -> list[bool]:
+    return holds(judge(study, measured, **words))
 
 
 def by_text(claims, *starts: str) -> list[bool]:
@@ -183,12 +176,12 @@ def test_linearity_is_lost_if_the_weights_follow_the_input_and_kept_by_a_linear_
 
 def test_gradient_norms_against_backward():
     torch.manual_seed(3)
-    norms = norm.measure("post", 2, 8, draws=1)
+    norms = gradients.measure("post", 2, 8, draws=1)
     torch.manual_seed(3)
     size = {"d_model": 8, "encoder_layers": 2, "decoder_layers": 2, "ffn_size": 32}
     config = TransformerConfig(**size, dropout=0.0, norm="post", tie="none")
-    model = Transformer(config, norm.VOCABULARY, norm.VOCABULARY)
-    norm._random_loss(model).backward()
+    model = Transformer(config, gradients.VOCABULARY, gradients.VOCABULARY)
+    gradients._random_loss(model).backward()
     for side in ("encoder", "decoder"):
         for n in range(2):
             grad = model.get_parameter(f"{side}.layers.{n}.feed_forward.narrow.weight").grad
@@ -200,11 +193,11 @@ def test_verdicts_on_norms():
 
     def verdict(pre, post) -> list[bool]:
         summary = [
-            norm.summarise(kind, depth, [gradient(layer, depth) for layer in range(1, depth + 1)])
+            gradients.summarise(kind, depth, [gradient(layer, depth) for layer in range(1, depth + 1)])
             for kind, gradient in (("pre", pre), ("post", post))
             for depth in depths
         ]
-        return holds(norm.judge(summary, depths))
+        return judged("norm", gradients.norm_claims(summary), deepest=16)
 
     flat, growing = lambda layer, depth: depth**-0.5, lambda layer, depth: 0.9 ** (depth - layer)
     assert verdict(flat, growing) == [True] * 5
@@ -220,20 +213,17 @@ def test_the_rotation_turns_each_pair_by_its_own_angle():
     for i in range(d // 2):
         cos, sin = (f(k / 10_000 ** (2 * i / d)) for f in (math.cos, math.sin))
         expected[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[cos, sin], [-sin, cos]]
-    np.testing.assert_allclose(order.rotation(k, d).numpy(), expected, atol=1e-15)
+    np.testing.assert_allclose(positions.rotation(k, d).numpy(), expected, atol=1e-15)
     encoded = sinusoids(torch.arange(20), d)
-    torch.testing.assert_close(encoded[k:], encoded[:-k] @ order.rotation(k, d).T, rtol=0, atol=1e-12)
+    torch.testing.assert_close(encoded[k:], encoded[:-k] @ positions.rotation(k, d).T, rtol=0, atol=1e-12)
 
 
-def test_order_is_lost_without_positions_and_known_with_them(reports, monkeypatch):
+def test_order_is_lost_without_positions_and_known_with_them(reports):
     none, *known = reports("order").findings.tables["equivariance"].rows
     assert max(none["encoder"], none["decoder"]) < 1e-13
     assert min(row[side] for row in known for side in ("encoder", "decoder")) > 1e-3
-    monkeypatch.setattr(order, "POSITIONS", ("learned", "sinusoidal", "learned"))
-    monkeypatch.setattr(order, "rotation", lambda k, d: torch.eye(d, dtype=torch.float64))
-    claims = order.run(QUICK).claims
-    assert by_text(claims, "Without", "Nor", "PE") == [False] * 3
-    assert by_text(claims, "With ") == [True] * 2
+    shifts = reports("order").findings.tables["shifts"].rows
+    assert max(row["error"] for row in shifts) < 1e-11
 
 
 def test_copying_is_scored_per_symbol():
@@ -252,16 +242,17 @@ def test_copying_is_scored_per_symbol():
     assert task._replace(longest=3).probe(model, "learned", 6, 1)["learned_past"] == pytest.approx(1 / 3)
 
 
-def test_verdicts_on_lengths():
-    equal = [{"positions": kind, "encoder": 1.0, "decoder": 1.0} for kind in order.POSITIONS]
-
-    def verdict(past: float) -> list[bool]:
+def test_verdicts_on_order():
+    def verdict(equal: float, past: float) -> list[bool]:
+        errors = [{"positions": kind, "encoder": equal, "decoder": equal} for kind in ("none", "sinusoidal")]
         rows = [{"length": 10, "sinusoidal": 1.0, "learned": 0.9}, {"length": 15}]
         rows[1] |= {"sinusoidal": 0, "learned": 0, "sinusoidal_past": past, "learned_past": past}
-        return holds(order.judge(equal, [{"error": 0.0}], rows, positions.Copying(10, 1, 1, 1, [])))[-4:]
+        task = positions.Copying(10, 1, 1, 1, [15])
+        measured = positions.order_claims(errors, [{"error": equal}], rows, task)
+        return judged("order", measured, **task.words)
 
-    assert verdict(0.95) == [True, False, True, False]
-    assert verdict(0.05) == [True, False, False, True]
+    assert verdict(1e-14, 0.95) == [True, True, False, True, True, False, True, False]
+    assert verdict(1.0, 0.05) == [False, False, True, False, True, False, False, True]
 
 
 def test_training_learns_and_counts_real_tokens_only():
@@ -288,7 +279,7 @@ def test_the_gain_equals_that_of_a_cyclic_shift():
     step = torch.eye(32, dtype=torch.float64) / (1 + math.exp(-1)) + 0.25 * shift
     for steps in (0, 1, 5, 20):
         expected = float(torch.linalg.matrix_power(step, steps).pow(2).sum() / 32)
-        assert distance.mean_squared_gain(steps) == pytest.approx(expected, rel=1e-12)
+        assert gradients.mean_squared_gain(steps) == pytest.approx(expected, rel=1e-12)
 
 
 def test_gradients_are_assigned_to_their_distance():
@@ -296,7 +287,7 @@ def test_gradients_are_assigned_to_their_distance():
     norms = {i: [[fade ** (length + i - j) for j in range(length)]] * 2 for i in range(0, length, 2)}
     unit = sum(fade**k for k in range(1, 5)) / 4
     expected = {k: pytest.approx(fade**k / unit) for k in range(1, 11)}
-    assert distance.by_distance(norms, length) == expected
+    assert gradients.by_distance(norms, length) == expected
 
 
 def test_a_gradient_belongs_to_the_embedding_at_its_position(monkeypatch):
@@ -304,12 +295,12 @@ def test_a_gradient_belongs_to_the_embedding_at_its_position(monkeypatch):
     torch.manual_seed(0)
     model = tasks.one_way("LSTM", 4)(6, 6).double()
     probe, order_ = torch.randn(4, dtype=torch.float64), torch.tensor([3, 0, 5, 1, 4, 2])
-    monkeypatch.setattr(distance.torch, "randperm", lambda n: order_)
-    monkeypatch.setattr(distance.torch, "randint", lambda high, size: torch.ones(size, dtype=torch.long))
-    monkeypatch.setattr(distance.torch, "randn_like", lambda hidden: probe)
-    norms = distance.gradients(model, 6, 2)
+    monkeypatch.setattr(gradients.torch, "randperm", lambda n: order_)
+    monkeypatch.setattr(gradients.torch, "randint", lambda high, size: torch.ones(size, dtype=torch.long))
+    monkeypatch.setattr(gradients.torch, "randn_like", lambda hidden: probe)
+    norms = gradients.gradients(model, 6, 2)
     mask, tgt = torch.ones(1, 6, dtype=torch.bool), torch.ones(1, 6, dtype=torch.long)
-    weight = distance.source_embedding(model).detach()
+    weight = gradients.source_embedding(model).detach()
     model.requires_grad_(False)
 
     def output() -> float:
@@ -332,8 +323,9 @@ def test_verdicts_on_distance():
 
     def verdict(plain, attention) -> list[bool]:
         curves = {"LSTM": plain, "LSTM with attention": attention, "Transformer": flat}
-        return holds(distance.judge(curves, predicted))
+        measured = gradients.distance_claims(curves, predicted)
+        return judged("distance", measured, predicted=0.1, farthest=60)
 
     assert verdict(predicted, flat) == [True] * 5
-    assert verdict(flat, flat) == [False, True, False, True, False]
-    assert verdict(predicted, predicted) == [True, False, False, True, True]
+    assert verdict(flat, flat) == [False, True, True, False, False]
+    assert verdict(predicted, predicted) == [True, False, True, False, True]

@@ -15,7 +15,7 @@ import torch
 
 from compare.studies import STUDIES, study
 from compare.studies.registry import run_study
-from compare.studies.study import CONTENT, StudyReport, StudyResult, at_least, at_most, between, near
+from compare.studies.study import StudyReport, StudyResult, at_least, at_most, between, describe, judge, near
 
 EXACT = ["scaling", "order", "reversal", "warmup"]
 """Studies that measure no time: the same seed gives the same numbers. The others share their code."""
@@ -37,6 +37,10 @@ def test_every_study_runs_and_writes_complete_files(name, reports):
     assert (content["seed"], content["torch"]) == (1, torch.__version__)
     assert content["threads"] == torch.get_num_threads()
     claims = report.findings.claims
+    described = {text.split("{")[0] for text, *_ in describe(name)["claims"].values()}
+    assert {
+        start for start in described if any(claim.text.startswith(start) for claim in claims)
+    } == described
     assert [claim["holds"] for claim in content["claims"]] == [claim.holds for claim in claims]
     for table, expected in report.findings.tables.items():
         read = list(csv.DictReader(io.StringIO((folder / f"{table}.csv").read_text())))
@@ -105,6 +109,19 @@ def test_a_claim_over_seeds_is_undecided_if_they_disagree():
     assert json.loads(report.to_json())["claims"][0]["by_seed"] == [1, 3]
 
 
+def test_claims_are_made_by_the_description():
+    measured = {"steady": {"entropy": 1.1, "gradient": 1.2}, "mean": 3.9, "misprint": 9.0}
+    found = judge("scaling", measured, first=4, last=64, count=12, saturated=64)
+    assert [(claim.low, claim.high, claim.holds) for claim in found] == [
+        (0.85, 1.15, True),
+        (0.85, 1.15, False),
+        (-math.inf, 4, True),
+        (10, math.inf, False),
+    ]
+    assert found[1].text == "Times 1/sqrt(d), gradient of the softmax at d = 64 over d = 4: ratio"
+    assert found[2].text == "E[q.k] is mu.mu: largest of 12 deviations, in standard errors"
+
+
 def test_numbers_that_are_not_finite_are_null_in_json(reports):
     result = reports("linearity").findings
     table = replace(result.tables["linearity"], rows=[{"x": math.nan, "y": math.inf, "z": 1.5}])
@@ -153,6 +170,6 @@ def test_listing_the_studies_needs_no_torch(tmp_path):
 def test_every_cited_publication_is_listed():
     sources = " ".join(each.source for each in STUDIES.values())
     cited = set(re.findall(r"[A-Z]\w+ (?:et al\.|and [A-Z]\w+) \d{4}", sources))
-    assert cited == CONTENT["references"].keys()
+    assert cited == describe("references").keys()
     (entry,) = study.bibliography("Xiong et al. 2020, section 3")
     assert entry.startswith("Xiong et al. 2020: On Layer Normalization")

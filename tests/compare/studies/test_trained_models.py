@@ -10,22 +10,10 @@ import torch
 from torch import nn
 
 from compare.experiment.evaluation import SentenceScore
-from compare.studies import (
-    ablation,
-    contrastive,
-    data_size,
-    depth,
-    designs,
-    head_roles,
-    heads_average,
-    positions,
-    reversal,
-    tasks,
-    warmup,
-)
+from compare.studies import contrastive, designs, heads, positions, reversal, tasks, training
 from compare.studies.contrastive import Group
 from compare.studies.registry import run_study
-from compare.studies.study import Settings
+from compare.studies.study import Settings, judge
 from compare.studies.tasks import PLAIN, RECURRENT, TRANSFORMER, TRANSLATORS, embedded_task, valid_loss
 from data import Contrast
 from data.symbols import EOS
@@ -33,14 +21,14 @@ from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from transformer.config import LayerConfig, TransformerConfig
 
 
-def trained(*finals: float, curve=(5.0,)) -> designs.Trained:
+def trained(*finals: float, curve=(5.0,)) -> training.Trained:
     """A design whose seeds end at ``finals`` after ``curve``."""
     updates = [10 * n for n in range(1, len(curve) + 2)]
-    return designs.Trained(1e-3, updates, [[*curve, final] for final in finals])
+    return training.Trained(1e-3, updates, [[*curve, final] for final in finals])
 
 
-def verdicts(claims) -> list:
-    return [claim.verdict for claim in claims]
+def verdicts(study: str, measured, **words) -> list:
+    return [claim.verdict for claim in judge(study, measured, **words)]
 
 
 # Training with equal effort
@@ -51,9 +39,9 @@ def task():
     return embedded_task(3, train=40, valid=6, test=4)
 
 
-def plan(**changes) -> designs.Plan:
+def plan(**changes) -> training.Plan:
     sizes = {"updates": 4, "batch_tokens": 60, "measure_every": 2, "warmup_updates": 0}
-    return designs.Plan(**{**sizes, "learning_rates": (0.1, 0.2), "seeds": (1, 2), **changes})
+    return training.Plan(**{**sizes, "learning_rates": (0.1, 0.2), "seeds": (1, 2), **changes})
 
 
 def test_each_design_gets_its_own_best_rate(task, monkeypatch):
@@ -65,8 +53,8 @@ def test_each_design_gets_its_own_best_rate(task, monkeypatch):
         calls.append((label, rate, seed))
         return [9.0, losses[label[-1], rate] + seed], None
 
-    monkeypatch.setattr(designs, "train", train)
-    found = designs.train_designs("s", {"a": None, "b": None}, task, plan())
+    monkeypatch.setattr(training, "train", train)
+    found = training.train_designs("s", {"a": None, "b": None}, task, plan())
     assert calls == [(f"s: {x}", *rest) for x, best in (("a", 0.2), ("b", 0.1)) for rest in
                      ((0.1, 1), (0.2, 1), (best, 2))]  # fmt: skip
     assert (found["a"].final, found["a"].updates, found["a"].mean_curve) == ([3, 4], [2, 4], [9, 3.5])
@@ -75,7 +63,7 @@ def test_each_design_gets_its_own_best_rate(task, monkeypatch):
 def test_the_weights_of_the_lowest_loss_are_kept(task):
     """A rate that is far too large, after which the first of two measurements is the best."""
     build = tasks.translator(RECURRENT, 8, 0.0)
-    losses, model = designs.train(
+    losses, model = training.train(
         "x", build, task, plan(updates=6, measure_every=1, warmup_updates=6), 3.0, 1
     )
     assert len(losses) == 6
@@ -83,10 +71,15 @@ def test_the_weights_of_the_lowest_loss_are_kept(task):
     assert valid_loss(model, task.valid_batch) == min(losses)
 
 
-def test_updates_until_a_loss():
-    design = designs.Trained(1e-3, [10, 20, 30], [[5.0, 3.0, 1.0], [5.0, 4.0, 4.0]])
-    assert design.updates_until([3.0, 3.0]) == [20, math.inf]
-    assert design.row() == {"learning_rate": 1e-3, "final_loss": 2.5, "loss_1": 1.0, "loss_2": 4.0}
+def test_losses_and_the_updates_to_reach_one():
+    fast = training.Trained(1e-3, [10, 20, 30], [[5.0, 3.0, 1.0], [5.0, 4.0, 4.0]])
+    goal = training.Trained(1e-3, [10, 20, 30], [[5.0, 4.0, 3.0], [5.0, 4.0, 3.0]])
+    names = [f"{norm}-norm, {warm}" for warm in ("no warm-up", "warm-up") for norm in ("pre", "post")]
+    measured = designs.warmup_claims(dict.fromkeys(names, fast) | {"post-norm, warm-up": goal})
+    assert measured["cold_faster"] == [2 / 3, math.inf]
+    assert designs.losses({"a": fast})["designs"] == [
+        {"design": "a", "learning_rate": 1e-3, "final_loss": 2.5, "loss_1": 1.0, "loss_2": 4.0}
+    ]
 
 
 def test_fewer_pairs_are_the_first_of_more(task):
@@ -103,7 +96,8 @@ def test_fewer_pairs_are_the_first_of_more(task):
 def test_verdicts_on_warmup():
     def verdict(pre, post, warm_pre, warm_post):
         names = [f"{norm}-norm, {warm}" for warm in ("no warm-up", "warm-up") for norm in ("pre", "post")]
-        return verdicts(warmup.judge(dict(zip(names, (pre, post, warm_pre, warm_post), strict=True))))
+        trainings = dict(zip(names, (pre, post, warm_pre, warm_post), strict=True))
+        return verdicts("warmup", designs.warmup_claims(trainings))
 
     good, bad = trained(2.0, 2.0, curve=(3.0, 2.5)), trained(4.0, math.inf, curve=(5.0, 4.5))
     slow, mixed = trained(2.5, 2.5, curve=(5.0, 4.0)), trained(2.0, 4.0, curve=(3.0, 2.6))
@@ -114,9 +108,9 @@ def test_verdicts_on_warmup():
 
 def test_verdicts_on_the_ablation():
     def verdict(*finals):
-        labels = (ablation.FULL, ablation.NO_NORM, ablation.NO_RESIDUAL, ablation.NEITHER)
+        labels = (designs.FULL, designs.NO_NORM, designs.NO_RESIDUAL, designs.NEITHER)
         losses = {label: trained(final, final) for label, final in zip(labels, finals, strict=True)}
-        return verdicts(ablation.judge(losses, 5.0))
+        return verdicts("ablation", designs.ablation_claims(losses, 5.0))
 
     assert verdict(2.0, 3.0, 4.0, 4.95) == [True] * 4
     assert verdict(2.0, 2.05, 1.0, 2.0) == [False] * 4
@@ -128,7 +122,7 @@ def test_a_sublayer_without_residual_path(norm):
     x, sublayer = torch.randn(2, 3, 4), nn.Linear(4, 4)
     inner = nn.functional.layer_norm(x, [4]) if norm == "pre" else x
     expected = nn.functional.layer_norm(sublayer(x), [4]) if norm == "post" else sublayer(inner)
-    torch.testing.assert_close(ablation.NoResidual(config)(x, sublayer), expected)
+    torch.testing.assert_close(designs.NoResidual(config)(x, sublayer), expected)
 
 
 def test_the_loss_of_word_frequencies(task):
@@ -140,17 +134,17 @@ def test_the_loss_of_word_frequencies(task):
     tokens = batch.tgt_out[batch.tgt_mask].tolist()
     assert len(counts) == size
     expected = sum(math.log(total / counts[token]) for token in tokens) / len(tokens)
-    assert ablation.frequency_loss(task) == pytest.approx(expected, rel=1e-12)
+    assert designs.frequency_loss(task) == pytest.approx(expected, rel=1e-12)
 
 
 def test_verdicts_on_depth():
     def verdict(transformer, recurrent):
         by_name = {
-            depth.name(family, layers): trained(final, final)
-            for family, finals in zip(depth.FAMILIES, (transformer, recurrent), strict=True)
+            designs.name(family, layers): trained(final, final)
+            for family, finals in zip(designs.FAMILIES, (transformer, recurrent), strict=True)
             for layers, final in zip((1, 2, 4), finals, strict=True)
         }
-        return verdicts(depth.judge(by_name, (1, 2, 4)))
+        return verdicts("depth", designs.depth_claims(by_name, (1, 2, 4)), first=1, last=4)
 
     assert verdict((3.0, 2.5, 2.0), (3.0, 2.0, 2.9)) == [True] * 4
     assert verdict((3.0, 2.5, 2.95), (3.0, 2.0, 1.5)) == [False] * 4
@@ -158,9 +152,10 @@ def test_verdicts_on_depth():
 
 def test_verdicts_on_positions():
     def verdict(good: float, bad: float, within: float):
+        copying = positions.Copying(4, 1, 1, 1, [6])
         past = {f"{kind}_past": good if kind in positions.CARRIES_OVER else bad for kind in positions.KINDS}
         rows = [{"length": length, **dict.fromkeys(positions.KINDS, within), **past} for length in (4, 6)]
-        return verdicts(positions.judge([rows] * 2, positions.Copying(4, 1, 1, 1, [])))
+        return verdicts("positions", positions.position_claims([rows] * 2, copying), **copying.words)
 
     assert verdict(0.9, 0.5, 0.99) == [True] * 10
     assert verdict(0.89, 0.51, 0.98) == [False] * 10
@@ -176,7 +171,7 @@ def test_verdicts_on_data_size():
             for pairs, bleu in zip((10, 100), of_family, strict=True)
             for seed in (0, 1)
         ]
-        return verdicts(data_size.judge(rows, (10, 100)))
+        return verdicts("data-size", designs.data_size_claims(rows, (10, 100)), fewest=10, most=100)
 
     assert verdict((5, 20), (10, 50), (8, 52)) == [True] * 4
     assert verdict((9, 20), (10, 50), (9, 50)) == [False] * 4
@@ -193,7 +188,7 @@ def test_verdicts_on_contrasts():
             for family, values in ((RECURRENT, recurrent), (TRANSFORMER, transformer))
             for seed in (1, 2)
         ]
-        return verdicts(contrastive.judge(rows))
+        return verdicts("contrastive", contrastive.measures(rows))
 
     assert verdict((90, 80, 70), (90, 82, 72)) == [True] * 4
     assert verdict((74, 70, 70), (60, 80, 71)) == [False] * 4
@@ -233,11 +228,11 @@ def test_pairs_are_counted_per_phenomenon_and_distance(monkeypatch, caplog):
 def test_verdicts_on_one_and_two_heads():
     def verdict(one: float, two: float):
         rows = [{"heads": heads, "ordered": value} for heads, value in ((1, one), (2, two)) for _ in range(2)]
-        return verdicts(heads_average.judge(rows))
+        return verdicts("heads-average", heads.average_claims(rows), bound_with_errors=0.8)
 
     assert verdict(0.5, 1.0) == [True] * 3
     assert verdict(0.95, 0.9) == [False] * 3
-    found = heads_average.measure(torch.tensor([[1, 2], [2, 1], [1, 1]]), torch.tensor([[1, 2]] * 3))
+    found = heads.count_right(torch.tensor([[1, 2], [2, 1], [1, 1]]), torch.tensor([[1, 2]] * 3))
     assert found == {"ordered": pytest.approx(1 / 3), "found": pytest.approx(2 / 3)}
 
 
@@ -246,15 +241,15 @@ def test_roles_of_a_head():
     weights = torch.zeros(2, 3, 3)
     weights[:, torch.tensor([0, 1, 2]), torch.tensor([0, 0, 1])] = 1
     mask = torch.tensor([[True, True, True], [True, True, False]])
-    found = head_roles.offsets(weights, mask)
+    found = heads.offsets(weights, mask)
     assert (found["previous"], found["previous peak"], found["next"]) == (1, 1, 0)
     assert found["itself"] == pytest.approx(2 / 5)  # of five tokens, the two first ones
     after = torch.tensor([[[0.0, 1, 0], [0, 0, 1], [1, 0, 0]], [[0, 1, 0], [1, 0, 0], [1, 0, 0]]])
-    assert head_roles.offsets(after, mask)["next"] == 1  # of the tokens that have a next one
-    row = head_roles.roles(weights, mask, mask, "encoder.0")
+    assert heads.offsets(after, mask)["next"] == 1  # of the tokens that have a next one
+    row = heads.concentration(weights, mask, mask, "encoder.0")
     assert row == {"entropy": 0, "distance": pytest.approx(3 / 5)}
     uniform = torch.tensor([[[1.0, 0, 0], [0.5, 0.5, 0], [1 / 3, 1 / 3, 1 / 3]]])
-    causal = head_roles.roles(uniform, mask[:1], mask[:1], "decoder.0")
+    causal = heads.concentration(uniform, mask[:1], mask[:1], "decoder.0")
     assert causal == {"entropy": pytest.approx(1), "distance": pytest.approx((0 + 0.5 + 1) / 3)}
 
 
@@ -270,25 +265,27 @@ def test_verdicts_on_head_roles():
                 | {"previous peak": top, "next peak": 0.1}
                 for value in values
             ]
-            rows.append({"model": state, "seed": 1, "head": "cross.0 head 0", "gold": share})
-        return verdicts(head_roles.judge(rows, has_gold=has_gold))
+            rows.append(
+                {"model": state, "seed": 1, "head": "cross.0 head 0"} | ({"gold": share} if has_gold else {})
+            )
+        return verdicts("head-roles", heads.role_claims(rows))
 
     assert verdict(0.95, (0.2, 0.9), 0.6) == [True] * 6
-    assert verdict(0.8, (0.8, 0.9), 0.4, 0.6, 0.6) == [False, False, False, True, False, False]
+    assert verdict(0.8, (0.8, 0.9), 0.4, 0.6, 0.6) == [False, False, False, False, True, False]
     assert verdict(0.95, (0.2, 0.9), 0.6, has_gold=False) == [True] * 4
 
 
 def test_an_untrained_model_has_the_same_sizes(task):
     torch.manual_seed(1)
     translator = task.translator(tasks.translator(TRANSFORMER, 16, 0.1)(*task.sizes))
-    fresh = head_roles.untrained(translator)
+    fresh = heads.untrained(translator)
     pairs = list(zip(fresh.model.parameters(), translator.model.parameters(), strict=True))
     assert all(one.shape == other.shape for one, other in pairs)
     assert not all(torch.equal(one, other) for one, other in pairs)
-    shares = head_roles.gold_shares(translator, head_roles._gold(task.test))
+    shares = heads.gold_shares(translator, heads._gold(task.test))
     assert shares
     assert all(0 <= share <= 1 for share in shares.values())
-    assert head_roles._gold(task.test._replace(links=())) is None
+    assert heads._gold(task.test._replace(links=())) is None
 
 
 # Reversed sources
@@ -305,7 +302,8 @@ def test_verdicts_on_reversal():
 
     def verdict(**rows):
         kinds = {"f": reversal.FORWARD, "r": reversal.REVERSED, "a": RECURRENT}
-        return verdicts(reversal.judge({kinds[name]: row(name, *scores) for name, scores in rows.items()}))
+        by_kind = {kinds[name]: row(name, *scores) for name, scores in rows.items()}
+        return verdicts("reversal", reversal.measures(by_kind))
 
     assert verdict(f=(10, 20, 5), r=(15, 20, 8), a=(20, 25, 20)) == [True] * 4
     assert verdict(f=(10, 20, 15), r=(9, 20, 10), a=(10, 20, 15)) == [False] * 4
@@ -338,7 +336,7 @@ def test_a_finished_experiment_is_measured(finished, tmp_path):
     found = contrastive.run(settings)
     assert {row["model"] for row in found.tables["accuracy"].rows} == {RECURRENT, TRANSFORMER}
     assert finished.name in found.method
-    rows = head_roles.run(settings).tables["heads"].rows
+    rows = heads.roles(settings).tables["heads"].rows
     names = [f"{side}.0 head {head}" for side in ("encoder", "decoder", "cross") for head in (0, 1)]
     assert [row["head"] for row in rows if row["model"] == "trained"] == names
     assert all("gold" not in row and 0 <= row["entropy"] <= 1 for row in rows)
@@ -352,6 +350,6 @@ def test_a_finished_experiment_is_measured(finished, tmp_path):
 def test_an_experiment_without_the_families_is_an_error(copy):
     shutil.rmtree(copy / "transformer-seed1")
     settings = Settings(seed=1, quick=True, runs=copy)
-    for study in (contrastive, head_roles):
+    for study in (contrastive.run, heads.roles):
         with pytest.raises(ValueError, match="has no Transformer: needs"):
-            study.run(settings)
+            study(settings)
