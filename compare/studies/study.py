@@ -3,7 +3,7 @@
 import json
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -129,7 +129,12 @@ class StudyResult:
 # Descriptions of the studies of this package: method, captions, claims with their ranges, titles of panels.
 
 
-RANGES = {"near": near, "at_most": at_most, "at_least": at_least, "between": between}
+RANGES: dict[str, Callable[..., Claim]] = {
+    "near": near,
+    "at_most": at_most,
+    "at_least": at_least,
+    "between": between,
+}
 COMMON = {
     "rule": "Each claim is tested for every seed. The rule was fixed before:",
     "seeds": "Hold means with all seeds; undecided: with some.",
