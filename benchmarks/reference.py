@@ -12,7 +12,7 @@ from typing import Any
 
 from compare.config.sections import SECTIONS
 from compare.optim import OptimConfig
-from compare.results.columns import COLUMNS, score_column
+from compare.results.columns import COLUMNS, FIGURES, score_column
 from compare.results.result import Result
 from compare.results.store import DTYPES
 from compare.results.text import markdown_table
@@ -59,7 +59,7 @@ def describe_columns() -> list[dict[str, str]]:
                     "column": each.name,
                     "type": DTYPES.get(each.type, "object"),
                     "heading": _heading(each.name),
-                    "description": each.metadata["about"],
+                    "description": FIGURES[each.name].help,
                 }
             )
     return rows

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from compare.results.column import Column, Group
+from compare.results.columns import Column, Group
 from compare.results.text import format_number
 from compare.scoring.metrics import METRICS
 

@@ -12,7 +12,7 @@ from compare.experiment.prepare import PreparedData
 from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.run_folder import load_model
 from compare.scoring.score import bleu_and_length_ratio
-from compare.system.device import device_name, pick_device
+from compare.system.device import device_name
 from compare.system.messages import first_line
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
@@ -36,20 +36,16 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
     """
     if not run.folder.weights.exists():
         yield Gap("translations by the weights, which are not in the folder", run.name)
-    if run.prepared is None or not run.folder.weights.exists():
         return
+    if run.prepared is None:
+        return
+    device = run.folder.run.train.device
     try:
-        translator = load_model(run.folder.folder, device=_device_or_cpu(run.folder.run.train.device))
+        translator = load_model(run.folder.folder, device if torch.cuda.is_available() else "cpu")
         if run.folder.run.translates:
             yield from list(_check_lines(run, run.prepared, translator, number))
         yield from list(_check_validation(run, run.prepared, translator))
-        yield from list(_check_selection(run, run.prepared, translator))
-        measured = run.folder.likelihoods.exists()
-        for test, recorded in read_likelihoods(run.folder.likelihoods).tests.items() if measured else ():
-            pairs = run.prepared.corpus.splits[test]
-            found = score_translations(translator, pairs.src, pairs.tgt).sums
-            name = f"perplexity.json: nll of {test}, by the weights"
-            yield ComparedValue(run.name, name, recorded.nll, found.nll, LOSS_TOLERANCE)
+        yield from list(_check_likelihoods(run, run.prepared, translator))
     except RuntimeError as error:  # of torch: the weights compute nothing finite, or lack memory
         yield ComparedValue(run.name, "translations by the weights", "done", first_line(error))
 
@@ -77,37 +73,36 @@ def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator
 
 
 def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
-    """Compare loss and BLEU of the weights on the validation set with the final line of the log."""
-    if run.final is None:
-        return
+    """Compare the scores of the weights on the validation set with log and choice of the length penalty."""
     train, valid = run.folder.run.train, prepared.corpus.splits["valid"]
-    criterion = TranslationLoss(translator.model, train.label_smoothing).eval()
-    found = Validator(criterion, translator, valid, prepared.valid, train.batch_tokens)()
-    name = "metrics.jsonl: {} of the final line, by the weights"
-    yield ComparedValue(run.name, name.format("loss"), run.final["loss"], found.loss, LOSS_TOLERANCE)
-    yield _compare_bleu(run, name.format("bleu"), run.final["bleu"], found.bleu)
-
-
-def _check_selection(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
-    """Search the validation set again with every length penalty of the grid, in one beam search."""
+    if run.final is not None:
+        criterion = TranslationLoss(translator.model, train.label_smoothing).eval()
+        found = Validator(criterion, translator, valid, prepared.valid, train.batch_tokens)()
+        name = "metrics.jsonl: {} of the final line, by the weights"
+        loss, bleu = run.final["loss"], run.final["bleu"]
+        yield ComparedValue(run.name, name.format("loss"), loss, found.loss, LOSS_TOLERANCE)
+        yield ComparedValue(run.name, name.format("bleu"), bleu, found.bleu, absolute=BLEU_TOLERANCE)
     penalties = length_penalties(run.folder.run.decode)
     if len(penalties) == 1:
         return
-    valid = prepared.corpus.splits["valid"]
     grid = read_selection(run.folder.selection, penalties).grid
     for point, texts in zip(grid, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, length_ratio = bleu_and_length_ratio(texts, valid.tgt)
+        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
         name = f"selection.json: {{}} of length penalty {point.penalty}, by the weights"
-        yield _compare_bleu(run, name.format("bleu"), point.bleu, bleu)
-        name = name.format("length_ratio")
-        yield ComparedValue(run.name, name, point.length_ratio, length_ratio, LENGTH_TOLERANCE)
+        yield ComparedValue(run.name, name.format("bleu"), point.bleu, bleu, absolute=BLEU_TOLERANCE)
+        yield ComparedValue(
+            run.name, name.format("length_ratio"), point.length_ratio, ratio, LENGTH_TOLERANCE
+        )
 
 
-def _compare_bleu(run: CheckedRun, name: str, recorded: float | None, found: float | None) -> ComparedValue:
-    """Compare two values of BLEU, which another machine may compute a little differently."""
-    if recorded is not None and found is not None and abs(recorded - found) <= BLEU_TOLERANCE:
-        found = recorded
-    return ComparedValue(run.name, name, recorded, found)
+def _check_likelihoods(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
+    """Compute the likelihoods of perplexity.json again."""
+    if run.folder.likelihoods.exists():
+        for test, recorded in read_likelihoods(run.folder.likelihoods).tests.items():
+            pairs = prepared.corpus.splits[test]
+            found = score_translations(translator, pairs.src, pairs.tgt).sums
+            name = f"perplexity.json: nll of {test}, by the weights"
+            yield ComparedValue(run.name, name, recorded.nll, found.nll, LOSS_TOLERANCE)
 
 
 def _rounds_alike(run: CheckedRun, translator: Translator) -> bool:
@@ -116,11 +111,3 @@ def _rounds_alike(run: CheckedRun, translator: Translator) -> bool:
     then = read_speed(run.folder.speed).decoded_on or result  # the result has those of the timings
     here = (device_name(translator.device), torch.__version__, torch.get_num_threads(), code)
     return here == (then.device, then.torch, then.threads, result.code_version)
-
-
-def _device_or_cpu(name: str) -> str:
-    """Return the device that a run was trained on, or the CPU where this machine lacks it."""
-    try:
-        return str(pick_device(name))
-    except ValueError:
-        return "cpu"

@@ -3,13 +3,11 @@
 Each function compares some files with each other; ``INVARIANTS`` lists those of one run.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, join_differences
 from compare.config.run import settings_hash
@@ -18,17 +16,15 @@ from compare.decoding.length_penalty import length_penalties
 from compare.experiment.evaluation import count_characters
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
 from compare.results.result import Result
-from compare.results.run_folder import REQUIRED
 from compare.results.store import REGISTRY, Registry
 from compare.system.plugins import plugin_problem
-from compare.training.checkpoints import EMA, Validation
+from compare.training.checkpoints import EMA, TrainerState, Validation
 from compare.training.serialization import WEIGHTS
 from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip, read_lines
 from data.vocabulary import UNK, load_pair
 
 SOURCES = "test.src"
-Line = Mapping[str, Any]
 
 
 # Invariants of one run.
@@ -41,13 +37,8 @@ def _check_status(run: CheckedRun) -> Findings:
     """
     yield ComparedValue(run.name, "label and seed in config.toml", run.folder.run.name, run.name)
     status = run.result.status
-    tested = bool(run.folder.tests) if run.folder.run.translates else run.folder.likelihoods.exists()
-    ended = run.final is not None and (status == "failed" or (tested and run.folder.speed.exists()))
+    ended = run.final is not None and (status == "failed" or run.folder.speed.exists())
     yield ComparedValue(run.name, "status", status, "done" if ended else status)
-    if status != "unfinished":  # lack of memory is a reason to be unfinished
-        reason = "no reason" if run.result.reason is None else "a reason"
-        expected = "a reason" if status == "failed" else "no reason"
-        yield ComparedValue(run.name, "reason of a failure", reason, expected)
 
 
 def _check_initial_weights(run: CheckedRun) -> Findings:
@@ -67,68 +58,61 @@ def _check_log(run: CheckedRun) -> Findings:
     """Compare learning rates with the schedule; epochs and tokens with the batches of the run's seed."""
     windows = [line for line in run.lines if line["kind"] == "train"]
     optim, most = run.folder.run.model.optim, run.folder.run.train.max_updates
-    rates = [optim.learning_rate_at(line["update"], most) for line in windows]
-    yield from _compare_lines(run, "learning_rate", windows, rates)
-    if run.prepared is None or not windows:
-        return
-    # Not more updates than log and config both name: one of them could have a number of any size.
-    last = min(windows[-1]["update"], most)
-    counts: list[NDArray[Any]] = [np.zeros((1, 2), dtype=np.int64)]  # source and target tokens by update
-    while sum(map(len, counts)) <= last:
-        counts.append(run.prepared.stream.token_counts(len(counts)))
-    ends = [min(line["update"], last) for line in windows]
-    tokens = np.diff(np.concatenate(counts).cumsum(axis=0)[[0, *ends]], axis=0)
-    yield from _compare_lines(run, "src_tokens", windows, tokens[:, 0].tolist())
-    yield from _compare_lines(run, "tgt_tokens", windows, tokens[:, 1].tolist())
-    epochs = np.repeat(range(len(counts)), list(map(len, counts)))
-    dated = [line for line in run.lines if "epoch" in line]
-    yield from _compare_lines(
-        run, "epoch", dated, epochs[[min(line["update"], last) for line in dated]].tolist()
-    )
-
-
-def _compare_lines(run: CheckedRun, name: str, lines: Sequence[Line], values: Sequence[Any]) -> Findings:
-    """Compare one field of lines of the log."""
-    yield from join_differences(
-        ComparedValue(run.name, f"metrics.jsonl: {name} of update {line['update']}", line[name], value)
-        for line, value in zip(lines, values, strict=True)
-    )
+    expected: dict[str, tuple[Sequence[Mapping[str, Any]], Sequence[Any]]] = {
+        "learning_rate": (windows, [optim.learning_rate_at(line["update"], most) for line in windows])
+    }
+    if run.prepared is not None and windows:
+        # Not more updates than log and config both name: one of them could have a number of any size.
+        last = min(windows[-1]["update"], most)
+        batches = np.zeros((1, 3), dtype=np.int64)  # epoch, source and target tokens by update
+        for epoch in range(1, last + 1):
+            tokens = run.prepared.stream.token_counts(epoch)
+            batches = np.concatenate([batches, np.insert(tokens, 0, epoch, axis=1)])
+            if len(batches) > last:
+                break
+        ends = [0, *(min(line["update"], last) for line in windows)]
+        src, tgt = np.diff(batches[:, 1:].cumsum(axis=0)[ends], axis=0).T.tolist()
+        dated = [line for line in run.lines if "epoch" in line]
+        epochs = batches[[min(line["update"], last) for line in dated], 0].tolist()
+        expected |= {"src_tokens": (windows, src), "tgt_tokens": (windows, tgt), "epoch": (dated, epochs)}
+    for name, (lines, values) in expected.items():
+        yield from join_differences(
+            ComparedValue(
+                run.name, f"metrics.jsonl: {name} of update {line['update']}", line.get(name), value
+            )
+            for line, value in zip(lines, values, strict=True)
+        )
 
 
 def _check_choice(run: CheckedRun) -> Findings:
-    """Compare the final line of the log with the best validation, and with its early stop.
-
-    The best has the highest BLEU, and of equal ones, or without BLEU, the lowest loss.
-    """
-    validations = [line for line in run.lines if line["kind"] == "valid"]
-    if run.final is None or not validations:
+    """Compare the final line of the log with the best validation or average, and with its early stop."""
+    if run.final is None:
         return
-    train, best, worse, stop = run.folder.run.train, validations[0], 0, run.folder.run.train.max_updates
-    for line in validations[1:]:
-        best, worse = (line, 0) if _scores(line).is_better(_scores(best)) else (best, worse + 1)
-        if 0 < train.patience <= worse:
-            stop = min(stop, line["update"])
-    scores, chosen = best, f"update {best['update']}"
+    train, state = run.folder.run.train, TrainerState()
+    stop, best, chosen = train.max_updates, state.best, ""
     for line in run.lines:
-        if line["kind"] in ("average", "ema") and _scores(line).quality > _scores(scores).quality:
-            scores, chosen = line, EMA if line["kind"] == "ema" else "average"
-    expected = {"update": stop, "best_update": best["update"]}
-    expected |= {"loss": scores["loss"], "bleu": scores["bleu"]}
-    for name, value in expected.items():
-        yield ComparedValue(run.name, f"metrics.jsonl: {name} of the final line", run.final[name], value)
-    recorded = str(run.final["chosen"])
-    recorded = "average" if recorded.startswith("average") else recorded  # with the updates that it is of
-    yield ComparedValue(run.name, "metrics.jsonl: chosen of the final line", recorded, chosen)
-
-
-def _scores(line: Line) -> Validation:
-    return Validation(loss=line["loss"], bleu=line["bleu"])
+        if line["kind"] == "valid":
+            state.update = line["update"]
+            state.add_validation(Validation(line["loss"], line["bleu"]))
+            best, chosen = state.best, f"update {state.best_update}"
+            if 0 < train.patience <= state.worse:
+                stop = min(stop, state.update)
+        elif line["kind"] in ("average", "ema"):
+            scores = Validation(line["loss"], line["bleu"])
+            if scores.quality > best.quality:
+                best, chosen = scores, EMA if line["kind"] == "ema" else "average"
+    expected = {"update": stop, "best_update": state.best_update, "chosen": chosen}
+    for name, value in (expected | {"loss": best.loss, "bleu": best.bleu}).items():
+        recorded = run.final[name]
+        if name == "chosen" and str(recorded).startswith("average"):
+            recorded = "average"  # without the updates that it is of
+        yield ComparedValue(run.name, f"metrics.jsonl: {name} of the final line", recorded, value)
 
 
 def _check_hashes(run: CheckedRun) -> Findings:
     """Compare the recorded hash of each file with the file; every file that a figure comes from has one."""
     tests = run.prepared.corpus.tests if run.prepared is not None else ()
-    yield from _compare_hashes(run.name, run.result.files, run.folder.hashes(), run.folder.required(tests))
+    yield from _compare_hashes(run.result, run.folder.hashes(), run.folder.required(tests))
 
 
 def check_hashes_alone(folder: Path, result: Result) -> Findings:
@@ -138,25 +122,22 @@ def check_hashes_alone(folder: Path, result: Result) -> Findings:
         folder: the folder of the run.
         result: its recorded result.
     """
-    required: set[str] = set()
-    if result.status == "done":
-        texts = chain(folder.glob("*.hyp"), folder.glob("*.hyp.gz"))
-        required = {*REQUIRED, *(path.name.removesuffix(".gz") for path in texts)}
-    files = {name: plain_or_gzip(folder / name) for name in {*result.files, *required}}
+    files = {name: plain_or_gzip(folder / name) for name in result.files}
     found = {name: hash_decompressed(path) for name, path in files.items() if path.is_file()}
-    yield from _compare_hashes(result.run, result.files, found, required)
+    yield from _compare_hashes(result, found)
     yield Gap(f"all but the hashes of files, and all tables: {plugin_problem(folder)}", result.run)
 
 
-def _compare_hashes(
-    run: str, recorded: Mapping[str, str], found: Mapping[str, str], required: set[str]
-) -> Findings:
+def _compare_hashes(result: Result, found: Mapping[str, str], required: Iterable[str] = ()) -> Findings:
     """Compare hashes; weights that are not there are no difference: published folders leave them out."""
+    recorded = result.files
     for name in sorted({*recorded, *required, *found}):
         if name == WEIGHTS and name in recorded and name not in found:
-            yield Gap("the hash of the weights, which are not in the folder", run)
+            yield Gap("the hash of the weights, which are not in the folder", result.run)
         else:
-            yield ComparedValue(run, name, recorded.get(name, "no hash"), found.get(name, "no such file"))
+            yield ComparedValue(
+                result.run, name, recorded.get(name, "no hash"), found.get(name, "no such file")
+            )
 
 
 def _check_vocabulary(run: CheckedRun) -> Findings:
@@ -258,9 +239,8 @@ def check_experiment_files(
             hashes["vocabulary_hash"] = run.prepared.vocabularies.content_hash
         for key, value in hashes.items():
             yield ComparedValue(REGISTRY, f"{key} of {run.name}", getattr(registry, key), value)
-    corpora = [run.prepared.corpus for run in runs if run.prepared is not None]
-    if (folder / SOURCES).is_file() and corpora:
-        corpus = corpora[0]
+    corpus = next((run.prepared.corpus for run in runs if run.prepared is not None), None)
+    if corpus and (folder / SOURCES).is_file():
         same = tuple(read_lines(folder / SOURCES)) == tuple(corpus.splits[corpus.tests[0]].src)
         found = "as in the corpus" if same else "something else"
         yield ComparedValue(SOURCES, "content", "as in the corpus", found)

@@ -3,34 +3,23 @@
 import dataclasses
 import logging
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compare.check.decoding import check_weights
-from compare.check.invariants import (
-    INVARIANTS,
-    check_experiment_files,
-    check_hashes_alone,
-)
+from compare.check.invariants import INVARIANTS, check_experiment_files, check_hashes_alone
 from compare.check.run_data import CheckedRun, ComparedValue, DataCache, Findings, Gap, read_run
-from compare.experiment.compute_result import (
-    Figures,
-    compute_figures,
-    size_figures,
-    speed_figures,
-    unfinished_result,
-)
+from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.report.views import render_views
-from compare.results.records import read_speed
-from compare.results.result import SETTINGS, Result
+from compare.results.columns import FIGURES
+from compare.results.result import SETTINGS
 from compare.results.store import REGISTRY, read_registry, read_results
 from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
 from compare.system.device import Machine
 from compare.system.plugins import code_version, plugin_problem
-from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
 NOT_DERIVED = (
@@ -40,7 +29,6 @@ NOT_DERIVED = (
 """Fields of a result that has begun which config and data do not determine."""
 DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, OSError)
 """What a damaged file can raise."""
-FIELDS = frozenset(item.name for item in dataclasses.fields(Result))
 
 
 class CheckResult(NamedTuple):
@@ -52,8 +40,6 @@ class CheckResult(NamedTuple):
     """One line per other code version that made the results."""
     not_checked: list[str]
     """One line per subject that the files cannot prove, or that needs a file that is not there."""
-    hashes_only: list[str]
-    """Names of the runs whose plug-ins are not here: of these, only hashes of files were compared."""
 
     @property
     def differences(self) -> list[ComparedValue]:
@@ -63,8 +49,7 @@ class CheckResult(NamedTuple):
     @property
     def summary(self) -> str:
         """One line: how much was compared, and how much differs."""
-        incomplete = f"; of {len(self.hashes_only)} runs only hashes of files" if self.hashes_only else ""
-        return f"{len(self.findings)} figures and files compared, {len(self.differences)} differ{incomplete}"
+        return f"{len(self.findings)} figures and files compared, {len(self.differences)} differ"
 
 
 def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = "") -> CheckResult:
@@ -92,30 +77,28 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         raise ValueError(f"{folder} holds no finished run: nothing to check")
     if decode:
         tune_cpu()  # as the runs did, so that products are rounded alike
-    registry = read_registry(folder)
     findings: list[ComparedValue | Gap] = []
     runs: list[CheckedRun] = []
-    begun: list[Result] = []
+    present: list[str] = []
     stored = [result.run for result in results if plugin_problem(folder / result.run)]
     with TemporaryDirectory() as encoded:
         cache = DataCache(Path(encoded), data_root)
         for result in results:
-            if not (folder / result.run / "config.toml").is_file():
-                if result.status == "unfinished":
-                    findings.append(Gap("a run that has not begun", result.run))
-                else:
-                    findings.append(ComparedValue(result.run, "config.toml", "a file", "no such file"))
-                continue
-            begun.append(result)
+            has_begun = (folder / result.run / "config.toml").is_file()
+            if has_begun or result.status != "unfinished":
+                present.append(result.run)
             logger.info(f"checking {result.run}")
-            if result.run in stored:
+            if not has_begun and result.status == "unfinished":
+                findings.append(Gap("a run that has not begun", result.run))
+            elif not has_begun:
+                findings.append(ComparedValue(result.run, "config.toml", "a file", "no such file"))
+            elif result.run in stored:
                 findings += check_hashes_alone(folder / result.run, result)
-                continue
-            run, problems = read_run(folder / result.run, result, cache)
-            runs.append(run)
-            findings += [*problems, *check_run(run, decode)]
-        present = [result.run for result in results if result in begun or result.status != "unfinished"]
-        findings += _catch(REGISTRY, "files", check_experiment_files(folder, registry, runs, present))
+            else:
+                runs.append(read_run(folder / result.run, result, cache))
+                findings += check_run(runs[-1], decode)
+        files = check_experiment_files(folder, read_registry(folder), runs, present)
+        findings += _catch(REGISTRY, "files", files)
         views = render_views(results) if not stored else {}  # a table shows every run
         for name, text in views.items():
             if (folder / name).is_file():
@@ -134,7 +117,6 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
             *_group_by_subject(finding for finding in findings if isinstance(finding, Gap)),
             *_general_limits(decode),
         ],
-        hashes_only=stored,
     )
 
 
@@ -146,11 +128,12 @@ def check_run(run: CheckedRun, decode: int) -> Findings:
         decode: lines of each test set to translate again.
     """
     done = run.result.status == "done"
+    yield from run.problems
     for name, needs_done, check in INVARIANTS:
         if done or not needs_done:
             yield from _catch(run.name, name, check(run))
     if (run.folder.folder / "result.json").is_file():
-        yield from _catch(run.name, "result.json", check_result(run))
+        yield from _catch(run.name, "figures", check_result(run))
     if not done:
         yield Gap(f"the figures of a run that is {run.result.status}", run.name)
     elif decode:
@@ -162,52 +145,39 @@ def _catch(context: str, name: str, findings: Findings) -> Findings:
     try:
         yield from findings
     except DAMAGE as error:
-        yield ComparedValue(context, name, "readable", str(error))
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+        yield ComparedValue(context, name, "readable", problem)
 
 
 def check_result(run: CheckedRun) -> Findings:
     """Compare every field of a run's result with its value by config, data and files.
 
-    Where the figures cannot be computed, a single value named "figures" holds the error message.
+    Without the corpus, only what follows from the config is compared.
     """
     begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
     derived |= {name: begun[name] for name in (*SETTINGS, "reproducible")}
     recorded = run.result.flat()
-    if run.result.status == "done":
-        try:
-            figures = _figures(run)
-            known = dataclasses.replace(run.result, **derived, **figures).flat()
-            if run.prepared is None:
-                derived |= {name: known[name] for name in figures}
-            else:  # with the scores of test sets that the corpus does not have
-                derived = dict.fromkeys(recorded) | known
-        except DAMAGE as error:
-            yield ComparedValue(run.name, "figures", "done", str(error))
+    yield from _compare_fields(run, recorded, derived)
+    if run.result.status == "done" and run.prepared is not None:
+        figures = compute_figures(run.folder, run.prepared)
+        known = dataclasses.replace(run.result, **figures).flat()
+        further = (
+            dict.fromkeys(recorded) | known
+        )  # with the scores of test sets that the corpus does not have
+        yield from _compare_fields(
+            run, recorded, {name: value for name, value in further.items() if name not in derived}
+        )
+
+
+def _compare_fields(run: CheckedRun, recorded: Mapping[str, Any], derived: Mapping[str, Any]) -> Findings:
     for name, value in derived.items():
-        finding = ComparedValue(run.name, name, recorded.get(name), value)
-        if finding.recorded is None and not finding.same and _is_optional(name):
+        metric = metric_of(name)
+        registered_later = name == "late_gain" or (metric is not None and metric.name not in FIGURES)
+        if recorded.get(name) is None and value is not None and registered_later:
             yield Gap(f"{name}, which was registered later", run.name)
         else:
-            yield finding
-
-
-def _figures(run: CheckedRun) -> Figures:
-    """Compute all figures of the run; without its corpus those of its size and speed."""
-    if run.prepared is not None:
-        return compute_figures(run.folder, run.prepared)
-    sizes = load_pair(run.folder.folder)
-    size = size_figures(run.folder, run.folder.run.model.architecture, (len(sizes.src), len(sizes.tgt)))
-    precision = run.folder.run.train.precision
-    speed = speed_figures(read_speed(run.folder.speed), run.lines, flops=0.0, precision=precision)
-    del speed["train_mfu"]  # the FLOPs follow from the lengths in the corpus
-    return size | speed
-
-
-def _is_optional(column: str) -> bool:
-    """Return whether results may lack ``column``: of a metric that was registered later, or of their log."""
-    metric = metric_of(column)
-    return column == "late_gain" or (metric is not None and metric.name not in FIELDS)
+            yield ComparedValue(run.name, name, recorded.get(name), value)
 
 
 # Lines about what a check does not cover.

@@ -1,7 +1,7 @@
 """Findings of a check, and the runs to check, each with the data that its own config describes."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +16,6 @@ from compare.training.serialization import WEIGHTS
 from data.files import hash_file
 from data.vocabulary import load_pair
 
-RELATIVE_TOLERANCE = 1e-9
-"""Largest relative difference of equal figures: sums may be taken in another order."""
-
 
 class ComparedValue(NamedTuple):
     """A recorded value, and the value that the other files of the experiment give."""
@@ -29,14 +26,16 @@ class ComparedValue(NamedTuple):
     """Name of the figure, or path of the file in the run's folder."""
     recorded: Any
     recomputed: Any
-    tolerance: float = RELATIVE_TOLERANCE
-    """Largest relative difference of floats that are equal."""
+    relative: float = 1e-9
+    """Largest relative difference of floats that are equal: sums may be taken in another order."""
+    absolute: float = 0.0
+    """Largest difference of floats that are equal."""
 
     @property
     def same(self) -> bool:
-        """Whether both values agree, floats within ``tolerance``."""
+        """Whether both values agree, floats within one of the tolerances."""
         if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
-            return math.isclose(self.recorded, self.recomputed, rel_tol=self.tolerance)
+            return math.isclose(self.recorded, self.recomputed, rel_tol=self.relative, abs_tol=self.absolute)
         return bool(self.recorded == self.recomputed)
 
     def __str__(self) -> str:
@@ -61,15 +60,11 @@ def join_differences(findings: Iterable[ComparedValue]) -> Iterator[ComparedValu
     Args:
         findings: values of one figure, such as the learning rate of every line of a log.
     """
-    differences = []
-    for finding in findings:
-        if finding.same:
-            yield finding
-        else:
-            differences.append(finding)
-    if differences:
-        more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
-        yield differences[0]._replace(name=differences[0].name + more)
+    compared = list(findings)
+    yield from (finding for finding in compared if finding.same)
+    first, *more = [finding for finding in compared if not finding.same] or [None]
+    if first is not None:
+        yield first._replace(name=f"{first.name} (and {len(more)} more)" if more else first.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +77,8 @@ class CheckedRun:
     """Lines of metrics.jsonl; empty if there is none, or it cannot be read."""
     prepared: PreparedData | None
     """Corpus, vocabularies and batches by the run's own config; None where the corpus cannot be read."""
+    problems: Sequence[ComparedValue | Gap]
+    """Files that are damaged, or that cannot be checked because they are not there."""
 
     @property
     def name(self) -> str:
@@ -111,8 +108,7 @@ class DataCache:
             data_root: folder of the corpus; empty: that of each config.
         """
         self._encoded, self.data_root = encoded, data_root
-        self._corpora: dict[object, PreparedData | Exception] = {}
-        self._batches: dict[object, PreparedData] = {}
+        self._found: dict[object, PreparedData | Exception] = {}
 
     def prepare(self, run: Run, folder: Path) -> PreparedData:
         """Return the data that the sections of ``run`` describe.
@@ -125,32 +121,36 @@ class DataCache:
         """
         own = load_pair(folder) if run.train.init_from is not None else None
         settings = (run.data, run.vocabulary, run.task, own.content_hash if own else None)
-        if settings not in self._corpora:
+        corpus = self._once(settings, lambda: prepare_data(run, self._encoded, vocabularies=own))
+
+        def with_batches() -> PreparedData:
+            stream = training_batches(corpus.train, corpus.vocabularies, run)
+            return replace(corpus, stream=stream, batch_hash=stream.stream_hash(1))
+
+        batches = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
+        return self._once(batches, with_batches)
+
+    def _once(self, key: object, make: Callable[[], PreparedData]) -> PreparedData:
+        """Return what ``make`` returns, or raise what it raises, when it is first called for ``key``."""
+        if key not in self._found:
             try:
                 with no_messages(prepare_data.__module__):
-                    self._corpora[settings] = prepare_data(run, self._encoded, vocabularies=own)
+                    self._found[key] = make()
             except (ValueError, OSError) as error:
-                self._corpora[settings] = error
-        found = self._corpora[settings]
+                self._found[key] = error
+        found = self._found[key]
         if isinstance(found, Exception):
             raise found
-        key = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
-        if key not in self._batches:
-            stream = training_batches(found.train, found.vocabularies, run)
-            self._batches[key] = replace(found, stream=stream, batch_hash=stream.stream_hash(1))
-        return self._batches[key]
+        return found
 
 
-def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun, list[ComparedValue | Gap]]:
+def read_run(folder: Path, result: Result, cache: DataCache) -> CheckedRun:
     """Read a run and prepare its data.
 
     Args:
         folder: the folder of the run, which has a config.toml.
         result: its recorded result.
         cache: the data of the runs read before.
-
-    Returns:
-        The run, and its files that are damaged, or that cannot be checked because they are not there.
 
     Raises:
         ValueError: config.toml cannot be read.
@@ -169,4 +169,4 @@ def read_run(folder: Path, result: Result, cache: DataCache) -> tuple[CheckedRun
         problems.append(Gap(f"data, batches and scores: {error}", run.name))
     except ValueError as error:
         problems.append(ComparedValue(run.name, "data", "as config.toml says", str(error)))
-    return CheckedRun(folder=run, result=result, lines=lines, prepared=prepared), problems
+    return CheckedRun(folder=run, result=result, lines=lines, prepared=prepared, problems=problems)

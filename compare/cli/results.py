@@ -198,7 +198,6 @@ def check(
         "differ": differences,
         "notes": found.notes,
         "not_checked": found.not_checked,
-        "hashes_only": found.hashes_only,
     }
     not_checked = [f"not checked: {line}" for line in found.not_checked]
     text = "\n".join(map(visible, [*differences, *found.notes, *not_checked, found.summary]))

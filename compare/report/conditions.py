@@ -5,8 +5,7 @@ from itertools import chain
 from typing import Any
 
 from compare.config.sections import EXTRA_TOKENS
-from compare.results.column import Row
-from compare.results.columns import COLUMNS, external_metrics, further_tests
+from compare.results.columns import COLUMNS, Row, external_metrics, further_tests
 from compare.results.result import SHARED_SETTINGS
 from compare.results.text import DISTURBED, describe_share
 from compare.scoring.metrics import METRICS

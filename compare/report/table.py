@@ -18,11 +18,13 @@ from compare.report.conditions import (
     metric_heading,
     signature_columns,
 )
-from compare.results.column import Column, Group, Shown
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
     PRIMARY,
+    Column,
+    Group,
+    Shown,
     are_language_models,
     bleu_interval_column,
     external_columns,
@@ -33,6 +35,7 @@ from compare.results.columns import (
     score_column,
     stored_fields,
     text_columns,
+    with_scores,
 )
 from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
 from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
@@ -72,13 +75,7 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
 def _default_columns(rows: Sequence[Row]) -> list[Column]:
     """List the columns of all groups, with scores at the beginning of the group of quality."""
     tests = further_tests(rows[0])
-    before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
     lengths = [column for test in ("", *tests) for column in text_columns(test)]
-    after = [
-        column
-        for column in COLUMNS.values()
-        if column.group.value >= Group.QUALITY.value and column not in lengths
-    ]
     if all("seeds" in row for row in rows):
         primary = [
             score_column(PRIMARY),
@@ -88,7 +85,7 @@ def _default_columns(rows: Sequence[Row]) -> list[Column]:
     else:
         primary = [score_and_interval_column(PRIMARY, test) for test in ("", *tests)]
     others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
-    return [*before, *primary, *others, *external_columns(rows[0]), *lengths, *after]
+    return with_scores([*primary, *others, *external_columns(rows[0]), *lengths])
 
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:

@@ -1,52 +1,206 @@
 """Columns of result tables: one list for Markdown, LaTeX, CSV and JSON tables and the HTML report.
 
-The column of a figure is declared with its field of ``Result``; the columns of scores come from ``METRICS``.
+Figures are declared in columns.toml; the columns of scores come from ``METRICS``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
-from difflib import get_close_matches
+import math
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
-from compare.results.column import Column, Group, IntervalColumn, Row, Shown
-from compare.results.result import Result
+from compare.results.text import UNKNOWN, describe_share, format_number
 from compare.scoring.metrics import METRICS, metric_of
 from compare.scoring.score import HEADLINE
+from compare.system.messages import nearest
 
-FOLLOWING = {
-    "label": Column(
-        "experiment",
-        "experiment",
-        Group.IDENTITY,
-        help="name of the folder, with its parent's where two are alike",
-        shown=Shown.IF_DIFFERENT,
-        left=True,
-    ),
-    "seed": Column(
-        "seeds", "seeds", Group.IDENTITY, help="number of runs behind a mean", shown=Shown.IF_KNOWN
-    ),
+Row = Mapping[str, Any]
+"""Values of one run or model by column name, with the standard deviation over seeds in ``<name>_sd``."""
+
+
+FACTORS = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60}
+"""Factors from stored values to printed ones, by the unit of the latter; others are printed as stored."""
+
+
+class Group(StrEnum):
+    """Subjects of columns."""
+
+    IDENTITY = "identity"
+    SIZE = "size"
+    QUALITY = "quality"
+    SPEED = "speed"
+    TRAINING = "training"
+    CONDITIONS = "conditions"
+
+
+class Shown(StrEnum):
+    """Default visibility of a column; every column can be chosen by name."""
+
+    ALWAYS = "always"
+    IF_KNOWN = "where known"
+    """Where any row has a value."""
+    IF_DIFFERENT = "where rows differ"
+    IN_REPORT = "in the report"
+    """In the HTML report only, where any row has a value."""
+    NEVER = "if chosen"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of result tables."""
+
+    name: str
+    """Field of ``Result``, or a column of joined or aggregated tables."""
+    title: str = ""
+    """Heading; a figure without one is no column of its own."""
+    group: Group = Group.IDENTITY
+    _: KW_ONLY
+    unit: str = ""
+    """Unit of the printed value, where the title does not name it."""
+    help: str = ""
+    decimals: int | None = None
+    """Decimal places of the printed value; None: as ``format_number``."""
+    shown: Shown = Shown.NEVER
+    left: bool = False
+    """Whether tables align it left."""
+    spread: bool = False
+    """Whether the fields ``<name>_low`` and ``<name>_high`` have the lowest and the highest repeat."""
+    setting: str = ""
+    """The setting that the figure repeats, a key of ``Run.conditions``."""
+    off: Any = None
+    """Value of the setting with which a run does without, which results leave out."""
+    render: Callable[[Row], str] | None = None
+    """Function that makes the text of a cell; by default the formatted value."""
+
+    @property
+    def factor(self) -> float:
+        """Factor from the stored value to the printed one."""
+        return FACTORS.get(self.unit, 1)
+
+    @property
+    def heading(self) -> str:
+        """Title and unit."""
+        return f"{self.title} ({self.unit})" if self.unit else self.title
+
+    def stored(self) -> Sequence[Sequence[str]]:
+        """Return the stored fields that the cell is made of; of several lists, the first that a row has."""
+        return [[self.name]]
+
+    def text(self, row: Row) -> str:
+        """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)"."""
+        if self.render is not None:
+            return self.render(row)
+        value, deviation = row.get(self.name), row.get(f"{self.name}_sd")
+        text = self._format(value)
+        if deviation and value is not None:
+            text += f" ± {self._format(deviation)}"
+        low, high = (row.get(f"{self.name}_{end}") if self.spread else None for end in ("low", "high"))
+        return text if low is None or high is None else f"{text} ({self._format(low)}–{self._format(high)})"
+
+    def order(self, row: Row) -> float | None:
+        """Return the number to sort by; None where the value is text or unknown."""
+        value = row.get(self.name)
+        return value * self.factor if isinstance(value, int | float) and math.isfinite(value) else None
+
+    def _format(self, value: Any) -> str:
+        if not isinstance(value, int | float):
+            return format_number(value)
+        value *= self.factor
+        return format_number(value) if self.decimals is None else f"{value:,.{self.decimals}f}"
+
+
+@dataclass(frozen=True)
+class IntervalColumn(Column):
+    """A column with both ends of a confidence interval, "[36.6, 39.7]", sorted by the lower end."""
+
+    _: KW_ONLY
+    ends: Sequence[tuple[str, str]]
+    """Fields of the low and the high end; of several pairs, the first that the row has."""
+
+    def stored(self) -> Sequence[Sequence[str]]:
+        """Return the fields of both ends, of each kind of interval."""
+        return self.ends
+
+    def text(self, row: Row) -> str:
+        """Return both ends, or a dash where they are unknown."""
+        known = self._known(row)
+        return f"[{', '.join(map(self._format, known))}]" if known else UNKNOWN
+
+    def order(self, row: Row) -> float | None:
+        """Return the lower end; None where the interval is unknown."""
+        return next(iter(self._known(row)), None)
+
+    def _known(self, row: Row) -> Sequence[float]:
+        pairs = ([row.get(name) for name in names] for names in self.ends)
+        return next((pair for pair in pairs if None not in pair), ())  # type: ignore[arg-type]
+
+
+# Text of the cells that are made of several fields.
+
+
+def seed_text(row: Row) -> str:
+    """Format the seed without thousands separators."""
+    return str(row.get("seed", UNKNOWN))
+
+
+def matched_text(row: Row) -> str:
+    """Format the matched budget and the deviation from it: "params +0.4%"."""
+    budget, deviation = row.get("budget"), row.get("budget_off")
+    return UNKNOWN if budget is None or deviation is None else f"{budget} {deviation:+.1%}"
+
+
+def start_text(row: Row) -> str:
+    """Format the hash of the weights that training started from: "weights 0123456789ab"."""
+    found = row.get("init_hash")
+    return UNKNOWN if found is None else f"weights {found[:12]}"
+
+
+def status_text(row: Row) -> str:
+    """Format the status with its reason: "failed: loss became NaN at update 37"."""
+    return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
+
+
+def cpu_share_text(row: Row) -> str:
+    """Format the share of the processor: "97%", or "62%, disturbed"."""
+    share = row.get("cpu_share")
+    return UNKNOWN if share is None else describe_share(share)
+
+
+TEXTS: Mapping[str, Callable[[Row], str]] = {
+    "seed": seed_text,
+    "budget_off": matched_text,
+    "init_hash": start_text,
+    "status": status_text,
+    "cpu_share": cpu_share_text,
 }
-"""Columns of joined and of aggregated tables, by the figure that they follow."""
 
 
-def _declared_columns() -> dict[str, Column]:
-    """Make the columns that are declared with the fields of ``Result``, in their order, by name."""
-    columns: dict[str, Column] = {}
-    group = Group.IDENTITY
-    for each in fields(Result):
-        group = each.metadata["group"] or group
-        if each.metadata["title"]:
-            columns[each.name] = each.metadata["column"](each.name, group)
-        if each.name in FOLLOWING:
-            columns[FOLLOWING[each.name].name] = FOLLOWING[each.name]
+# The figures of results, and their columns.
+
+
+_DECLARED = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))
+
+
+def _figures(group: Group) -> dict[str, Column]:
+    """Make the declared figures of a group."""
+    columns = {}
+    for name, figure in _DECLARED[group].items():
+        shown = Shown(figure.pop("shown", Shown.NEVER))
+        columns[name] = Column(name, group=group, shown=shown, render=TEXTS.get(name), **figure)
     return columns
 
 
-COLUMNS: Mapping[str, Column] = _declared_columns()
+FIGURES: Mapping[str, Column] = {name: figure for group in Group for name, figure in _figures(group).items()}
+"""Every field of ``Result``, and the columns of joined and aggregated tables, by name."""
+COLUMNS: Mapping[str, Column] = {name: figure for name, figure in FIGURES.items() if figure.title}
 """Every column except scores, by name, in the order of tables."""
-SPREADS = {column.name: column.title for column in COLUMNS.values() if column.spread}
-"""Titles of the speeds that have a spread, by field."""
+SPREADS = tuple(name for name, column in COLUMNS.items() if column.spread)
+"""Speeds that have a spread."""
 SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
 """Fields with the lowest and the highest repeat of these speeds."""
+
 
 # Columns of scores in result tables, from the registry of metrics.
 
@@ -55,16 +209,13 @@ TEXT_FIGURES = ("perplexity", "char_perplexity", "length_ratio", "brevity_penalt
 """Figures of each test set that are no scores."""
 PRIMARY = "bleu"
 """The metric with confidence intervals over seeds and columns of further test sets."""
-INTERVALS = {
-    "test_set": ("test set [95%]", "for other sentences and these very models (bootstrap)"),
-    "seeds": ("seeds [95%]", "for other seeds and these very sentences (Student's t)"),
-    "combined": (
-        "combined [95%]",
-        "for other seeds and other sentences (Student's t on the variance of both; never narrower than that "
-        "over seeds)",
-    ),
-}
+INTERVALS: Mapping[str, Mapping[str, str]] = _DECLARED["intervals"]
 """Headings and explanations of the confidence intervals of BLEU over seeds."""
+
+
+def of_test(field: str, test: str) -> str:
+    """Return the name of a field on a further test set; on the first (empty) it is the field itself."""
+    return f"{field}_{test}" if test else field
 
 
 def score_column(metric: str, test: str = "") -> Column:
@@ -76,7 +227,7 @@ def score_column(metric: str, test: str = "") -> Column:
     """
     definition = METRICS[metric]
     return Column(
-        f"{metric}_{test}" if test else metric,
+        of_test(metric, test),
         f"{definition.heading} {test}".strip(),
         Group.QUALITY,
         help=definition.help + ("" if definition.higher_is_better else "; lower is better"),
@@ -85,12 +236,17 @@ def score_column(metric: str, test: str = "") -> Column:
     )
 
 
+def _interval_column(metric: str, kinds: Sequence[str], test: str, **options: Any) -> IntervalColumn:
+    """Return the column of the first kind of interval that a row has."""
+    ends = [(of_test(f"{metric}_{kind}_low", test), of_test(f"{metric}_{kind}_high", test)) for kind in kinds]
+    return IntervalColumn(
+        metric, group=Group.QUALITY, ends=ends, decimals=METRICS[metric].decimals, **options
+    )
+
+
 def score_and_interval_column(metric: str, test: str = "") -> Column:
     """Return the column of a metric with the interval of a single run: "38.1 [36.6, 39.7]"."""
-    score = score_column(metric, test)
-    interval = IntervalColumn(
-        metric, "", Group.QUALITY, intervals=("ci",), test=test, decimals=score.decimals
-    )
+    score, interval = score_column(metric, test), _interval_column(metric, ["ci"], test)
 
     def text(row: Row) -> str:
         return score.text(row) if interval.order(row) is None else f"{score.text(row)} {interval.text(row)}"
@@ -105,9 +261,9 @@ def text_columns(test: str = "") -> list[Column]:
         test: a further test set; empty: the first.
     """
     columns = [COLUMNS[name] for name in TEXT_FIGURES]
-    if not test:
-        return columns
-    return [replace(each, name=f"{each.name}_{test}", title=f"{each.title} {test}") for each in columns]
+    return [
+        replace(each, name=of_test(each.name, test), title=f"{each.title} {test}".strip()) for each in columns
+    ]
 
 
 def bleu_interval_column(kind: str, test: str = "") -> Column:
@@ -117,16 +273,13 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
         kind: name in ``INTERVALS``; "test_set" also shows the bootstrap interval of a single run.
         test: a further test set; empty: the first.
     """
-    title, explanation = INTERVALS[kind]
-    return IntervalColumn(
+    return _interval_column(
         "bleu",
-        f"{test} {title}".strip(),
-        Group.QUALITY,
-        help=f"BLEU {explanation}",
+        [kind, "ci"] if kind == "test_set" else [kind],
+        test,
+        title=f"{test} {INTERVALS[kind]['title']}".strip(),
+        help=f"BLEU {INTERVALS[kind]['help']}",
         shown=Shown.ALWAYS,
-        decimals=METRICS["bleu"].decimals,
-        intervals=(kind, "ci") if kind == "test_set" else (kind,),
-        test=test,
     )
 
 
@@ -137,10 +290,9 @@ def external_metrics(columns: Iterable[str], test: str = "") -> list[str]:
         columns: columns of the row.
         test: a further test set; empty: the first.
     """
-    names, suffix = list(columns), f"_{test}" if test else ""
-    end = f"_signature{suffix}"
+    names, end = list(columns), of_test("_signature", test)
     found = [name.removesuffix(end) for name in names if name.endswith(end) and metric_of(name) is None]
-    return [metric for metric in found if f"{metric}{suffix}" in names]
+    return [metric for metric in found if of_test(metric, test) in names]
 
 
 def external_columns(columns: Iterable[str]) -> list[Column]:
@@ -152,7 +304,7 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
     names = list(dict.fromkeys(columns))
     return [
         Column(
-            f"{metric}_{test}" if test else metric,
+            of_test(metric, test),
             f"{metric} {test}".strip(),
             Group.QUALITY,
             help="from outside (attnbench score FOLDER --external); check recomputes only the mean",
@@ -165,11 +317,15 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
 
 def further_tests(columns: Iterable[str]) -> list[str]:
     """List the test sets after the first, which have columns such as ``perplexity_test_long``."""
+    names = list(columns)
+    deviations = {f"{name}_sd" for name in names}
     prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, earlier versions the second
-    known = dict.fromkeys(columns)
-    deviations = {name for name in known if name.endswith("_sd") and name.removesuffix("_sd") in known}
-    names = [name for name in known if name not in deviations]
-    found = (name.removeprefix(prefix) for name in names for prefix in prefixes if name.startswith(prefix))
+    found = (
+        name.removeprefix(prefix)
+        for name in names
+        for prefix in prefixes
+        if name.startswith(prefix) and name not in deviations
+    )
     return list(dict.fromkeys(found))
 
 
@@ -182,45 +338,26 @@ def are_language_models(rows: Iterable[Row]) -> bool:
 # Columns by the name that people see: headings, fields, and an explanation of each.
 
 
-FURTHER_FIELDS = (
-    ("METRIC_signature", "sacreBLEU's signature of a metric"),
-    (
-        "NAME, NAME_signature",
-        "score and signature of a metric from outside, such as comet (score FOLDER --external); where known",
-    ),
-    ("METRIC_ci_low, METRIC_ci_high", "95% bootstrap interval of one run, for other sentences"),
-    ("FIELD_sd", "standard deviation of a field over seeds, in aggregated tables"),
-    ("FIELD_TEST", "a score, interval, length or perplexity on a further test set, such as bleu_test_long"),
-)
-"""Patterns of the fields that are no columns of their own, with explanations."""
-SHOWN = {
-    Shown.ALWAYS: "always",
-    Shown.IF_KNOWN: "where known",
-    Shown.IF_DIFFERENT: "where rows differ",
-    Shown.IN_REPORT: "in the report",
-    Shown.NEVER: "if chosen",
-}
+def with_scores(scores: Sequence[Column]) -> list[Column]:
+    """List all columns in the order of tables, with ``scores`` at the beginning of the group of quality."""
+    names = {column.name for column in scores}
+    others = [column for column in COLUMNS.values() if column.name not in names]
+    place = next(index for index, column in enumerate(others) if column.group is Group.QUALITY)
+    return [*others[:place], *scores, *others[place:]]
 
 
 def list_columns(tests: Iterable[str] = ()) -> list[Column]:
-    """List every column in the order of tables: identity, size, scores, speed, training, conditions.
+    """List every column in the order of tables.
 
     Args:
         tests: further test sets.
     """
-    before = [column for column in COLUMNS.values() if column.group.value < Group.QUALITY.value]
-    scores = []
+    scores: list[Column] = []
     for test in ("", *tests):
         scores += [score_column(metric, test) for metric in METRICS]
         scores += [bleu_interval_column(kind, test) for kind in INTERVALS]
         scores += text_columns(test)
-    names = {column.name for column in scores}
-    after = [
-        column
-        for column in COLUMNS.values()
-        if column.group.value >= Group.QUALITY.value and column.name not in names
-    ]
-    return [*before, *scores, *after]
+    return with_scores(scores)
 
 
 def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
@@ -240,8 +377,8 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
     known = [text for column in list_columns(tests) for text in (column.name, column.title)]
-    close = get_close_matches(heading, known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ": attnbench table --list-columns explains all"
+    close = nearest(heading, known, 0.6)
+    hint = f"; did you mean {close!r}?" if close else ": attnbench table --list-columns explains all"
     raise ValueError(f"no column {heading!r}{hint}")
 
 
@@ -270,13 +407,13 @@ def explain_columns() -> list[Row]:
         {
             "column": column.heading,
             "field": ", ".join(column.stored()[0]),
-            "shown": SHOWN[column.shown],
+            "shown": column.shown,
             "explanation": column.help,
         }
         for column in list_columns()
     ]
     further = [
-        {"column": "", "field": field, "shown": SHOWN[Shown.NEVER], "explanation": text}
-        for field, text in FURTHER_FIELDS
+        {"column": "", "field": field, "shown": Shown.NEVER.value, "explanation": text}
+        for field, text in _DECLARED["further"].items()
     ]
     return [*rows, *further]

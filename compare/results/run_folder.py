@@ -27,7 +27,7 @@ from compare.training.serialization import (
     load_weights,
     set_weights,
 )
-from data.files import hash_file
+from data.files import as_paths, hash_file
 from data.text import hash_decompressed, plain_or_gzip
 from data.vocabulary import FILE_NAME, load_pair
 
@@ -273,14 +273,9 @@ def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator
         ValueError: fewer than two runs, a run given twice, runs with different vocabularies, or as
             ``load_model``.
     """
-    folders = [Path(run) for run in ([runs] if isinstance(runs, str | Path) else runs)]
-    if len(folders) < 2:
-        raise ValueError(f"an ensemble needs at least two runs, found {len(folders)}")
-    seen: set[Path] = set()
-    for folder in folders:
-        if folder.resolve() in seen:
-            raise ValueError(f"{folder} is given twice: the members of an ensemble are different runs")
-        seen.add(folder.resolve())
+    folders = as_paths(runs)
+    if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
+        raise ValueError("an ensemble needs at least two runs, each given once")
     first, *others = (load_model(folder, device) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
         if other.vocabularies.content_hash != first.vocabularies.content_hash:

@@ -81,7 +81,7 @@ def read_result(folder: Path) -> Result:
     """
     path = folder / "result.json"
     if path.exists():
-        return Result.from_json(read_bytes(path), path)
+        return read_record(path, Result, "put the run's own back, or delete it and run the experiment again")
     label, seed = _label_and_seed(folder.name)
     return Result(label=label, preset=_preset(folder), seed=seed, status="unfinished")
 
@@ -171,14 +171,14 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    names = [item.name for item in fields(Result) if item.name not in ("tests", "scores", "files")]
+    types = {each.name: each.type for each in fields(Result) if each.name not in ("tests", "scores", "files")}
     rows = [result.flat() for result in results]
-    further = dict.fromkeys(name for row in rows for name in row if name not in names)
-    frame = pd.DataFrame(rows, columns=[*names, *further], dtype=object)
-    # By default, pandas converts integers beside a None to floats.
-    kinds = {item.name: DTYPES[item.type] for item in fields(Result) if item.type in DTYPES}
+    further = dict.fromkeys(name for row in rows for name in row if name not in types)
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
-    return frame.astype(kinds | {name: "float64" for name in further if name not in texts})
+    # By default, pandas converts integers beside a None to floats.
+    kinds = {name: DTYPES[kind] for name, kind in types.items() if kind in DTYPES}
+    kinds |= {name: "float64" for name in further if name not in texts}
+    return pd.DataFrame(rows, columns=[*types, *further], dtype=object).astype(kinds)
 
 
 def _read_own_result(folder: Path) -> Result:

@@ -74,10 +74,6 @@ class TrainerState:
         if better:
             self.best_update, self.best_bleu, self.best_loss = self.update, result.bleu, result.loss
 
-    def add_snapshot(self, average: int) -> None:
-        """Add the current update to those whose weights are averaged; the latest ``average`` of them stay."""
-        self.snapshots = [*self.snapshots, self.update][-average:]
-
     def log_fields(self) -> dict[str, Any]:
         """Collect the fields that every log line begins with: update, epoch and training time."""
         seconds = sum(self.seconds[phase] for phase in ("data", "train"))
@@ -97,18 +93,16 @@ class TrainerState:
 class RunningMetrics:
     """Metrics summed over the updates since the last log line.
 
-    Sums stay on the device, so that adding to them does not wait for it. All attributes but ``device`` are
-    saved.
+    Sums stay on the device, so that adding to them does not wait for it. All attributes are saved.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        self.nll = self.norm = torch.zeros((), device=device)
         self._reset(dict.fromkeys(PHASES, 0.0))
 
     def _reset(self, seconds: Mapping[str, float]) -> None:
         """Set all sums to 0; ``seconds`` are the times by phase at this moment."""
-        self.nll = torch.zeros((), device=self.device)
-        self.norm = torch.zeros((), device=self.device)
+        self.nll, self.norm = torch.zeros_like(self.nll), torch.zeros_like(self.norm)
         self.src_tokens = self.tgt_tokens = self.updates = 0
         self.joules: float | None = 0.0
         self.began = {phase: seconds[phase] for phase in ("data", "train")}
@@ -166,15 +160,12 @@ class RunningMetrics:
         self._reset(seconds)
         return metrics
 
-    def state(self) -> dict[str, Any]:
-        """Copy the sums into a dict of plain values and tensors, to be saved."""
-        return {name: value for name, value in vars(self).items() if name != "device"}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore what ``state`` returned."""
-        for name in self.state():
-            value = state[name]
-            setattr(self, name, value.to(self.device) if isinstance(value, Tensor) else value)
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Restore all attributes as they were saved."""
+        device = self.nll.device
+        for name in vars(self):
+            value = saved[name]
+            setattr(self, name, value.to(device) if isinstance(value, Tensor) else value)
 
 
 class MovingAverage:

@@ -9,12 +9,11 @@ from typing import Any
 from compare.system.messages import abbreviate
 from data.files import append_whole, parse_json, read_bytes, sync_file, write_atomically
 
-AVERAGES = ("average", "ema")
-"""Kinds of the lines about averages of the weights, in the order in which these are validated."""
 FIELDS = {
     "train": ("update", "updates", "src_tokens", "tgt_tokens", "tokens_per_s", "data_s", "train_s"),
     "valid": ("update", "seconds", "loss", "bleu"),
-    **dict.fromkeys(AVERAGES, ("update",)),  # the loss of an average need not be finite
+    "average": ("update",),  # its loss need not be finite
+    "ema": ("update",),
     "final": ("update", "best_update", "loss", "validation_s", "checkpoint_s"),
 }
 """Numbers that results, plots and analyses read, by kind of line; BLEU is null for language models."""
@@ -42,16 +41,15 @@ class MetricsLog:
         if self.path.exists():
             sync_file(self.path)
 
-    def clear(self) -> None:
-        """Delete all lines."""
-        self.path.unlink(missing_ok=True)
-
     def rewind(self, update: int) -> int:
-        """Delete all lines but the "train" and "valid" lines up to ``update``.
+        """Delete all lines but the "train" and "valid" lines up to ``update``; 0: the whole file.
 
         Returns:
             The number of updates that the remaining lines cover.
         """
+        if not update:
+            self.path.unlink(missing_ok=True)
+            return 0
         lines = read_metrics(self.path) if self.path.exists() else []
         lines = [line for line in lines if line["update"] <= update and line["kind"] in ("train", "valid")]
         write_atomically(self.path, "".join(map(_encode, lines)))
@@ -66,28 +64,23 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """
     lines = read_bytes(path).splitlines()
     metrics: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
+    for number, text in enumerate(lines, start=1):
         try:
-            content = parse_json(line)
+            line = parse_json(text)
         except ValueError:
             if number == len(lines):
                 break
-            content = None
-        metrics.append(_check(content, f"{path}, line {number}"))
+            line = None
+        if not isinstance(line, dict) or str(line.get("kind")) not in FIELDS:
+            raise ValueError(f"{path}, line {number}: not a JSON object of metrics")
+        for name in FIELDS[line["kind"]]:
+            if not is_finite(line.get(name)) and (name != "bleu" or line.get(name, "") is not None):
+                raise ValueError(
+                    f"{path}, line {number}: {name} of a {line['kind']} line must be a number, "
+                    f"found {abbreviate(line.get(name))}"
+                )
+        metrics.append(line)
     return metrics
-
-
-def _check(line: Any, context: str) -> dict[str, Any]:
-    """Return ``line`` if it has the fields of its kind; ``context`` begins error messages."""
-    if not isinstance(line, dict) or str(line.get("kind")) not in FIELDS:
-        raise ValueError(f"{context}: not a JSON object of metrics")
-    for name in FIELDS[line["kind"]]:
-        value = line.get(name)
-        if not is_finite(value) and not (name == "bleu" and name in line and value is None):
-            raise ValueError(
-                f"{context}: {name} of a {line['kind']} line must be a number, found {abbreviate(value)}"
-            )
-    return line
 
 
 def lines_by_update(lines: Iterable[Mapping[str, Any]], kind: str) -> dict[int, Mapping[str, Any]]:

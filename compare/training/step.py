@@ -19,23 +19,30 @@ from data.batches import Batch
 # The optimizer step, shared by the trainer and the benchmark of training speed.
 
 
-def add_gradients(criterion: TranslationLoss, batch: Batch, *, tokens: int, precision: str) -> LossSums:
-    """Add the gradients of a batch to those of the parameters.
+def add_gradients(
+    criterion: TranslationLoss, parts: Iterable[Batch], *, tokens: int, precision: str
+) -> LossSums:
+    """Add the gradients of a batch, or of one process's share of it, to those of the parameters.
 
     Args:
         criterion: the loss, which holds the model.
-        batch: the batch, on the model's device.
-        tokens: target tokens of the update, by which the loss is divided: more than those of ``batch`` if it
-            is only a part of the global batch.
+        parts: the batch, on the model's device, whole, in parts, or in none.
+        tokens: target tokens of the update in all processes, by which the loss is divided.
         precision: "fp32" or "bf16"; the latter runs the forward pass under autocast.
 
     Returns:
-        The loss, summed over the tokens of ``batch``.
+        The loss, summed over the tokens of ``parts``, without gradient.
     """
-    with autocast(batch.src.device, precision):
-        loss = compute_loss(criterion, batch)
-    (loss.minimised / tokens).backward()  # type: ignore[no-untyped-call]
-    return loss
+    device = next(criterion.parameters()).device
+    total = LossSums(torch.zeros((), device=device), torch.zeros((), device=device), 0)
+    for part in parts:
+        with autocast(device, precision):
+            loss = compute_loss(criterion, part)
+        (loss.minimised / tokens).backward()  # type: ignore[no-untyped-call]
+        total = LossSums(
+            total.minimised + loss.minimised.detach(), total.nll + loss.nll, total.tokens + loss.tokens
+        )
+    return total
 
 
 def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer, clip_norm: float) -> Tensor:
@@ -75,9 +82,8 @@ def train_step(
         The loss and the norm of the gradient before clipping.
     """
     tokens = sum(part.tgt_tokens for part in parts)
-    first, *rest = (add_gradients(criterion, part, tokens=tokens, precision=precision) for part in parts)
-    total = LossSums(*(sum(values, start) for start, *values in zip(first, *rest, strict=True)))
-    return total, update_weights(criterion, optimizer, clip_norm)
+    loss = add_gradients(criterion, parts, tokens=tokens, precision=precision)
+    return loss, update_weights(criterion, optimizer, clip_norm)
 
 
 def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:

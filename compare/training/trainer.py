@@ -1,7 +1,7 @@
 """Training of every model: updates, log lines, validation, checkpoints, and the choice of weights."""
 
-import dataclasses
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from compare.system.messages import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
 from compare.training.checkpoints import EMA, MovingAverage, RunningMetrics, TrainerState, Validation
 from compare.training.loss import TranslationLoss
-from compare.training.metrics_log import AVERAGES, MetricsLog
+from compare.training.metrics_log import MetricsLog
 from compare.training.serialization import (
     CHECKPOINTS,
     FINAL,
@@ -146,19 +146,18 @@ class Trainer:
 
     def _update(self, batch: GlobalBatch, stop: StopRequest) -> None:
         """Take one optimizer step on the mean loss of a batch's target tokens."""
-        state = self.state
+        state, config = self.state, self.train_config
         with state.timed("train"):
             state.update += 1
             state.position += 1
-            learning_rate = self.optim_config.learning_rate_at(state.update, self.train_config.max_updates)
             for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate
+                group["lr"] = self.optim_config.learning_rate_at(state.update, config.max_updates)
             for module in self.scheduled:
                 module.begin_update(state.update)
             if self.processes.size > 1:
-                torch.manual_seed(dropout_seed(self.train_config.seed, state.update, self.processes.rank))
+                torch.manual_seed(dropout_seed(config.seed, state.update, self.processes.rank))
             nll = self.gradients.compute(partial(self._add_gradients, batch), stop)
-            step = partial(update_weights, self.criterion, self.optimizer, self.train_config.clip_norm)
+            step = partial(update_weights, self.criterion, self.optimizer, config.clip_norm)
             grad_norm = self.gradients.attempt(step)
             if self.ema:
                 self.ema.add(state.update)
@@ -168,12 +167,8 @@ class Trainer:
 
     def _add_gradients(self, batch: GlobalBatch) -> Tensor:
         """Compute the gradients of this process's share of a batch; returns its negative log-likelihood."""
-        precision, tokens = self.train_config.precision, batch.tgt_tokens
-        nlls = [
-            add_gradients(self.criterion, part, tokens=tokens, precision=precision).nll
-            for part in batch.parts
-        ]
-        return sum(nlls[1:], nlls[0]) if nlls else torch.zeros((), device=self.device)
+        precision = self.train_config.precision
+        return add_gradients(self.criterion, batch.parts, tokens=batch.tgt_tokens, precision=precision).nll
 
     def _after_update(self, stop: StopRequest) -> None:
         """Log, validate, keep weights to average, save and stop, each if it is due."""
@@ -188,11 +183,13 @@ class Trainer:
         elif must_save:
             self._finish_queued_work()
         if must_validate:
-            self._validate()
+            result = self._validate()
+            self.processes.on_main(partial(self._save_snapshot, result))
+            state.add_validation(result)
         elif must_average:
             self.processes.on_main(self._save_snapshot)
         if must_average:
-            state.add_snapshot(config.average)
+            state.snapshots = [*state.snapshots, state.update][-config.average :]
         must_know = must_save or state.update % LOOK_EVERY == 0
         signum = self.gradients.stop_signal(stop, must_know=must_know)  # once: what stops here has been saved
         if must_save or signum:
@@ -234,25 +231,52 @@ class Trainer:
                 f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
             )
 
-    def _validate(self) -> None:
-        """Measure the weights on the validation set and save them."""
-        result = self._measure()
-        self.processes.on_main(partial(self._ensure_finite, result))
-        self.state.add_validation(result)
-        self.processes.on_main(partial(self._save_snapshot, result))
-
-    def _measure(self) -> Validation:
+    def _validate(self) -> Validation:
+        """Measure the weights on the validation set."""
         with self.state.timed("validation"):
             self.criterion.eval()
             result = self.validate()
             self.criterion.train()
         return result
 
-    def _ensure_finite(self, result: Validation) -> None:
-        if not result.loss < float("inf"):
-            raise TrainingDiverged(
-                f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
-            )
+    def _log_validation(self, kind: str, result: Validation) -> None:
+        line = {"kind": kind, **self.state.log_fields(), "loss": result.loss, "bleu": result.bleu}
+        self.metrics.append(line)
+
+    # The choice of weights, on validation alone.
+
+    def _choose(self) -> None:
+        """Choose the weights of the best validation, or an average that is better on validation."""
+        state, snapshots = self.state, [self.snapshot(update) for update in self.state.snapshots]
+        chosen, weights = (
+            f"update {state.best_update}",
+            partial(load_weights, self.snapshot(state.best_update)),
+        )
+        averages: list[tuple[str, str, Callable[[], Mapping[str, Tensor]]]] = []
+        if len(snapshots) > 1:
+            averages.append(("average", f"average of updates {state.snapshots}", partial(average, snapshots)))
+        if self.ema:
+            averages.append(("ema", EMA, partial(dict, self.ema.weights)))
+        for kind, name, make in averages:
+            self.processes.on_main(lambda make=make, kind=kind: set_weights(self.model, make(), kind))
+            self.gradients.share_weights(self.criterion)
+            result = self._validate()
+            self.processes.on_main(partial(self._log_validation, kind, result))
+            if result.quality > state.best.quality:
+                chosen, weights = name, make
+                state.best_loss, state.best_bleu = result.loss, result.bleu
+        self.processes.on_main(lambda: self._save_final(weights(), chosen))
+        self.gradients.share_weights(self.criterion)
+
+    def _save_final(self, weights: Mapping[str, Tensor], chosen: str) -> None:
+        """Save the chosen weights, which the model gets, and log what they are."""
+        state, path = self.state, self.folder / FINAL
+        save_weights(path, weights)
+        set_weights(self.model, weights, str(path))
+        line = {"kind": "final", **state.log_fields(), "chosen": chosen}
+        line |= {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
+        line |= {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
+        self.metrics.append(line)
 
     # Checkpoints: weights to choose from or to average, and the state that training resumes from.
 
@@ -262,14 +286,14 @@ class Trainer:
 
     def _save_snapshot(self, result: Validation | None = None) -> None:
         """Save the weights after the current update, and log their validation if they were validated."""
+        if result is not None and not math.isfinite(result.loss):
+            raise TrainingDiverged(
+                f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
+            )
         with self.state.timed("checkpoint"):
             save_weights(self.snapshot(self.state.update), model_weights(self.model))
         if result is not None:
             self._log_validation("valid", result)
-
-    def _log_validation(self, kind: str, result: Validation) -> None:
-        line = {"kind": kind, **self.state.log_fields(), "loss": result.loss, "bleu": result.bleu}
-        self.metrics.append(line)
 
     def _save(self) -> None:
         """Save all that ``_restore`` needs, then delete the snapshots no longer needed.
@@ -280,8 +304,8 @@ class Trainer:
         self._ensure_updates_finite()
         with self.state.timed("checkpoint"):
             saved = {
-                "progress": dataclasses.asdict(self.state),
-                "running_metrics": self.running_metrics.state(),
+                "progress": vars(self.state),
+                "running_metrics": vars(self.running_metrics),
                 "weights": model_weights(self.model),
                 "optimizer": self.optimizer.state_dict(),
                 "rng": torch.get_rng_state(),
@@ -323,8 +347,7 @@ class Trainer:
                 f"{path} is of {there}, and this is {here}: continue on the same GPU, or {again}"
             )
         try:
-            names = [field.name for field in dataclasses.fields(TrainerState)]
-            self.state = TrainerState(**{name: saved["progress"][name] for name in names})
+            self.state = TrainerState(**{name: saved["progress"][name] for name in vars(self.state)})
             self.running_metrics.restore(saved["running_metrics"])
             set_weights(self.model, saved["weights"], "weights")
             self.optimizer.load_state_dict(saved["optimizer"])
@@ -350,61 +373,9 @@ class Trainer:
         if len(set(updates)) > 1:
             raise OSError(f"{self.folder}: not all processes see the same folder and files")
         update = updates[0]
-        if not update:
-            self.metrics.clear()
-            return
         logged = self.metrics.rewind(update) + self.running_metrics.updates
         if logged != update:
             raise ValueError(
                 f"{self.metrics.path} covers {logged} of the {update} updates that "
                 f"{self.folder / STATE} has: delete {self.folder} to train this run again"
             )
-
-    # The choice of weights, on validation alone.
-
-    def _choose(self) -> None:
-        """Choose the weights of the best validation, or an average that is better on validation."""
-        exist = {"average": len(self.state.snapshots) > 1, "ema": self.ema is not None}
-        averages: dict[str, Validation] = {}
-        for kind in AVERAGES:
-            if exist[kind]:
-                self.processes.on_main(partial(self._set_average, kind))
-                self.gradients.share_weights(self.criterion)
-                averages[kind] = self._measure()
-        self.processes.on_main(partial(self._save_final, averages))
-        self.gradients.share_weights(self.criterion)
-
-    def _average(self, kind: str) -> dict[str, Tensor]:
-        """Return the average of the latest snapshots, or the moving one."""
-        if kind == "ema" and self.ema:
-            return self.ema.weights
-        return average([self.snapshot(update) for update in self.state.snapshots])
-
-    def _set_average(self, kind: str) -> None:
-        set_weights(self.model, self._average(kind), kind)
-
-    def _save_final(self, averages: Mapping[str, Validation]) -> None:
-        """Save the best snapshot, or the average whose quality is higher; the model gets these weights.
-
-        Args:
-            averages: validations of the averages that there are, by kind. The best loss and BLEU of the state
-                become those of the weights saved.
-
-        Raises:
-            ValueError: the best snapshot is missing or damaged.
-        """
-        state, final = self.state, self.folder / FINAL
-        line: dict[str, Any] = {"kind": "final", **state.log_fields()}
-        weights, chosen = load_weights(self.snapshot(state.best_update)), f"update {state.best_update}"
-        names = {"average": f"average of updates {state.snapshots}", "ema": EMA}
-        for kind, result in averages.items():
-            self._log_validation(kind, result)
-            if result.quality > state.best.quality:
-                weights, chosen = self._average(kind), names[kind]
-                state.best_bleu, state.best_loss = result.bleu, result.loss
-        save_weights(final, weights)
-        set_weights(self.model, weights, str(final))
-        line |= {"chosen": chosen, "loss": state.best_loss, "bleu": state.best_bleu}
-        line |= {"best_update": state.best_update}
-        line |= {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
-        self.metrics.append(line)

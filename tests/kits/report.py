@@ -10,7 +10,7 @@ from typing import Any
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
-from compare.results.store import Result, save_result
+from compare.results.store import Result, read_result, save_result
 from compare.scoring.score import score_texts
 from data.vocabulary import build_pair
 from tests.conftest import WORDS, write_corpus
@@ -135,5 +135,4 @@ def _log(updates: Sequence[int], bleu: float, rank: int) -> list[str]:
 
 def change_result(folder: Path, run: str, **changes: Any) -> None:
     """Rewrite some fields of a run's row."""
-    path = folder / run / "result.json"
-    save_result(path.parent, replace(Result.from_json(path.read_bytes()), **changes))
+    save_result(folder / run, replace(read_result(folder / run), **changes))

@@ -21,11 +21,13 @@ from compare.analysis.intervals import ScoredTestSet, check_label, match_runs
 from compare.analysis.tables import Table, plain_column
 from compare.report.html.sections import Section
 from compare.report.table import render_table
-from compare.results.column import Column, Group, Shown
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
     PRIMARY,
+    Column,
+    Group,
+    Shown,
     bleu_interval_column,
     external_columns,
     score_column,

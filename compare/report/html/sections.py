@@ -23,8 +23,7 @@ from compare.experiment.tune import TRIALS, TrialResult, find_winners, read_tria
 from compare.report import plots
 from compare.report.conditions import distinct, list_conditions
 from compare.report.plots import Bar
-from compare.results.column import Group
-from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
+from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
 from compare.results.text import UNKNOWN, format_number
 from compare.scoring.metrics import METRICS, Metric, MetricOptions
 from compare.system.messages import explain

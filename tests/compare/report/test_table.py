@@ -18,8 +18,7 @@ from compare.analysis.tables import Table, mean_over_seeds
 from compare.cli import main
 from compare.report.conditions import find_warnings
 from compare.report.table import TableForm, latex, load_table, render_table
-from compare.results.column import Column, Group
-from compare.results.columns import COLUMNS
+from compare.results.columns import COLUMNS, Column, Group
 from compare.results.store import Result, load_results, read_result, save_result, to_frame
 from compare.scoring.metrics import METRICS
 from tests.kits.hostile import ESCAPE, HOSTILE, obeyed, texts

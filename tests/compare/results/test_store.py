@@ -5,18 +5,14 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
+import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from compare.results.store import (
     Result,
-    Status,
     load_results,
     read_result,
     read_results,
@@ -26,52 +22,34 @@ from compare.results.store import (
 )
 
 DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu=38.125, bleu_signature="v:2")
-NAMES = st.text().filter(str.isprintable)
-LABELS = NAMES.filter(lambda name: name and not name.startswith(".") and not set("/\\") & set(name))
-PATHS = st.from_regex(r"[a-z]{1,9}(/[a-z]{1,9})?\.[a-z]{3}", fullmatch=True)
-HASHES = st.from_regex("[0-9a-f]{64}", fullmatch=True)
-COLUMN_NAMES = NAMES.filter(lambda name: name not in Result.__dataclass_fields__)  # which have types
-SCORES = st.dictionaries(
-    COLUMN_NAMES, st.none() | st.text() | st.floats(allow_nan=False, allow_infinity=False), max_size=3
-)
-INTEGERS = st.integers(-(2**63), 2**63 - 1)
-VALUES = {
-    str: st.text(),
-    int: INTEGERS,
-    int | None: st.none() | INTEGERS,
-    float | None: st.none() | st.floats(allow_nan=False, allow_infinity=False),
-    str | None: st.none() | st.text(),
-    Status: st.sampled_from(get_args(Status)),
-    Mapping[str, str]: st.dictionaries(st.text(), st.text(), max_size=2),
-    Mapping[str, float | str | None]: SCORES,
-}
-RESULTS = st.builds(
-    Result,
-    **{item.name: VALUES[item.type] for item in fields(Result) if item.name != "tests"}
-    | {"label": LABELS, "preset": NAMES, "files": st.dictionaries(PATHS, HASHES, max_size=2)}
-    | {"budget": st.none(), "tests": st.dictionaries(NAMES, SCORES, max_size=2)},
-)
 
 
-@given(RESULTS)
-def test_a_row_survives_json(result: Result):
-    assert Result.from_json(result.to_json()) == result
-    assert "\n" not in result.to_json(indent=None)
+def back(result: Result) -> Result:
+    return msgspec.json.decode(result.to_json(), type=Result)
+
+
+def test_a_row_survives_json():
+    row = replace(DONE, tests={"long": {"bleu": 1.0, "chrf": None}}, scores={"comet": 0.5})
+    row = replace(
+        row,
+        label="größer \u2028 x",
+        params=2**62 + 1,
+        valid_loss=1 / 3,
+        files={"a/b.hyp": "0" * 64},
+        reason="two\nlines",
+    )
+    assert back(row) == row
+    assert "\n" not in row.to_json(indent=None)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_loss_that_is_no_number_becomes_unknown(value: float):
     result = replace(DONE, valid_loss=value, tests={"long": {"bleu": value, "chrf": 1.0}})
-    back = Result.from_json(result.to_json())
-    assert back == replace(DONE, valid_loss=None, tests={"long": {"bleu": None, "chrf": 1.0}})
+    assert back(result) == replace(DONE, valid_loss=None, tests={"long": {"bleu": None, "chrf": 1.0}})
 
 
 def changed(**changes: object) -> str:
     return json.dumps(json.loads(DONE.to_json()) | changes)
-
-
-def without(name: str) -> str:
-    return json.dumps({key: value for key, value in json.loads(DONE.to_json()).items() if key != name})
 
 
 @pytest.mark.parametrize(
@@ -82,14 +60,12 @@ def without(name: str) -> str:
         (changed(params=1.5), "$.params"),
         (changed(status="finished"), "$.status"),
         (changed(tests={"long": 3.0}), "$.tests[...]"),
-        (changed(other=1), "unknown key 'other'"),
-        (f'{{"label": {"[" * 100_000}', "not a result record"),
-        (b"\xff\xfe{", "not a result record"),
+        ("{", "truncated"),
     ],
 )
-def test_a_file_that_is_no_row_is_named(text: str | bytes, message: str, tmp_path: Path):
+def test_a_file_that_is_no_row_is_named(text: str, message: str, tmp_path: Path):
     path = tmp_path / "result.json"
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    path.write_text(text)
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
         read_result(tmp_path)
     assert str(caught.value).startswith(f"{path}: ")
@@ -124,13 +100,6 @@ def test_rows_come_as_planned_and_what_has_not_begun_is_unfinished(tmp_path: Pat
     assert read_results(tmp_path) == [first, missing, second, extra]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"runs": "a"}', '{"runs": [1]}'])
-def test_a_bad_plan_is_named(text: str, tmp_path: Path):
-    (tmp_path / "experiment.json").write_text(text)
-    with pytest.raises(ValueError, match=r"experiment\.json: "):
-        read_results(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("config", "preset"),
     [('[[models]]\npreset = "tiny"\n', "tiny"), ("", ""), ("models = 3\n", ""), ("# \udcff", "")],
@@ -160,13 +129,15 @@ def test_the_view_holds_the_rows(tmp_path: Path):
     rows = [replace(DONE, label=label, reason="two\nlines") for label in "abc"]
     path = write_json_lines(experiment(tmp_path, *rows))
     assert path == tmp_path / "results.jsonl"
-    assert [Result.from_json(line) for line in path.read_text().splitlines()] == rows
+    assert [msgspec.json.decode(line, type=Result) for line in path.read_text().splitlines()] == rows
 
 
 def test_frames_hold_experiments_and_single_runs(tmp_path: Path):
     experiment(tmp_path / "one", DONE, replace(DONE, seed=2))
     experiment(tmp_path / "two", replace(DONE, label="gru"))
-    frame = load_results(tmp_path / "two", str(tmp_path / "one" / "lstm-seed2"))
+    folders = tmp_path / "two", str(tmp_path / "one" / "lstm-seed2")
+    frame = load_results(*folders)
+    assert frame.equals(load_results(folders))
     assert frame[["experiment", "label", "seed"]].values.tolist() == [["two", "gru", 1], ["one", "lstm", 2]]
     assert len(load_results(tmp_path / "one", tmp_path / "two")) == 3
 
@@ -190,10 +161,9 @@ def test_further_test_sets_become_columns():
     assert "tests" not in frame.columns
 
 
-@pytest.mark.parametrize("tests", [{"signature": {"bleu": 1.0}}, {"ci_low": {"bleu": None}}])
-def test_a_test_set_cannot_take_the_place_of_a_field(tests: dict[str, dict[str, float]]):
-    with pytest.raises(ValueError, match="a test set cannot be called"):
-        to_frame([replace(DONE, tests=tests)])
+def test_a_test_set_cannot_take_the_place_of_a_field():
+    with pytest.raises(ValueError, match="is a field already: rename the test set"):
+        to_frame([replace(DONE, tests={"signature": {"bleu": 1.0}})])
 
 
 def test_looking_at_results_needs_no_torch_and_importing_no_pandas(tmp_path: Path):

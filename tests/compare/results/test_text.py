@@ -44,12 +44,6 @@ def test_a_table_has_every_heading_of_any_row():
     ]
 
 
-def test_text_cannot_end_a_cell_and_digits_stay():
-    table = markdown_table([{"a|b": "x|y\nz", "n": "38.10"}])
-    assert table.splitlines()[0].startswith(r"| a\|b ")
-    assert table.splitlines()[2] == r"| x\|y z | 38.10 |"
-
-
 def cells_of(line: str) -> list[str]:
     """The cells of a row as GitHub's parser divides it: a backslash escapes one sign after it."""
     return re.findall(r"(?:\\[!-/:-@\[-`{-~]|[^|])*\|", line.removeprefix("|"))
@@ -76,10 +70,12 @@ def test_a_row_has_as_many_cells_as_its_heading(rows: list[dict[str, str]]):
         (r"a\<b>", r"a\\\<b>"),
         ("a\x85b\u2028c", "a b c"),
         (r"C:\runs", r"C:\runs"),
+        ("x|y\nz", r"x\|y z"),
+        ("38.10", "38.10"),
     ],
 )
 def test_text_stays_text(text: str, cell: str):
-    assert markdown_table([{"x": text}]).splitlines()[2] == f"| {cell} |".replace("  |", " |")
+    assert markdown_table([{"x": text}], left={"x"}).splitlines()[2] == f"| {cell} |".replace("  |", " |")
 
 
 # CSV.
@@ -98,13 +94,6 @@ def original(cell: str) -> str:
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(1)", " =1", "\n=1", "'=1", "＝1", "-"])
 def test_formulas_become_text(text: str):
     assert read(csv_table(pd.DataFrame({"text": [text], "n": [-1]})))["text"][0] == f"'{text}"
-
-
-@pytest.mark.parametrize("text", ["\t=1", "\r=1", "\x1b[31m"])
-def test_control_characters_are_shown(text: str):
-    assert csv_table(pd.DataFrame({"text": [text]})).splitlines()[1] == visible_lines(text).replace(
-        "\t", "\\t"
-    )
 
 
 def test_numbers_stay_numbers():

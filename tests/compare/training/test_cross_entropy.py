@@ -1,7 +1,5 @@
 """The loss of the output layer against ``compare.formulas``, in value and gradient; chunks and precision."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -65,30 +63,6 @@ def test_value_and_gradients_are_those_of_the_formula(
     gradients = (torch.autograd.grad(each, parts) for each in (found, expected))
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
-
-
-def test_a_divergence_by_hand():
-    """KL((1/2, 1/2) || (1/4, 3/4)) = ln(2) / 2 + ln(2/3) / 2, and the other way ln(1/2) / 4 + ln(3/2) 3/4."""
-    weight, first, second = (
-        torch.tensor(each).double() for each in ([[0.0], [1.0]], [[0.0]], [[math.log(3)]])
-    )
-    to_q, to_p = math.log(2) / 2 + math.log(2 / 3) / 2, math.log(1 / 2) / 4 + math.log(3 / 2) * 3 / 4
-    for pair, divergence in ((PairWeights(0, 1, 0), to_q), (PairWeights(0, 0, 1), to_p)):
-        loss, nll = linear_cross_entropy([first, second], weight, None, torch.tensor([0]), 0.0, pair)
-        assert (loss - nll).item() == pytest.approx(divergence, rel=1e-6)  # ln(3) is rounded to fp32
-
-
-def test_the_smoothed_loss_is_least_at_the_smoothed_target():
-    """There it is the entropy of (1 - s) on the reference and s / V everywhere, and its gradient is 0."""
-    smoothing, rest = 0.2, 0.2 / V
-    logp = torch.full((V,), math.log(rest), dtype=torch.float64)
-    logp[4] = math.log(1 - smoothing + rest)
-    bias = (logp + 5.0).requires_grad_()  # a shift of all logits changes nothing
-    zeros = torch.zeros(V, 1, dtype=torch.float64)
-    smoothed, nll = linear_cross_entropy([zeros[:1]], zeros, bias, torch.tensor([4]), smoothing)
-    assert smoothed.item() == pytest.approx(-(logp.exp() * logp).sum().item(), rel=1e-12)
-    assert nll.item() == pytest.approx(-math.log(1 - smoothing + rest), rel=1e-12)
-    assert torch.autograd.grad(smoothed, bias)[0].abs().max() < 1e-12
 
 
 @pytest.mark.parametrize(("name", "sizes"), [("one", [4, 3]), ("r-drop", [2, 2] * 3 + [1, 1])])

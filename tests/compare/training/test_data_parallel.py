@@ -29,10 +29,7 @@ from data.batches import BatchStream
 from tests.kits.loader import random_split
 from tests.kits.paths import ROOT
 from tests.kits.together import fork, statuses
-from tests.kits.training import bleus, make_stream, metrics, trainer
-
-stream = pytest.fixture(scope="module")(make_stream)
-
+from tests.kits.training import metrics
 
 FAMILIES: dict[str, Any] = {
     name: replace(PRESETS[name].architecture, embedding_size=8, hidden_size=8, dropout=0.0)
@@ -128,20 +125,6 @@ def test_any_number_of_processes_and_parts_gives_the_weights_of_one(
             assert line.get(name) == other.get(name)
         assert line.get("loss") == pytest.approx(other.get("loss"), rel=1e-6)  # summed in fp32
     assert line["update"] == UPDATES
-
-
-def test_a_batch_in_parts_gives_the_gradient_of_the_whole(stream: BatchStream, tmp_path: Path):
-    """By the sum of the weights' gradients; dropout is drawn for other rows, so the loss differs a little."""
-    losses = []
-    for parts in (1, 2, 7):
-        trainer(stream, tmp_path / str(parts), bleus(1), max_updates=4, accumulate=parts).run()
-        lines = [line for line in metrics(tmp_path / str(parts)) if line["kind"] == "train"]
-        losses.append([line["loss"] for line in lines])
-        assert [line["tgt_tokens"] for line in lines] == [
-            batch.tgt_tokens for batch, _ in zip(stream.epoch(1), range(4), strict=False)
-        ]
-    assert losses[1] == pytest.approx(losses[0], rel=0.1)
-    assert losses[2] == pytest.approx(losses[0], rel=0.1)
 
 
 def test_dropout_of_every_update_and_process_is_another():

