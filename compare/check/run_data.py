@@ -62,9 +62,10 @@ def join_differences(findings: Iterable[ComparedValue]) -> Iterator[ComparedValu
     """
     compared = list(findings)
     yield from (finding for finding in compared if finding.same)
-    first, *more = [finding for finding in compared if not finding.same] or [None]
-    if first is not None:
-        yield first._replace(name=f"{first.name} (and {len(more)} more)" if more else first.name)
+    differences = [finding for finding in compared if not finding.same]
+    if differences:
+        more = f" (and {len(differences) - 1} more)" if len(differences) > 1 else ""
+        yield differences[0]._replace(name=differences[0].name + more)
 
 
 @dataclass(frozen=True, kw_only=True)

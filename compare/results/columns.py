@@ -133,8 +133,10 @@ class IntervalColumn(Column):
         return next(iter(self._known(row)), None)
 
     def _known(self, row: Row) -> Sequence[float]:
-        pairs = ([row.get(name) for name in names] for names in self.ends)
-        return next((pair for pair in pairs if None not in pair), ())  # type: ignore[arg-type]
+        for low, high in self.ends:
+            if row.get(low) is not None and row.get(high) is not None:
+                return row[low], row[high]
+        return ()
 
 
 # Text of the cells that are made of several fields.
@@ -382,7 +384,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     raise ValueError(f"no column {heading!r}{hint}")
 
 
-def stored_fields(name: str, fields: Sequence[str]) -> list[str]:
+def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
     """Return the fields of a chosen column: ``name`` itself, or those behind the heading ``name``.
 
     Args:

@@ -248,31 +248,33 @@ class Trainer:
     def _choose(self) -> None:
         """Choose the weights of the best validation, or an average that is better on validation."""
         state, snapshots = self.state, [self.snapshot(update) for update in self.state.snapshots]
-        chosen, weights = (
-            f"update {state.best_update}",
-            partial(load_weights, self.snapshot(state.best_update)),
-        )
-        averages: list[tuple[str, str, Callable[[], Mapping[str, Tensor]]]] = []
+        candidates: dict[str, tuple[str, Callable[[], Mapping[str, Tensor]]]] = {
+            "valid": (f"update {state.best_update}", partial(load_weights, self.snapshot(state.best_update)))
+        }
         if len(snapshots) > 1:
-            averages.append(("average", f"average of updates {state.snapshots}", partial(average, snapshots)))
+            candidates["average"] = f"average of updates {state.snapshots}", partial(average, snapshots)
         if self.ema:
-            averages.append(("ema", EMA, partial(dict, self.ema.weights)))
-        for kind, name, make in averages:
-            self.processes.on_main(lambda make=make, kind=kind: set_weights(self.model, make(), kind))
+            candidates["ema"] = EMA, partial(dict, self.ema.weights)
+        chosen, *averages = candidates
+        for kind in averages:
+            self.processes.on_main(partial(self._set_weights, *candidates[kind]))
             self.gradients.share_weights(self.criterion)
             result = self._validate()
             self.processes.on_main(partial(self._log_validation, kind, result))
             if result.quality > state.best.quality:
-                chosen, weights = name, make
+                chosen = kind
                 state.best_loss, state.best_bleu = result.loss, result.bleu
-        self.processes.on_main(lambda: self._save_final(weights(), chosen))
+        self.processes.on_main(partial(self._save_final, *candidates[chosen]))
         self.gradients.share_weights(self.criterion)
 
-    def _save_final(self, weights: Mapping[str, Tensor], chosen: str) -> None:
+    def _set_weights(self, name: str, make: Callable[[], Mapping[str, Tensor]]) -> None:
+        set_weights(self.model, make(), name)
+
+    def _save_final(self, chosen: str, make: Callable[[], Mapping[str, Tensor]]) -> None:
         """Save the chosen weights, which the model gets, and log what they are."""
-        state, path = self.state, self.folder / FINAL
-        save_weights(path, weights)
-        set_weights(self.model, weights, str(path))
+        state = self.state
+        self._set_weights(chosen, make)
+        save_weights(self.folder / FINAL, model_weights(self.model))
         line = {"kind": "final", **state.log_fields(), "chosen": chosen}
         line |= {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
         line |= {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
