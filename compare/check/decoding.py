@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from compare.check.run_data import CheckedRun, ComparedValue, Findings, Gap, join_differences
+from compare.check.invariants import CheckedRun, ComparedValue, Findings, Gap, join_differences
 from compare.decoding.length_penalty import length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.evaluation import score_translations

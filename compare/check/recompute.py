@@ -9,8 +9,17 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from compare.check.decoding import check_weights
-from compare.check.invariants import INVARIANTS, check_experiment_files, check_hashes_alone
-from compare.check.run_data import CheckedRun, ComparedValue, DataCache, Findings, Gap, read_run
+from compare.check.invariants import (
+    INVARIANTS,
+    CheckedRun,
+    ComparedValue,
+    DataCache,
+    Findings,
+    Gap,
+    check_experiment_files,
+    check_hashes_alone,
+    read_run,
+)
 from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.report.views import render_views
 from compare.results.columns import FIGURES

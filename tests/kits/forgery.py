@@ -3,14 +3,10 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from compare.check.recompute import NOT_DERIVED
-from compare.experiment.compute_result import compute_figures, unfinished_result
-from compare.experiment.prepare import prepare_data
 from compare.report.views import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
@@ -41,18 +37,6 @@ def renew_hashes(folder: Path) -> None:
             found = {name: digest for name, digest in run.hashes().items() if name in result.files}
             files = {**result.files, **found}
             save_result(run.folder, replace(result, files=files, config_hash=run.config_hash))
-
-
-def renew_figures(folder: Path) -> None:
-    """Compute every result again from config, data and files, as an honest run would."""
-    for record in sorted(folder.glob("*/result.json")):
-        result, run = read_result(record.parent), RunFolder.read(record.parent)
-        with TemporaryDirectory() as encoded:
-            prepared = prepare_data(run.run, Path(encoded))
-            begun = asdict(unfinished_result(run, prepared))
-            known = {name: value for name, value in begun.items() if value and name not in NOT_DERIVED}
-            figures = compute_figures(run, prepared)
-        save_result(run.folder, replace(result, **known, **figures))
 
 
 def renew_views(folder: Path) -> None:

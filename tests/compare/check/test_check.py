@@ -1,22 +1,82 @@
-"""``attnbench check``: unchanged folders, changes by hand, and what it says that it cannot check."""
+"""``attnbench check``: unchanged folders, edits of any recorded value, and what it says it cannot check."""
 
+import copy
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from compare import publish_experiment
-from compare.check.recompute import check_experiment
+from compare.check.invariants import DataCache, read_run
+from compare.check.recompute import check_experiment, check_run
 from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
+from compare.results.store import read_result, save_result
+from compare.system.log import Reporter
+from data.files import hash_file
+from tests.conftest import write_corpus
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
 
-RUN, OTHER = "luong-seed1", "luong-seed2"
-RUNS = (RUN, "lstm-seed1", OTHER, "lstm-seed2")
+SIZES = "embedding_size = 16\nhidden_size = 16\nlearning_rate = 3e-2\nwarmup_updates = 5\n"
+TOML = f"""
+[data]
+root = "ROOT"
+max_test = 30
+[vocabulary]
+kind = "words"
+[train]
+device = "cpu"
+precision = "fp32"
+batch_tokens = 90
+max_updates = 120
+valid_every = 50
+average = 3
+average_every = 12
+ema = 0.9
+log_every = 20
+checkpoint_every = 50
+[decode]
+beam_size = 2
+[bench]
+sentences = 4
+repeats = 2
+latency_sentences = 2
+[[models]]
+preset = "luong-general"
+label = "luong"
+dropout = 0.1
+{SIZES}
+[[models]]
+preset = "lstm"
+{SIZES}"""
+RUN, OTHER, LSTM = "luong-seed1", "luong-seed2", "lstm-seed1"
+RUNS = (RUN, LSTM, OTHER, "lstm-seed2")
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An experiment of two models and two seeds as it was run, with its tables; it is never changed."""
+    folder = tmp_path_factory.mktemp("honest")
+    root = write_corpus(folder / "corpus", {"train": 400, "valid": 40, "test": 40, "test_short": 6})
+    (folder / "forged.toml").write_text(TOML.replace("ROOT", root.as_posix()))
+    experiment = load_experiment(folder / "forged.toml")
+    run_experiment(experiment, folder / "run", Reporter(quiet=True), seeds=(1, 2))
+    renew_views(folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def forged(honest: Path, tmp_path: Path) -> Path:
+    """A copy of the experiment, to be changed."""
+    return Path(shutil.copytree(honest, tmp_path / "forged"))
 
 
 def differences(folder: Path) -> list[str]:
@@ -197,3 +257,109 @@ def test_another_version_or_number_of_threads_may_translate_a_line_otherwise(
     (line,) = (line for line in result.not_checked if "translated otherwise here" in line)
     assert line.startswith("1 of ")
     assert line.endswith(f"machine or code is not that of the run ({RUN})")
+
+
+# Edits of any recorded value, also where the hash of the file is renewed.
+
+
+RECORDS = ("result.json", "metrics.jsonl", "speed.json", "perplexity.json", "selection.json")
+MEASURED = {  # by file and path
+    "result.json code_version",
+    *(f"metrics.jsonl train.{name}" for name in ("grad_norm", "loss", "nll", "seconds", "tokens_per_s")),
+    *(f"metrics.jsonl {kind}.seconds" for kind in ("valid", "average", "ema", "final")),
+    *(f"metrics.jsonl {kind}.{name}" for kind in ("average", "ema") for name in ("loss", "update")),
+    *(f"speed.json decoded_on.{name}" for name in ("device", "torch", "threads", "cores", "clock_mhz")),
+    *("speed.json timings.session.timed_run", "selection.json grid.length_ratio"),
+    *("speed.json timings.greedy.tokens", "speed.json timings.train.sentences"),
+}
+"""Values that no figure comes from, or that no other file repeats."""
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Give the path of every value; of lists, those of the first item of each kind of line."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    elif isinstance(value, list):
+        kinds = {item.get("kind") if isinstance(item, dict) else None: n for n, item in enumerate(value)}
+        for number in kinds.values():
+            yield from leaves(value[number], (*path, number))
+    elif value is not None:
+        yield path
+
+
+def name_of(content: Any, path: tuple[Any, ...]) -> str:
+    """Name a value: its keys joined by dots, the kind of line instead of the number."""
+    if isinstance(content, list):
+        kind = content[path[0]]["kind"]
+        return ".".join([kind, *map(str, path[1:])])
+    return ".".join(key for key in path if isinstance(key, str))
+
+
+def changed(content: Any, path: tuple[Any, ...]) -> Any:
+    """Return a copy of ``content`` with another value at ``path``."""
+    content = copy.deepcopy(content)
+    inner = content
+    for key in path[:-1]:
+        inner = inner[key]
+    old = inner[path[-1]]
+    inner[path[-1]] = f"{old}0" if isinstance(old, str) else type(old)(old * 2 + 1)
+    return content
+
+
+def parse(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
+def write(path: Path, content: Any) -> None:
+    lines = content if path.suffix == ".jsonl" else [content]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_every_recorded_value_of_a_run_is_checked(forged: Path):
+    """One value after the other is changed, and the hash of its file renewed."""
+    missed, edits = set(), 0
+    with TemporaryDirectory() as encoded:
+        cache = DataCache(Path(encoded), "")
+        for name in RECORDS:
+            path = forged / RUN / name
+            honest, content = path.read_bytes(), parse(path)
+            result = read_result(path.parent)
+            for leaf in leaves(content):
+                write(path, changed(content, leaf))
+                edits += 1
+                try:
+                    now = read_result(path.parent)
+                    renewed = {name: hash_file(path)} if name in now.files else {}
+                    now = replace(now, files={**now.files, **renewed})
+                    found = list(check_run(read_run(path.parent, now, cache), 0))
+                except ValueError:
+                    continue  # refused
+                if all(getattr(each, "same", True) for each in found):
+                    missed.add(f"{name} {name_of(content, leaf)}")
+            path.write_bytes(honest)
+            save_result(path.parent, result)
+    assert not missed - MEASURED
+    assert edits > 120
+
+
+def test_edits_of_configs_runs_and_their_list_are_found(forged: Path):
+    edit_text(forged / RUN / "config.toml", "learning_rate = 0.03", "learning_rate = 0.01")
+    edit_text(forged / LSTM / "config.toml", "batch_tokens = 90", "batch_tokens = 80")
+    edit_text(forged / "lstm-seed2" / "config.toml", "[train]\nseed = 2", "[train]\nseed = 3")
+    shutil.rmtree(forged / OTHER)
+    never_trained = forged / "miracle-seed1"
+    save_result(never_trained, replace(read_result(forged / RUN), label="miracle", files={}))
+    edit_json(forged / "experiment.json", lambda content: content.update(data_hash="0" * 64))
+    renew_hashes(forged)
+    renew_views(forged)
+    assert {
+        f"{RUN}: metrics.jsonl: learning_rate of update 20 (and 5 more)",
+        f"{LSTM}: metrics.jsonl: src_tokens of update 20 (and 5 more)",
+        "lstm-seed2: label and seed in config.toml",
+        "miracle-seed1: config.toml",
+        f"experiment.json: runs, {OTHER}",
+        f"experiment.json: data_hash of {RUN}",
+    } <= set(differences(forged))

@@ -18,7 +18,6 @@ from compare.results.store import (
     read_results,
     save_result,
     to_frame,
-    write_json_lines,
 )
 
 DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu=38.125, bleu_signature="v:2")
@@ -57,8 +56,6 @@ def changed(**changes: object) -> str:
     [
         ("{}", "missing required field `label`"),
         (changed(bleu="38.1"), "$.bleu"),
-        (changed(params=1.5), "$.params"),
-        (changed(status="finished"), "$.status"),
         (changed(tests={"long": 3.0}), "$.tests[...]"),
         ("{", "truncated"),
     ],
@@ -102,12 +99,12 @@ def test_rows_come_as_planned_and_what_has_not_begun_is_unfinished(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("config", "preset"),
-    [('[[models]]\npreset = "tiny"\n', "tiny"), ("", ""), ("models = 3\n", ""), ("# \udcff", "")],
+    [('[[models]]\npreset = "tiny"\n', "tiny"), ("", ""), ("models = 3\n", "")],
 )
 def test_a_run_without_a_result_is_unfinished(config: str, preset: str, tmp_path: Path):
     run = tmp_path / "lstm-seed12"
     run.mkdir()
-    (run / "config.toml").write_bytes(config.encode(errors="surrogateescape"))
+    (run / "config.toml").write_text(config)
     (tmp_path / "notes").mkdir()
     (tmp_path / "config.toml").touch()  # the experiment's own does not make it a run
     expected = Result(label="lstm", preset=preset, seed=12, status="unfinished")
@@ -123,13 +120,6 @@ def test_a_folder_that_is_no_experiment_is_refused(name: str, tmp_path: Path):
     (tmp_path / "something").mkdir()
     with pytest.raises(ValueError, match="holds no runs: expected <label>-seed<k>/"):
         load_results(tmp_path / name)
-
-
-def test_the_view_holds_the_rows(tmp_path: Path):
-    rows = [replace(DONE, label=label, reason="two\nlines") for label in "abc"]
-    path = write_json_lines(experiment(tmp_path, *rows))
-    assert path == tmp_path / "results.jsonl"
-    assert [msgspec.json.decode(line, type=Result) for line in path.read_text().splitlines()] == rows
 
 
 def test_frames_hold_experiments_and_single_runs(tmp_path: Path):

@@ -160,22 +160,6 @@ def test_a_cut_token_is_one_with_an_embedding_of_zeros(name: str):
     assert torch.equal(model.features(src, mask, tgt).hidden, before)  # embeddings are as before
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "transformer", "transformer-lm"])
-def test_no_gradient_reaches_the_embedding_of_a_cut_token(name: str):
-    model = make(name)
-    src, mask, tgt = without_zero()
-    tgt = put(tgt, CUT_TGT, torch.tensor(ZERO))
-    with cut_embeddings(model):
-        hidden = model.features(src, mask, cut(tgt, CUT_TGT)).hidden
-    hidden.square().sum().backward()
-    used = [part.weight for part in model.modules() if isinstance(part, nn.Embedding)]
-    found = [weight.grad for weight in used if weight.size(0) == V and weight.grad is not None]
-    assert found
-    for gradient in found:
-        assert not gradient[ZERO].any()
-        assert gradient[tgt[0, 3]].any()
-
-
 def test_ends_of_sources_and_begins_of_targets_are_never_cut():
     src, mask, tgt = without_zero()
     certain = cut_tokens(src, may_cut_source(mask), 1.0)
