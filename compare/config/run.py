@@ -12,15 +12,10 @@ from compare.config.parse import OTHER_NAMES, SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     SECTIONS,
-    BenchConfig,
-    BudgetConfig,
-    DataConfig,
     DecodeConfig,
     Experiment,
     ModelConfig,
-    RegularizationConfig,
-    TrainConfig,
-    VocabularyConfig,
+    Sections,
     is_shared,
     run_name,
 )
@@ -87,8 +82,12 @@ def used_plugins(named: Iterable[str], preset: str, model: ResolvedModel) -> tup
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
-    """One model and one seed of an experiment; made once, by ``resolve_models``, and handed down."""
+class Run(Sections):
+    """One model and one seed of an experiment; made once, by ``resolve_models``, and handed down.
+
+    Everything is decided: ``data.root`` is absolute or empty, device and precision are never "auto",
+    ``decode.batch_tokens`` is never 0, and a matched budget says what it was matched to.
+    """
 
     label: str
     """Name of the model in tables and folders."""
@@ -96,20 +95,6 @@ class Run:
     """Preset that the model was made from."""
     model: ResolvedModel
     """Architecture and optimizer settings."""
-    data: DataConfig
-    """Corpus and direction of translation; ``root`` is absolute, or empty."""
-    vocabulary: VocabularyConfig
-    """Kind and size of the vocabularies."""
-    train: TrainConfig
-    """Device and precision are decided: never "auto"."""
-    regularization: RegularizationConfig
-    """Regularisation that all models share."""
-    decode: DecodeConfig
-    """Search settings; ``batch_tokens`` is decided: never 0."""
-    bench: BenchConfig
-    """Amounts of work of the timings."""
-    budget: BudgetConfig
-    """If the budget is matched, ``amount`` and ``reference`` are what it was matched to."""
     plugins: tuple[str, ...] = field(default=(), compare=False)
     """Modules of plug-ins that the results depend on; runs that differ in these alone are the same run."""
 
@@ -136,9 +121,9 @@ class Run:
     def settings(self) -> dict[str, Any]:
         """Every setting by "section.key", defaults resolved; those of the model are "model.key"."""
         sections = {
-            f"{section}.{key}": value
-            for section in SECTIONS
-            for key, value in dataclasses.asdict(getattr(self, section)).items()
+            f"{name}.{key}": value
+            for name, section in self.sections().items()
+            for key, value in dataclasses.asdict(section).items()
         }
         model = {f"model.{key}": value for key, value in self.model_table().items() if key != "label"}
         return sections | model
@@ -214,21 +199,24 @@ def resolve_models(
     if task == "language modelling":  # nothing is searched: every other setting of search means the same
         decode = DecodeConfig(batch_tokens=decode.batch_tokens, beam_size=1, length_penalties=(0.0,))
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
-    decided = {"data": data, "train": train, "decode": decode}
-    sections = {name: getattr(experiment, name) for name in SECTIONS} | decided
-    runs = []
-    for row, model in zip(experiment.models, models, strict=True):
-        plugins = used_plugins(experiment.plugins, row.preset, model)
-        runs.append(Run(label=row.label, preset=row.preset, model=model, plugins=plugins, **sections))
-    return runs
+    sections = {**experiment.sections(), "data": data, "train": train, "decode": decode}
+    return [
+        Run(
+            label=row.label,
+            preset=row.preset,
+            model=model,
+            plugins=used_plugins(experiment.plugins, row.preset, model),
+            **sections,
+        )
+        for row, model in zip(experiment.models, models, strict=True)
+    ]
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:
     """Write the experiment of these runs; the sections that they share are those of the first."""
     first, *_ = runs
-    sections = {name: getattr(first, name) for name in SECTIONS}
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
-    return to_toml(sections, [run.model_table() for run in runs], list(plugins))
+    return to_toml(first.sections(), [run.model_table() for run in runs], list(plugins))
 
 
 # Settings that all rows of one table share, and their hash, which proves it.

@@ -294,16 +294,25 @@ class BudgetConfig(Section):
             raise ValueError("reference and amount have no effect without match: set match too")
 
 
-SECTIONS: dict[str, type] = {
-    "data": DataConfig,
-    "vocabulary": VocabularyConfig,
-    "train": TrainConfig,
-    "regularization": RegularizationConfig,
-    "decode": DecodeConfig,
-    "bench": BenchConfig,
-    "budget": BudgetConfig,
-}
-"""The dataclass of each section that all models share."""
+@dataclass(frozen=True, kw_only=True)
+class Sections:
+    """The sections of an experiment, which all its models share."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    vocabulary: VocabularyConfig = field(default_factory=VocabularyConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    regularization: RegularizationConfig = field(default_factory=RegularizationConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    bench: BenchConfig = field(default_factory=BenchConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+
+    def sections(self) -> dict[str, Any]:
+        """Return the sections by name."""
+        return {name: getattr(self, name) for name in SECTIONS}
+
+
+SECTIONS: dict[str, Any] = {each.name: each.type for each in fields(Sections)}
+"""The dataclass of each section."""
 
 
 def is_shared(setting: str) -> bool:
@@ -333,25 +342,11 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment:
+class Experiment(Sections):
     """A comparison as written and checked: shared sections, and one entry of ``models`` per model."""
 
     name: str
     """Name of the file without its suffix."""
-    data: DataConfig
-    """Corpus and direction of translation."""
-    vocabulary: VocabularyConfig
-    """Kind and size of the vocabularies."""
-    train: TrainConfig
-    """Training settings that all models share."""
-    regularization: RegularizationConfig = field(default_factory=RegularizationConfig)
-    """Regularisation that all models share."""
-    decode: DecodeConfig
-    """Search settings."""
-    bench: BenchConfig
-    """Amounts of work of the timings."""
-    budget: BudgetConfig
-    """Quantity in which the models are made equal."""
     models: tuple[ModelConfig, ...]
     """Presets, labels and overrides, in the order of the table."""
     plugins: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ import msgspec
 
 from compare.config.parse import SCHEMA, parse_value, to_toml
 from compare.config.run import resolve_model, resolve_models
-from compare.config.sections import SECTIONS, Experiment, ModelConfig
+from compare.config.sections import Experiment, ModelConfig
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
@@ -472,6 +472,6 @@ def best_config(experiment: Experiment, plan: TuningPlan, winners: Mapping[str, 
                 f"{winner.loss:.3f}, means of {len(winner.results)} seeds"
             )
         tables.append(table)
-    sections = {name: getattr(experiment, name) for name in SECTIONS}
+    sections = experiment.sections()
     comment = "".join(f"# {line}\n" for line in lines)
     return f"{comment}\nschema = {SCHEMA}\n\n{to_toml(sections, tables, experiment.plugins)}"

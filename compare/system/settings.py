@@ -20,8 +20,6 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(ge=0, lt=1)]
 """A probability, or a decay: at least 0 and below 1."""
 
-BOUNDS = {">=": "at least", "<=": "at most", ">": "above", "<": "below"}
-
 
 def setting(default: Any, about: str, *, shared: bool = True) -> Any:
     """Declare a setting as a field of a dataclass; the annotation has its type and bounds.
@@ -64,30 +62,14 @@ def convert_setting(value: Any, kind: Any, name: str) -> Any:
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{name} must be {_expected(kind, value, str(error))}") from None
+        parts = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
+        if choices := [str(choice) for part in parts for choice in get_args(part)]:
+            near = nearest(value, choices, 0.6) if isinstance(value, str) else None
+            expected, hint = f"one of {', '.join(choices)}", f"; did you mean {near!r}?" if near else ""
+        else:
+            expected, hint = re.sub(r"Expected |, got .*| - at .*|`| \| null", "", str(error)), ""
+        raise ValueError(f"{name} must be {expected}, found {abbreviate(value)}{hint}") from None
     numbers = converted if isinstance(converted, tuple) else (converted,)
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         raise ValueError(f"{name} must be finite, found {value}")
     return converted
-
-
-def _expected(kind: Any, value: Any, message: str) -> str:
-    """Say what was expected and what was found, of a message such as "Expected `int` >= 1"."""
-    found = abbreviate(value)
-    if choices := _choices(kind):
-        near = nearest(value, choices, 0.6) if isinstance(value, str) else None
-        hint = f"; did you mean {near!r}?" if near else ""
-        return f"one of {', '.join(choices)}, found {found}{hint}"
-    if bound := re.match(r"Expected `\w+` (<=|>=|<|>) (\S+)", message):
-        return f"{BOUNDS[bound[1]]} {float(bound[2]):,.12g}, found {found}"
-    expected = re.sub(r", got .*| - at .*|`|Expected ", "", message)
-    return f"{expected.replace(' | null', '')}, found {found}"
-
-
-def _choices(kind: Any) -> tuple[str, ...]:
-    """Return the values of a ``Literal``, which may stand beside None."""
-    if get_origin(kind) is Literal:
-        return tuple(map(str, get_args(kind)))
-    return tuple(
-        choice for part in get_args(kind) if get_origin(part) is Literal for choice in get_args(part)
-    )
