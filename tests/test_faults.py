@@ -1,16 +1,12 @@
 """docs/faults.md: every fault of its table is made here, and what a command says is what the page shows."""
 
 import io
-import json
-import math
 import os
-import pickle
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,9 +98,9 @@ def unfinish(place: Place) -> None:
     (place.run / "result.json").unlink()
 
 
-def no_file(path: Path, make: Callable[[Path], object] = Path.mkdir) -> None:
+def put_folder(path: Path) -> None:
     path.unlink()
-    make(path)
+    path.mkdir()
 
 
 class Bomb:
@@ -117,19 +113,15 @@ class Bomb:
         return Path.write_text, (self.target, "boom")
 
 
-def change_weights(place: Place, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def negate_a_weight(place: Place) -> None:
     weights = safetensors.torch.load_file(place.run / WEIGHTS)
     name = min(weights)
-    safetensors.torch.save_file({**weights, name: change(weights[name])}, place.run / WEIGHTS)
+    safetensors.torch.save_file({**weights, name: -weights[name]}, place.run / WEIGHTS)
 
 
-def change_json(path: Path, **changes: Any) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def change_state(place: Place, change: Callable[[Any], object]) -> None:
+def drop_a_weight(place: Place) -> None:
     state = torch.load(place.run / STATE, weights_only=True)
-    change(state)
+    state["weights"].popitem()
     torch.save(state, place.run / STATE)
 
 
@@ -168,61 +160,16 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     ("truncated weights", [lambda p: cut(p.run / WEIGHTS, -1)], ["translate {run}"]),
     ("hostile pickle as weights", [lambda p: torch.save(Bomb(p), p.run / WEIGHTS)], ["translate {run}"]),
     (
-        "hostile pickle as weights",
-        [lambda p: (p.run / WEIGHTS).write_bytes(pickle.dumps(Bomb(p)))],
-        ["translate {run}"],
-    ),
-    (
-        "hostile pickle as state",
-        [lambda p: torch.save({"progress": Bomb(p)}, p.run / STATE), unfinish],
-        [RUN_AGAIN],
-    ),
-    (
         "line of 1 GB",
         [lambda p: sparse(p.corpus / "test.de", 1 << 30)],
         ["score {corpus}/test.de --ref {corpus}/train.de"],
     ),
     (
         "folder where a text should be",
-        [lambda p: no_file(p.corpus / "train.de")],
-        ["score {corpus}/test.de --ref {corpus}/train.de", RUN_OUT + " --set data.root={corpus}"],
+        [lambda p: put_folder(p.corpus / "train.de")],
+        ["score {corpus}/test.de --ref {corpus}/train.de"],
     ),
-    *(
-        ("folder where a file of a run should be", [lambda p, name=name: no_file(p.run / name)], commands)
-        for name, commands in {
-            "result.json": ["table {folder}", "report {folder} -q", "check {folder} -q", RUN_AGAIN],
-            "config.toml": [RUN_AGAIN],
-            "metrics.jsonl": ["plot {folder} -q"],
-            "../experiment.json": ["table {folder}", RUN_AGAIN],
-        }.items()
-    ),
-    *(
-        (
-            "pipe or device where a file of a run or of a corpus should be",
-            [lambda p, name=name: no_file(p.run / name, os.mkfifo)],
-            [command],
-        )
-        for name, command in {
-            "result.json": "table {folder}",
-            "metrics.jsonl": "plot {folder} -q",
-            WEIGHTS: "translate {run}",
-            "../experiment.json": "table {folder}",
-            "../../corpus/train.en": RUN_OUT + " --set data.root={corpus}",
-        }.items()
-        if hasattr(os, "mkfifo")
-    ),
-    ("weights other than those recorded", [lambda p: change_weights(p, torch.neg)], ["translate {run}"]),
-    *(
-        (
-            "NaN in the weights",
-            [
-                lambda p, value=value: change_weights(p, lambda tensor: tensor * value),
-                lambda p: change_json(p.run / "result.json", files={}),
-            ],
-            ["translate {run}"],
-        )
-        for value in (math.nan, math.inf)
-    ),
+    ("weights other than those recorded", [negate_a_weight], ["translate {run}"]),
     (
         "damaged choice of a length penalty",
         [lambda p: cut(p.run / "selection.json"), unfinish],
@@ -233,14 +180,7 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
         [],
         [RUN_OUT + " --set models.luong.hidden_size=1000000" + dry for dry in ("", " --dry-run")],
     ),
-    *(
-        ("state of another type", [partial(change_state, change=change), unfinish], [RUN_AGAIN])
-        for change in (
-            lambda state: state["progress"].pop("update"),
-            lambda state: state["weights"].popitem(),
-            lambda state: state["running_metrics"].pop("norm"),
-        )
-    ),
+    ("state of another type", [drop_a_weight, unfinish], [RUN_AGAIN]),
     ("escape sequence in a file name", [], ["table {out}/\x1b[31mred"]),
     *(
         (
@@ -312,14 +252,6 @@ def test_a_file_that_changes_while_it_is_read(
     ):
         assert_documented("file changed while it is read", main(command), capsys.readouterr().err)
     assert not place.out.exists()
-
-
-def test_weights_of_another_size_allocate_nothing(
-    place: Place, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
-):
-    replace(place.run / "config.toml", "hidden_size = 16", "hidden_size = 6000")
-    monkeypatch.setattr("compare.results.run_folder.build", None)
-    assert "the weights belong to another size" in refusal("translate", place.run)
 
 
 # Disks that are full or may not be written, in a process with a file system of its own
@@ -464,22 +396,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "experiment.json": lambda path: load_results(path.parent),
     "../tiny.toml": load_experiment,
 }
-PIECES = st.binary(max_size=6) | st.sampled_from(
-    [
-        b"",
-        b"-1",
-        b"1e999",
-        b"NaN",
-        b"null",
-        b"{}",
-        b"[" * 3000,
-        b'"x"',
-        b"\x00",
-        b"\r",
-        b"\n",
-        b"\xed\xa0\x80",
-    ]
-)
+PIECES = st.binary(max_size=6) | st.sampled_from([b"", b"-1", b"NaN", b"{}", b'"x"', b"\x00", b"\n"])
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None,

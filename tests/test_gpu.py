@@ -16,7 +16,6 @@ from torch import Tensor
 
 import seq2seq.fast
 import seq2seq.model
-import transformer.masks
 from compare.cli import main
 from compare.decoding.length_penalty import NO_PENALTY
 from compare.decoding.search import LOOK_EVERY, Beams, search
@@ -34,9 +33,8 @@ from data.batches import Batch, BatchStream, make_batch
 from seq2seq import AttentionConfig, Seq2SeqConfig
 from tests.kits import contract
 from tests.kits.cli import Refusal
-from tests.kits.contract import SPECIAL, leaves, make, sharpen, sources, tiny
+from tests.kits.contract import SPECIAL, make, sharpen, sources, tiny
 from tests.kits.loader import many
-from tests.kits.search import TableModel
 from tests.kits.training import bleus, make_stream, same_weights, trainer
 from transformer.config import TransformerConfig
 
@@ -212,16 +210,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
 
 def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
-    command = [
-        "run",
-        str(tiny_toml),
-        "--out",
-        str(tmp_path / "run"),
-        "--quiet",
-        "--set",
-        "train.max_updates=20",
-    ]
-    command += ["--set", "train.valid_every=10", "--set", "train.precision=bf16"]
+    command = ["run", str(tiny_toml), "--out", str(tmp_path / "run"), "--quiet"]
+    for setting in ("train.max_updates=20", "train.valid_every=10", "train.precision=bf16"):
+        command += ["--set", setting]
     assert main([*command, "--set", "train.device=auto"]) == 0
     for name in ("luong-seed1", "transformer-seed1"):
         config = (tmp_path / "run" / name / "config.toml").read_text()
@@ -239,14 +230,6 @@ def test_an_experiment_runs_and_its_device_is_decided(tiny_toml: Path, tmp_path:
     assert main(["check", str(tmp_path / "run"), "--decode", "4"]) == 0
 
 
-@pytest.mark.parametrize("module", [seq2seq.model, transformer.masks])
-def test_a_check_of_a_mask_does_not_wait(module: Any):
-    src, mask = (part.to(DEVICE) for part in sources())
-    with no_wait_for_the_gpu():
-        assert module.real_tokens(src, mask) is mask
-        module.real_tokens(src, mask.float())
-
-
 # --- search
 
 
@@ -262,21 +245,6 @@ def test_a_gpu_translates_as_the_cpu(name: str, beam: int):
         model.to(device)
         arguments = {"limits": limits, "special": SPECIAL, "beam_size": beam}
         found.append(search(model, src.to(device), mask.to(device), **arguments))
-    assert [hypothesis.tokens for hypothesis in found[0]] == [hypothesis.tokens for hypothesis in found[1]]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("beam", [1, 2, 5])
-def test_ties_go_to_the_lowest_id_as_on_the_cpu(beam: int, dtype: torch.dtype):
-    """Logits of four values only: most of the candidates of a step tie."""
-    generator = torch.Generator().manual_seed(3)
-    table = torch.randint(4, (20, 97, 1000), generator=generator).to(dtype)
-    arguments = {"limits": torch.full((20,), 5), "special": SPECIAL, "beam_size": beam}
-    found = []
-    for device in (torch.device("cpu"), DEVICE):
-        with torch.device(device):
-            src = torch.arange(20).unsqueeze(1)
-            found.append(search(TableModel(table.to(device)), src, torch.ones_like(src), **arguments))  # type: ignore[arg-type]
     assert [hypothesis.tokens for hypothesis in found[0]] == [hypothesis.tokens for hypothesis in found[1]]
 
 
@@ -298,22 +266,3 @@ def test_steps_of_a_search_wait_for_nothing(name: str, beam: int):
                 tokens, parents = beams.advance(logits)
                 assert beams.compact() is None
                 state = select(state, parents)
-
-
-@pytest.mark.parametrize("name", ["lstm", "gru-context", "bahdanau"])
-def test_an_encoder_in_a_cuda_graph_reads_other_sentences(name: str):
-    model = make(name).to(DEVICE).eval()
-    src, mask = (part.to(DEVICE) for part in sources())
-    side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with torch.no_grad():
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # creates the handles of cuDNN and cuBLAS, which a capture cannot
-            model.encode(src, mask)
-        torch.cuda.current_stream().wait_stream(side)
-        with torch.cuda.graph(graph):
-            memory = model.encode(src, mask)
-        for part, other in zip((src, mask), sources((1, 5, 2, 2)), strict=True):
-            part.copy_(other)
-        graph.replay()
-        for found, expected in zip(leaves(memory), leaves(model.encode(src, mask)), strict=True):
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)

@@ -82,7 +82,7 @@ def save_weights(run: Path, path: Path) -> None:
         raise ValueError(f"{run}: only a Transformer can be exported")
     numbers = {
         "params": sum(weight.numel() for weight in model.parameters()),
-        **Numbers.of(config, unk=UNK, bos=BOS, eos=EOS)._asdict(),
+        **Numbers.of(config)._asdict(),
     }
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     np.savez(path, allow_pickle=False, **arrays, **{f"numbers/{name}": n for name, n in numbers.items()})

@@ -2,7 +2,7 @@
 
 # Importing a module adds its commands, in the order of --help.
 from compare.cli import training  # noqa: F401  # isort: skip
-from compare.cli import tools, results, text, data  # noqa: F401  # isort: skip
+from compare.cli import results, text, data  # noqa: F401  # isort: skip
 from compare.cli.app import app, main
 
 __all__ = ["app", "main"]

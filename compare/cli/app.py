@@ -31,7 +31,7 @@ def flag(name: str, about: str, **more: Any) -> Any:
 def _print_experiments(asked: bool) -> None:
     """Print the experiments that ship with attnbench and stop; called by typer for ``--list``."""
     if asked:
-        from compare.config.parse import describe_shipped
+        from compare.config import describe_shipped
 
         print_visible("\n".join(f"{name:<20} {about}" for name, about in describe_shipped().items()))
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""Commands on corpora: data check, data prepare, data get, data list."""
+"""What there is: data check, data prepare, data get, data list, models, doctor."""
 
 import logging
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compare.cli.app import AsJson, DryRun, Quiet, app, flag, show
+from compare.cli.app import AsJson, DryRun, PluginModules, Quiet, app, flag, show
 
 if TYPE_CHECKING:
     from data.formats import Source
@@ -217,3 +217,50 @@ def get(
     folder = fetched(name, src, tgt, root, quiet=quiet)
     show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0
+
+
+@app.command()
+def models(
+    name: Annotated[str | None, typer.Argument(help="Describe this preset.")] = None,
+    vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
+    verify: Annotated[bool, flag("verify", "Check that the preset NAME does what a model must.")] = False,
+    plugin: PluginModules = None,
+    as_json: AsJson = False,
+) -> int:
+    """List the presets, or describe one.
+
+    A description shows settings, departures from the paper, formulas, modules with their weights, and shapes.
+    With --verify, the model is built small and run on a few sentences: step against forward, causality,
+    padding, batch neighbours, beams, saved weights, FLOPs; the exit status is 1 if a check fails.
+
+    Example: attnbench models luong-local-p
+    """
+    from compare.models.catalogue import catalogue_presets, describe_preset, render_description, render_list
+
+    if name is None:
+        if verify:
+            raise ValueError(
+                "--verify checks one preset: name it, such as attnbench models bahdanau --verify"
+            )
+        entries = catalogue_presets(vocabulary)
+        show(entries, render_list(entries, vocabulary), as_json=as_json)
+        return 0
+    if verify:
+        from compare.integrations.verify import render_verdicts, verify_preset
+
+        verdicts = verify_preset(name)
+        show(verdicts, render_verdicts(name, verdicts), as_json=as_json)
+        return 0 if all(verdict.holds for verdict in verdicts) else 1
+    found = describe_preset(name, vocabulary)
+    show(found, render_description(found), as_json=as_json)
+    return 0
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> int:
+    """Describe this machine and name what is missing."""
+    from compare.system.doctor import diagnose, render_diagnoses
+
+    findings = diagnose()
+    show(findings, render_diagnoses(findings), as_json=as_json)
+    return 1 if any(item.level == "missing" for item in findings) else 0

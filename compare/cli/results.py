@@ -1,7 +1,6 @@
 """Commands that show, check and publish results: table, plot, report, check, publish."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -84,7 +83,7 @@ def plot(
     ] = "",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention for this sentence.")] = None,
     line: Annotated[
-        int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
+        int | None, typer.Option(min=1, help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
     model: Annotated[str, typer.Option(help="Draw the attention of this label or run.")] = "",
     pieces: Annotated[bool, flag("pieces", "Attention between subwords, not words.")] = False,
@@ -115,21 +114,15 @@ def plot(
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")
     formats = parse_list(forms) or ["png", "svg"]
-    written: Iterable[object]
     if kind == "list":
         abouts = {name: about for name, (about, _) in FIGURES.items()}
         abouts[ATTENTION] = "attention weights of each head, for --sentence or a --line of the test set"
-        written = [f"{name:<17} {about}" for name, about in abouts.items()]
-    elif kind == ATTENTION:
+        print_visible("\n".join(f"{name:<17} {about}" for name, about in abouts.items()))
+        return 0
+    if kind == ATTENTION:
+        options = {"pieces": pieces, "self_attention": self_attention}
         written = draw_attention(
-            folder,
-            sentence,
-            line=1 if line is None else line,
-            model=model,
-            formats=formats,
-            out=out,
-            pieces=pieces,
-            self_attention=self_attention,
+            folder, sentence, line=line or 1, model=model, formats=formats, out=out, **options
         )
     else:
         refresh_views(folder)

@@ -1,13 +1,12 @@
-"""Commands on text: translate, score, align."""
+"""Commands that use trained models: translate, score, align, export."""
 
 import json
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,9 +23,6 @@ from compare.cli.app import (
     show,
 )
 
-if TYPE_CHECKING:
-    from compare.decoding.sampling import Sampling
-
 logger = logging.getLogger(__name__)
 
 
@@ -36,12 +32,12 @@ def translate(
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
     sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
-    temperature: Annotated[float, typer.Option(help="With --sample: divide the logits by this.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="With --sample: only the k most probable; 0: all.")] = 0,
+    temperature: Annotated[float | None, typer.Option(help="Of --sample: divide the logits by this.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Of --sample: only the k most probable.")] = None,
     top_p: Annotated[
-        float, typer.Option(help="With --sample: only the most probable, up to this sum.")
-    ] = 1.0,
-    seed: Annotated[int, typer.Option(help="With --sample: seed of the draws.")] = 1,
+        float | None, typer.Option(help="Of --sample: only the most probable, up to this sum.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Of --sample: seed of the draws [default: 1].")] = None,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> int:
@@ -53,12 +49,19 @@ def translate(
 
     Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
     """
+    from compare.decoding.sampling import Sampling
     from compare.results.result import without_nan
     from compare.results.run_folder import load_ensemble, load_model
     from compare.system.cpu import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    sampling = _sampling(sample, options, searches=beam is not None or n_best > 1)
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    if sample and (beam is not None or n_best > 1):
+        raise ValueError("--sample draws translations, --beam and --n-best search: leave one of them out")
+    if given and not sample:
+        option = next(iter(given)).replace("_", "-")
+        raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
+    sampling = Sampling(**given) if sample else None
     tune_cpu()
     model = load_ensemble(runs, device) if len(runs) > 1 else load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
@@ -83,25 +86,6 @@ def translate(
         text = f"warning: {unknown:,} of {len(lines):,} lines have words that the vocabulary lacks: the model"
         print_visible(f"{text} reads <unk> in their place", file=sys.stderr)
     return 0
-
-
-def _sampling(number: int, options: dict[str, Any], *, searches: bool) -> "Sampling | None":
-    """Return the sampling that the options describe; None without ``--sample``.
-
-    Raises:
-        ValueError: options that have no effect together, or are out of range.
-    """
-    from compare.decoding.sampling import Sampling
-
-    if number and searches:
-        raise ValueError("--sample draws translations, --beam and --n-best search: leave one of them out")
-    if number:
-        return Sampling(**options)
-    for field in fields(Sampling):
-        if options[field.name] != field.default:
-            option = field.name.replace("_", "-")
-            raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
-    return None
 
 
 @app.command()
@@ -165,8 +149,6 @@ def score(
             raise ValueError(f"{given[0]} is for folders of finished runs")
         if not ref:
             raise ValueError("--ref is missing: name references")
-        if src is not None and not external:
-            raise ValueError("--src has no effect without --external: leave it out")
         asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
         options = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
         scores = score_files(systems, ref, options)
@@ -276,4 +258,26 @@ def align(
     for name, found in alignments.items():
         rows.append({"system": name, "method": "links"} | count_proposed_links(found, pairs).scores())
     show(rows, markdown_table(rows), as_json=as_json)
+    return 0
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[Path, typer.Option(help="Output folder.")],
+    lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
+    corpus: CorpusFolder = "",
+    as_json: AsJson = False,
+) -> int:
+    """Export a trained Transformer to CTranslate2, and compare its translations.
+
+    The exported model translates the validation set by greedy search, and so does the run's own.
+
+    Example: attnbench export runs/demo/transformer-seed1 --out exported
+    """
+    from compare.integrations.export import export_model
+
+    found = export_model(run, out, lines=lines, data_root=corpus)
+    text = f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {run}"
+    show(found, text, as_json=as_json)
     return 0

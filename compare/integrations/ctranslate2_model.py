@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from data.symbols import BOS, EOS, PAD, UNK
+
 if TYPE_CHECKING:
     from transformer.config import TransformerConfig
 
@@ -43,15 +45,9 @@ class Numbers(NamedTuple):
     """1: layer norms before each sublayer; 0: after."""
     gelu: int
     """1: GELU; 0: ReLU."""
-    unk: int
-    """Id of unknown words."""
-    bos: int
-    """Id of the begin of sentence."""
-    eos: int
-    """Id of the end of sentence."""
 
     @classmethod
-    def of(cls, config: "TransformerConfig", *, unk: int, bos: int, eos: int) -> "Numbers":
+    def of(cls, config: "TransformerConfig") -> "Numbers":
         """Take the settings of a model that can be converted.
 
         Raises:
@@ -63,16 +59,8 @@ class Numbers(NamedTuple):
                     f"CTranslate2 has no Transformer with {name} {value!r}: "
                     f"only {' or '.join(map(repr, supported))} can be exported"
                 )
-        return cls(
-            encoder_layers=config.encoder_layers,
-            decoder_layers=config.decoder_layers,
-            num_heads=config.num_heads,
-            pre_norm=int(config.norm == "pre"),
-            gelu=int(config.activation == "gelu"),
-            unk=unk,
-            bos=bos,
-            eos=eos,
-        )
+        pre_norm, gelu = int(config.norm == "pre"), int(config.activation == "gelu")
+        return cls(config.encoder_layers, config.decoder_layers, config.num_heads, pre_norm, gelu)
 
 
 def convert(
@@ -106,8 +94,9 @@ def convert(
     found.linear(spec.decoder.projection, "output")
     spec.register_source_vocabulary(list(src_pieces))
     spec.register_target_vocabulary(list(tgt_pieces))
-    for name in ("unk", "bos", "eos"):
-        setattr(spec.config, f"{name}_token", tgt_pieces[getattr(numbers, name)])
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (
+        tgt_pieces[index] for index in (UNK, BOS, EOS)
+    )
     spec.config.decoder_start_token = spec.config.bos_token
     spec.config.add_source_bos = spec.config.add_source_eos = False
     spec.validate()
@@ -122,10 +111,6 @@ def translate_converted(
     tgt_pieces: Sequence[str],
     sources: Sequence[list[int]],
     limits: Sequence[int],
-    *,
-    pad: int,
-    bos: int,
-    eos: int,
 ) -> list[list[int]]:
     """Translate ids by CTranslate2's greedy search, in fp32 on the CPU.
 
@@ -135,9 +120,6 @@ def translate_converted(
         tgt_pieces: one text per target id.
         sources: ids of each sentence, without the end of sentence.
         limits: maximum number of tokens of each translation, without the end of sentence.
-        pad: id of padding, which never comes out.
-        bos: id of the begin of sentence, likewise.
-        eos: id of the end of sentence.
     """
     from ctranslate2 import Translator
 
@@ -148,14 +130,14 @@ def translate_converted(
         groups.setdefault(limit, []).append(row)
     found: dict[int, list[int]] = {}
     for limit, rows in groups.items():
-        pieces = [[src_pieces[index] for index in (*sources[row], eos)] for row in rows]
+        pieces = [[src_pieces[index] for index in (*sources[row], EOS)] for row in rows]
         results = translator.translate_batch(
             pieces,
             beam_size=1,
             max_decoding_length=limit,
             max_input_length=0,
             max_batch_size=32,
-            suppress_sequences=[[tgt_pieces[pad]], [tgt_pieces[bos]]],
+            suppress_sequences=[[tgt_pieces[PAD]], [tgt_pieces[BOS]]],
         )
         found |= {
             row: [ids[p] for p in result.hypotheses[0]] for row, result in zip(rows, results, strict=True)

@@ -13,10 +13,9 @@ from compare.integrations.hub import import_extra, run_folder
 from compare.results.run_folder import RunFolder, load_model
 from compare.system.plugins import code_version
 from data.files import check_vacant, hash_file, new_folder
-from data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from data.vocabulary import SPECIALS, Vocabulary
 from transformer.config import TransformerConfig
 
-EXPORT_FILE = "export.json"
 MODEL = "model"
 """Folder of the CTranslate2 model in the folder of the export."""
 
@@ -34,17 +33,7 @@ class Export:
     equal: int
     """Number of equal translations."""
     max_ratio: float
-    """A translation has at most max_ratio * source tokens + extra_tokens tokens, end of sentence included."""
-    extra_tokens: int
-    """See ``max_ratio``."""
-    pad: int
-    """Id of padding."""
-    unk: int
-    """Id of unknown words."""
-    bos: int
-    """Id of the begin of sentence, from which every translation starts."""
-    eos: int
-    """Id of the end of sentence, which ends every source and translation."""
+    """A translation has at most max_ratio * source tokens + 10 tokens, end of sentence included."""
     weights: str
     """sha256 of the weights file."""
     versions: dict[str, str]
@@ -85,7 +74,7 @@ def export_model(
     config = run.run.model.architecture
     if type(config) is not TransformerConfig:
         raise ValueError(f"{source}: CTranslate2 runs encoder-decoder Transformers alone")
-    numbers = Numbers.of(config, unk=UNK, bos=BOS, eos=EOS)
+    numbers = Numbers.of(config)
     library = import_extra("ctranslate2", "export", "attnbench export")
     texts = load_corpus(run.run.data, tests=False).splits["valid"].src[: lines or None]
     src, tgt = map(distinct_pieces, translator.vocabularies)
@@ -99,15 +88,10 @@ def export_model(
             lines=len(texts),
             equal=_count_equal(translator, list(texts), target / MODEL, src, tgt),
             max_ratio=translator.decode.max_ratio,
-            extra_tokens=EXTRA_TOKENS,
-            pad=PAD,
-            unk=UNK,
-            bos=BOS,
-            eos=EOS,
             weights=hash_file(run.weights),
             versions={"attnbench": code_version(), "ctranslate2": library.__version__},
         )
-        (target / EXPORT_FILE).write_text(json.dumps(asdict(export), indent=2) + "\n", encoding="utf-8")
+        (target / "export.json").write_text(json.dumps(asdict(export), indent=2) + "\n", encoding="utf-8")
     return export
 
 
@@ -117,7 +101,7 @@ def _count_equal(
     """Count the sentences that the exported model in ``folder`` translates as the model does."""
     sources = translator.vocabularies.src.encode_all(texts)
     limits = [int(translator.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
-    exported = translate_converted(folder, src, tgt, sources, limits, pad=PAD, bos=BOS, eos=EOS)
+    exported = translate_converted(folder, src, tgt, sources, limits)
     ours = [found.tokens for found in translator.search(texts, beam_size=1)]
     decode = translator.vocabularies.tgt.decode
     return sum(decode(one) == decode(other) for one, other in zip(exported, ours, strict=True))

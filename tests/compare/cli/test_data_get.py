@@ -25,6 +25,10 @@ def server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, tmp_path: Path, capsys):
+    assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--dry-run"]) == 0
+    [remote] = CORPORA["tatoeba"].remotes(("en", "de"))
+    assert capsys.readouterr().out == f"deu-eng.zip  {remote.mirrors[0]}\n"
+    assert (server.asked, list(tmp_path.iterdir())) == ([], [])
     assert main(["data", "get", "tatoeba", "--root", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'tatoeba.en-de'}\n"
@@ -34,14 +38,6 @@ def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, 
     assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--json", "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert (json.loads(out), err) == ({"folder": str(tmp_path / "tatoeba.en-de")}, "")
-
-
-def test_a_dry_run_sends_no_request(server: Server, tmp_path: Path, capsys):
-    assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--dry-run"]) == 0
-    [remote] = CORPORA["tatoeba"].remotes(("en", "de"))
-    assert capsys.readouterr().out == f"deu-eng.zip  {remote.mirrors[0]}\n"
-    assert not server.asked
-    assert not list(tmp_path.iterdir())
 
 
 def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusal: Refusal):

@@ -1,22 +1,20 @@
 """Experiments from TOML files: defaults, overrides, grids, and one-line errors that name the nearest."""
 
 import runpy
-import shutil
 from itertools import product
 from pathlib import Path
 
 import pytest
 
 from compare.cli import main
-from compare.config.parse import FOLDERS, SCHEMA, load_experiment, to_toml
+from compare.config import FOLDERS
+from compare.config.parse import SCHEMA, load_experiment, to_toml
 from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import SECTIONS
 from compare.models.presets import PRESETS
-from compare.results.run_folder import RunFolder
 from tests.conftest import TINY
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
-from tests.kits.runs import ROWS, files
 
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 ROW = '[[models]]\npreset = "lstm"\n'
@@ -78,27 +76,20 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         ("[train]\nmax_update = 1\n" + ROW, "'train.max_update'; did you mean 'train.max_updates'?"),
         ("[train]\nlr = 1\n" + ROW, "'train.lr'; learning_rate is a setting of each model"),
         ('[[models]]\npreset = "bahdanu"\n', "models.bahdanu: unknown preset 'bahdanu'; did you mean 'bahd"),
-        ('[[models]]\npreset = "???"\nlabel = "a"\n', "known are lstm"),
         (ROW + "hiden_size = 8\n", "models.lstm: unknown key 'hiden_size'; did you mean 'hidden_size'?"),
         (ROW + "lr = 8\n", "did you mean 'learning_rate'?"),
         (ROW + "num_heads = 8\n", "unknown key 'num_heads'"),  # of another architecture
         (ROW + "max_updates = 8\n", "all models share it: write it into [train], or --set train.max_upd"),
         ('[[models]]\nlabel = "a"\n', "models[0]: no preset"),
         ("models = 3\n", "no [[models]]"),
-        ("", "no [[models]]"),
         ("train = 3\n" + ROW, "train must be a table, found 3"),
-        ("[train\n", "not TOML"),
         ("schema = 4\n" + ROW, f"its schema is 4, but this version of attnbench reads schema {SCHEMA}"),
         (ROW + ROW, "label 'lstm' is given twice"),
         (ROW + "label = 'a/b'\n", "label 'a/b' names a folder"),
-        (ROW + "label = ''\n", "label ''"),
         (ROW + "label = 3\n", "label must be str"),
         (ROW + "hidden_size = 9\n", "even"),
         (ROW + "hidden_size = true\n", "hidden_size must be int"),
-        (ROW + "hiden_size = [1, 2]\n", "did you mean 'hidden_size'?"),
-        (ROW + "dropout = []\n", "dropout must be float, found []"),
         (ROW + "dropout = [0.1, 0.1]\n", "label 'lstm-dropout-0.1' is given twice"),
-        (ROW + "tie = [[1]]\n", "tie must be one of"),
         (ROW + "learning_rate = nan\n", "learning_rate must be float > 0.0, found nan"),
         (ROW + "schedule = 'liner'\n", "did you mean 'linear'?"),
     ],
@@ -112,19 +103,15 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
     ("override", "part"),
     [
         ("train.max_updates", "must look like section.key=value"),
-        ("max_updates=3", "must look like section.key=value"),
         ("models.lstm=3", "must look like section.key=value"),
         ("trian.seed=3", "unknown key 'trian'; did you mean 'train'?"),
         ("train.sed=3", "'train.sed'; did you mean 'train.seed'?"),
         ("train.dropout=0.1", "--set 'models.*.dropout=VALUE'"),
-        ("modles.lstm.dropout=0.1", "did you mean 'models'?"),
         ("models.lstn.dropout=0.1", "no model is labelled 'lstn'; did you mean 'lstm'?"),
         ("models.lstm.drpout=0.1", "models.lstm: unknown key 'drpout'; did you mean 'dropout'?"),
         ("models.*.hidden_size=8", "models.big.1: unknown key 'hidden_size'"),  # of the other model
         ("models.lstm.dropout=x", "models.lstm: dropout must be float, found 'x'"),
-        ("models.lstm.preset=lstn", "unknown preset 'lstn'; did you mean 'lstm'?"),
         ("train.max_updates=5x", "max_updates must be int, found '5x'"),
-        ("train.seed=1.0", "seed must be int, found 1.0"),
         ("train.seed=true", "seed must be int, found True"),
         ("train.seed=-1", "seed must be int >= 0, found -1"),
         ("train.clip_norm=inf", "clip_norm must be finite"),
@@ -133,14 +120,11 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("train.device=cuda:x", "device must be one of auto, cpu, cuda, cuda:N, mps, found 'cuda:x'"),
         ("train.precision=bf61", "did you mean 'bf16'?"),
         ("vocabulary.joint=yes", "joint must be bool"),
-        ("data.root=3", "root must be str"),
         ("data.tgt=en", "src and tgt are both 'en'"),
         ("data.tgt=fr", "built-in corpus is en -> de"),
         ("decode.max_ratio=0", "max_ratio must be float > 0"),
-        ("decode.length_penalties=[0.5, nan]", "length_penalties must be"),
         ("decode.length_penalties=[0.5, 11]", "length_penalties must be float <= 10"),
         ("decode.length_penalties=[0.5, 0.5]", "length_penalties must rise, found 0.5, 0.5"),
-        ("decode.length_penalties=[]", "length_penalties must hold 1 to 50 numbers, found 0"),
         ("regularization.consistency=rdrop", "none, r-drop, simcut, found 'rdrop'; did you mean 'r-drop'?"),
         ("regularization.consistency_weight=2", "has no effect without consistency"),
         ("regularization.cut=0.1", "cut has no effect"),
@@ -211,32 +195,6 @@ def test_a_root_in_a_file_is_relative_to_the_file_and_one_of_an_option_to_the_wo
     assert load_experiment(path).data.root == expected.format(folder=folder, parent=folder.parent)
     runs = resolve_models(load_experiment(path, ["data.root=corpus"]))
     assert {run.data.root for run in runs} == {str(tmp_path / "corpus")}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_plots")
-def test_a_folder_with_its_experiment_is_moved_and_read_from_anywhere(
-    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """The run's config.toml has an absolute path: it is right for commands from any working directory."""
-    corpus = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "here" / "mine"))
-    (corpus / "experiment.toml").write_text(TINY.format(root="."))
-    moved = Path(shutil.move(corpus, tmp_path / "there"))
-    monkeypatch.chdir(tmp_path)
-    quick = ["--set", "train.max_updates=2", "--set", "train.valid_every=2", "-q"]
-    assert main(["run", "there/experiment.toml", "--out", "out", *quick]) == 0
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert {RunFolder.read(tmp_path / "out" / name).run.data.root for name in ROWS} == {str(moved)}
-    assert main(["check", "../out"]) == 0
-    before = {
-        path: content for path, content in files(tmp_path / "out").items() if "safetensors" in path.name
-    }
-    overrides = ["--set", "data.root=../there"]
-    assert main(["run", "../there/experiment.toml", "--out", "../out", *quick, *overrides]) == 0
-    after = files(tmp_path / "out")
-    assert before
-    assert {path: after[path] for path in before} == before  # nothing is run again
 
 
 def test_a_name_stands_for_the_shipped_file_unless_there_is_a_file(

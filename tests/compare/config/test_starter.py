@@ -69,16 +69,6 @@ def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pyt
     assert labels == ["lstm", "bahdanau", "luong-general", "transformer"]
 
 
-def test_a_prepared_folder_can_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    path = prepare(tmp_path, made_up(60))
-    moved = (tmp_path / "mine").rename(tmp_path / "yours") / path.name
-    assert str(tmp_path) not in moved.read_text()
-    for folder, name in ((tmp_path, "yours/experiment.toml"), (moved.parent, "experiment.toml")):
-        monkeypatch.chdir(folder)
-        assert load_experiment(name).data.root == str(moved.parent)
-    assert main(["run", str(moved), "--out", str(tmp_path / "runs"), "-q", "--dry-run"]) == 0
-
-
 def test_a_regular_text_gets_subwords_that_can_be_learnt(tmp_path: Path):
     """A grammar's text has few distinct pieces, and SentencePiece fails if asked for more than there are."""
     generated = embedded_splits(train=8_000, valid=1, test=1, test_long=1)["train"]

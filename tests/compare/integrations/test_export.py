@@ -15,9 +15,8 @@ from compare.cli import main
 from compare.decoding.search import search
 from compare.integrations.ctranslate2_model import Numbers, convert, translate_converted
 from compare.integrations.export import distinct_pieces
-from compare.integrations.hub import FILES
 from compare.models.registry import build
-from data.vocabulary import BOS, EOS, PAD, SPECIALS, build_pair
+from data.vocabulary import EOS, SPECIALS, build_pair
 from tests.kits.cli import Refusal
 from tests.kits.contract import SPECIAL, V, sharpen, tiny
 from tests.kits.paths import ROOT
@@ -32,15 +31,13 @@ PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     [
         ({"positions": "rotary"}, "with positions 'rotary': only 'sinusoidal' or 'learned'"),
         ({"norm": "none"}, "with norm 'none'"),
-        ({"attention_kind": "linear"}, "with attention_kind 'linear'"),
         ({"cross_mask": "window:3"}, "with cross_mask 'window:3'"),
-        ({"head_size": 8}, "with head_size 8"),
         ({"bias": False}, "with bias False"),
     ],
 )
 def test_a_transformer_that_ctranslate2_does_not_have_is_refused(settings: dict, message: str):
     with pytest.raises(ValueError, match=f"CTranslate2 has no Transformer {message}.* can be exported"):
-        Numbers.of(TransformerConfig(**settings), unk=1, bos=2, eos=3)
+        Numbers.of(TransformerConfig(**settings))
 
 
 def test_mistakes_are_one_line(
@@ -77,11 +74,11 @@ def test_ctranslate2_searches_as_we_do(settings: dict, tmp_path: Path):
     pieces = [f"p{index}" for index in range(V)]
     arrays = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     folder = tmp_path / "model"
-    convert(arrays, Numbers.of(config, unk=1, bos=BOS, eos=EOS), folder, pieces, pieces)
+    convert(arrays, Numbers.of(config), folder, pieces, pieces)
     rng = random.Random(3)
     sources = [rng.choices(range(4, V), k=rng.randint(1, 9)) for _ in range(30)]
     limits = [len(source) + 3 for source in sources]
-    found = translate_converted(folder, pieces, pieces, sources, limits, pad=PAD, bos=BOS, eos=EOS)
+    found = translate_converted(folder, pieces, pieces, sources, limits)
     for source, longest, ids in zip(sources, limits, found, strict=True):
         src = torch.tensor([[*source, EOS]])
         mask = torch.ones_like(src, dtype=torch.bool)
@@ -128,8 +125,3 @@ def test_the_search_of_ctranslate2(
     export_model(finished / "transformer-seed1", "converted", lines=1)
     run_block("translate_batch")
     assert capsys.readouterr().out.endswith("\n")
-
-
-def test_the_table_lists_the_files_of_a_saved_model():
-    table = PAGE.split("| file | content |\n")[1].split("\n\n")[0]
-    assert set(re.findall(r"^\| `([\w.]+)` ", table, re.MULTILINE)) == set(FILES)

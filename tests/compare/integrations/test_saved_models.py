@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from compare import from_pretrained, load_ensemble, load_model, push_to_hub, save_pretrained
-from compare.cli import main
 from compare.integrations.hub import FILES
 from compare.results.store import read_result
 from compare.training.serialization import load_weights, model_weights, save_weights
@@ -55,24 +54,6 @@ def test_the_card_has_the_row_and_what_it_comes_from(saved: Path):
         'FOLDER")  # this folder, or OWNER/NAME on the hub\nprint(model.translate(["..."]))\n```\n\n'
         "Loading reads TOML, JSON and safetensors, and runs no code of this folder.\n"
     )
-
-
-def test_saving_a_saved_model_again_changes_nothing(saved: Path, tmp_path: Path):
-    again = save_pretrained(saved, tmp_path / "again")
-    for path in saved.iterdir():
-        assert (again / path.name).read_bytes() == path.read_bytes()
-
-
-def test_the_command_line_translates_with_it(
-    saved: Path, finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    printed = []
-    for folder in (saved, finished / "luong-seed1"):
-        monkeypatch.setattr("compare.cli.text._sentences", lambda: iter(LINES))
-        assert main(["translate", str(folder)]) == 0
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1]
-    assert printed[0].count("\n") == len(LINES)
 
 
 def test_what_is_not_a_finished_run_is_refused(copy: Path, saved: Path, tmp_path: Path):

@@ -87,7 +87,11 @@ def test_every_line_is_sent_once(package: StandIn, copy: Path):
     assert {run: package.lines[run] for run in RUNS} == {run: expected(copy, run) for run in RUNS}
 
 
-def test_lines_of_runs_side_by_side_are_not_mixed(package: StandIn, copy: Path):
+def test_lines_of_runs_side_by_side_are_not_mixed(
+    package: StandIn, copy: Path, tiny_toml: Path, refusal: Refusal
+):
+    error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
+    assert error == "unknown tracker 'wandbb'; did you mean 'wandb'?"
     for run in RUNS:
         log = copy / run / "metrics.jsonl"
         log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))  # none has ended
@@ -158,11 +162,6 @@ def test_a_tracker_that_hangs_is_left(
         pass
     assert "wandb does not answer: left out" in caplog.text
     forever.set()
-
-
-def test_an_unknown_tracker_is_refused(copy: Path, tiny_toml: Path, refusal: Refusal):
-    error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
-    assert error == "unknown tracker 'wandbb'; did you mean 'wandb'?"
 
 
 @pytest.mark.filterwarnings("ignore")

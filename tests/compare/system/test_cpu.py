@@ -117,21 +117,14 @@ def hooked(layer: nn.Linear) -> nn.Module:
     return layer
 
 
-def patched(layer: nn.Linear) -> nn.Module:
-    layer.forward = lambda x: x
-    return layer
-
-
 @pytest.mark.usefixtures("packing")
 @pytest.mark.parametrize(
     "change",
     [
         hooked,
-        patched,
         parametrizations.weight_norm,
         lambda layer: prune.random_unstructured(layer, "weight", 0.5),
         lambda layer: layer.double(),
-        lambda layer: layer.to("meta"),
     ],
 )
 def test_other_layers_are_not_replaced(change: Any):
@@ -139,18 +132,11 @@ def test_other_layers_are_not_replaced(change: Any):
     assert not is_packable(change(layer()))
 
 
-def missing(*_: Any) -> Tensor:
-    raise AttributeError("'_OpNamespace' 'mkldnn' object has no attribute '_linear_pointwise'")
-
-
 @pytest.mark.usefixtures("packing")
-@pytest.mark.parametrize("multiply", [missing, lambda x, packed, bias: x @ packed.t().to_dense()])
-def test_nothing_is_packed_where_operators_are_missing_or_wrong(
-    multiply: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_nothing_is_packed_where_operators_are_wrong(monkeypatch: pytest.MonkeyPatch):
     cpu._agrees.cache_clear()
     monkeypatch.setattr(cpu, "_pack", lambda weight: weight)
-    monkeypatch.setattr(cpu, "_multiply", multiply)
+    monkeypatch.setattr(cpu, "_multiply", lambda x, packed, bias: x @ packed.t().to_dense())
     assert not is_packable(layer())
     cpu._agrees.cache_clear()
 

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from compare.experiment.compute_result import training_figures
-from compare.results.text import describe_share
 from compare.system import measure
 from compare.system.measure import (
     CpuMeter,
@@ -241,10 +240,6 @@ def test_time_that_a_hypervisor_takes_lowers_the_share(kernel: Kernel):
     assert meter.take() == 1.0  # no time has passed
 
 
-def test_a_share_is_marked_below_the_limit():
-    assert [describe_share(share) for share in (1.0, 0.9, 0.894)] == ["100%", "90%", "89%, disturbed"]
-
-
 # Time.
 
 
@@ -253,7 +248,7 @@ def test_speeds_and_percentiles_by_hand():
     assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)  # of the median repeat
     assert percentile([4.0, 1.0, 2.0, 3.0], 0.5) == 2.5
     assert percentile(list(range(101)), 0.95) == pytest.approx(95.0)
-    assert 0.02 <= measure.timed(lambda: time.sleep(0.02), CPU) < 2
+    assert measure.timed(lambda: time.sleep(0.02), CPU) >= 0.02
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])

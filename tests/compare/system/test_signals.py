@@ -23,13 +23,6 @@ from compare.system.signals import (
 from tests.kits.paths import ROOT
 
 
-def test_sigterm_raises_and_its_handler_returns():
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Terminated), raise_on_sigterm():
-        signal.raise_signal(signal.SIGTERM)
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_recorded_and_a_second_one_acts_as_before(second: signal.Signals):
     """Ctrl-C ends a run that already saves its state because of SIGTERM."""
@@ -54,6 +47,10 @@ def test_the_first_signal_is_recorded_and_a_second_one_acts_as_before(second: si
 def test_in_a_job_of_slurm_a_second_signal_is_ignored(monkeypatch: pytest.MonkeyPatch):
     """Slurm sends SIGTERM both to a job and to the step in it."""
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated), raise_on_sigterm():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
     with raise_on_sigterm(), stop_on_signals() as request:
         for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), signum)
