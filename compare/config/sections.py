@@ -17,11 +17,9 @@ from compare.system.messages import abbreviate
 from compare.system.settings import Fraction, Natural, NonNegative, Positive, Section, setting
 from data.subwords import KINDS as SUBWORD_KINDS
 
-CONSISTENCY_WEIGHTS: dict[str, float | None] = {"none": None, "r-drop": 2.5, "simcut": 3.0}
-"""Default weights of consistency regularisation, those of the papers for translation: Liang et al. 2021,
+CONSISTENCY = {"none": (None, None), "r-drop": (2.5, None), "simcut": (3.0, 0.05)}
+"""Weight and cut of each method, None if it has none: those of the papers for translation, Liang et al. 2021,
 whose alpha of 5 stands beside the sum of two cross-entropies, not their mean, and Gao et al. 2022."""
-CUT = 0.05
-"""Default probability of simcut that a token is cut, that of Gao et al. 2022."""
 MAX_BEAM_SIZE = 1_000
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
 EMBEDDED_TRAIN_SIZE = 20_000
@@ -190,14 +188,11 @@ class RegularizationConfig(Section):
     def __post_init__(self) -> None:
         """Reject settings that would have no effect, and complete the others."""
         super().__post_init__()
-        if self.consistency == "none" and self.consistency_weight is not None:
-            raise ValueError("consistency_weight has no effect without consistency: set r-drop or simcut")
-        if self.consistency != "simcut" and self.cut is not None:
-            raise ValueError(f'cut has no effect with consistency = "{self.consistency}": set simcut')
-        if self.consistency_weight is None:
-            object.__setattr__(self, "consistency_weight", CONSISTENCY_WEIGHTS[self.consistency])
-        if self.consistency == "simcut" and self.cut is None:
-            object.__setattr__(self, "cut", CUT)
+        for name, default in zip(("consistency_weight", "cut"), CONSISTENCY[self.consistency], strict=True):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default)
+            elif default is None:
+                raise ValueError(f'{name} has no effect with consistency = "{self.consistency}"')
 
     @property
     def passes(self) -> int:

@@ -4,7 +4,6 @@ A saved model has the files of a finished run that ``load_model`` needs, and REA
 TOML, JSON and safetensors, and never runs code.
 """
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -165,10 +164,7 @@ def _download(repo_id: str, revision: str | None) -> Path:
     if repo_id.count("/") != 1:
         raise ValueError(f"{repo_id}: no such folder, and not the id of a model on the hub (OWNER/NAME)")
     with _hub(repo_id) as hub:
-        endpoint = os.environ.get("HF_ENDPOINT")
-        return Path(
-            hub.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES), endpoint=endpoint)
-        )
+        return Path(hub.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
 
 
 def push_to_hub(
@@ -193,7 +189,7 @@ def push_to_hub(
     with TemporaryDirectory() as temporary:
         saved = save_pretrained(model, Path(temporary) / "model")
         with _hub(repo_id) as hub:
-            api = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+            api = hub.HfApi()
             address = api.create_repo(repo_id, private=private, exist_ok=True)
             message = "Model saved by attnbench"
             api.upload_folder(folder_path=saved, repo_id=repo_id, revision=revision, commit_message=message)

@@ -126,7 +126,7 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("decode.length_penalties=[0.5, 11]", "length_penalties must be float <= 10"),
         ("decode.length_penalties=[0.5, 0.5]", "length_penalties must rise, found 0.5, 0.5"),
         ("regularization.consistency=rdrop", "none, r-drop, simcut, found 'rdrop'; did you mean 'r-drop'?"),
-        ("regularization.consistency_weight=2", "has no effect without consistency"),
+        ("regularization.consistency_weight=2", 'consistency_weight has no effect with consistency = "none"'),
         ("regularization.cut=0.1", "cut has no effect"),
         ("regularization.subword_sampling=0.1", "needs a vocabulary of several segmentations"),
         ("budget.reference=lstm", "no effect without match"),
