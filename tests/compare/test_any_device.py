@@ -1,0 +1,68 @@
+"""Every model on torch's device "meta": nothing is created on another device, and no value is read back.
+
+There are no values on that device, so an operation that reads one, or whose shape depends on one, raises an
+error; so does one that mixes it with the CPU. On a GPU the first would make the host wait, the second fail.
+"""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+
+import compare.models.ladder
+import seq2seq.model
+from compare.config.sections import RegularizationConfig
+from compare.models.presets import PRESETS
+from compare.models.registry import build
+from compare.optim import build_optimizer
+from compare.protocol import keep, select
+from compare.training.loss import TranslationLoss
+from compare.training.step import compute_loss, train_step
+from data.batches import make_batch
+from seq2seq.fast import Padding, plan_layout
+from tests.kits.contract import tiny
+from tests.kits.loader import random_split
+
+META = torch.device("meta")
+BATCH = make_batch(random_split([(3, 4), (1, 2), (5, 1), (2, 2)]), np.arange(4))
+CASES = [(name, {}) for name in PRESETS]
+CASES += [
+    (name, {"consistency": pair}) for name in ("bahdanau", "transformer") for pair in ("r-drop", "simcut")
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("name", "regularization"), CASES)
+def test_training_and_search_stay_on_the_device(name, regularization, dtype, monkeypatch):
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which knows no device "meta"
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
+    # As on a GPU, which the ladder asks for no lengths.
+    monkeypatch.setattr(compare.models.ladder, "plan_layout", lambda lengths, size: Padding(lengths))
+    settings = tiny(name)
+    model = build(settings.architecture, 99, 99).to(META, dtype)
+    criterion = TranslationLoss(model, 0.1, RegularizationConfig(**regularization)).train()
+    optimizer = build_optimizer(criterion.parameters(), settings.optim)
+    for group in optimizer.param_groups:
+        group["fused"] = False  # torch has no such kernel for the device "meta"
+    batch = BATCH.to(META)
+    for _ in range(2):
+        loss, norm = train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
+        assert {loss.nll.device, norm.device} == {META}
+    model.eval()
+    # Left: without lengths, an encoder asks the device for them, in search once per batch.
+    monkeypatch.setattr(
+        seq2seq.model, "plan_layout", lambda lengths, size, _: plan_layout(lengths, size, BATCH.src_lengths)
+    )
+    with torch.inference_mode():
+        assert compute_loss(criterion.eval(), batch).nll.device == META
+        memory = model.encode(batch.src, batch.src_mask)
+        state = model.init_state(memory, 2, 3)
+        tokens, parents = torch.zeros(2, 4, 2, dtype=torch.long, device=META)
+        for _ in range(2):
+            logits, state = model.step(tokens, state, memory)
+            assert logits.device == META
+            state = select(state, parents)
+        rows = torch.zeros(2, dtype=torch.long, device=META)
+        memory, state = keep(memory, rows), keep(state, rows)
+        model.step(tokens[:2], state, memory)
