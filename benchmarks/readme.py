@@ -17,11 +17,16 @@ from pathlib import Path
 from pandas import DataFrame
 
 from benchmarks.ablation import compare_variants
-from compare.analysis.comparison import Comparison, describe_p, headlines
+from compare.analysis.comparison import (
+    Comparison,
+    choose_reference,
+    describe_p,
+    headlines,
+    run_comparisons,
+)
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import score_tests
 from compare.config.parse import load_experiment
-from compare.report.html.results import choose_reference, run_comparisons
 from compare.report.table import TableShape, load_table, render_table
 from compare.results.columns import PRIMARY
 from compare.results.store import load_results, read_results
@@ -179,7 +184,7 @@ def comparisons(folder: Path, corpus: str, added: Path | None = None) -> str:
         cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}"]
         for limits in (each.intervals.test_set, each.intervals.combined):
             cells.append(f"{limits[0]:.1f} to {limits[1]:.1f}" if limits else "")
-        lines.append(f"| {' | '.join([*cells, _p(each), each.row['verdict']])} |")
+        lines.append(f"| {' | '.join([*cells, _p(each), each.verdict])} |")
     return "\n".join(lines)
 
 

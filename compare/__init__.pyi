@@ -4,10 +4,10 @@ from compare.analysis.alignment import measure_alignment as measure_alignment
 from compare.analysis.comparison import compare_models as compare_models
 from compare.analysis.efficiency import tuning_curve as tuning_curve
 from compare.analysis.finished_experiment import load_finished as load_finished
-from compare.analysis.gold_alignments import read_gold as read_gold
 from compare.analysis.intervals import score_tests as score_tests
-from compare.analysis.proposed_links import count_proposed_links as count_proposed_links
-from compare.analysis.proposed_links import read_proposed_links as read_proposed_links
+from compare.analysis.word_links import count_proposed_links as count_proposed_links
+from compare.analysis.word_links import read_gold as read_gold
+from compare.analysis.word_links import read_proposed_links as read_proposed_links
 from compare.attention.sentence_attention import SentenceAttention as SentenceAttention
 from compare.benchmark.benchmark import measure_growth as measure_growth
 from compare.benchmark.benchmark import planned_timings as planned_timings
@@ -64,11 +64,11 @@ from compare.models.registry import register_family as register_family
 from compare.optim import OptimConfig as OptimConfig
 from compare.report.figures import draw_attention as draw_attention
 from compare.report.figures import draw_figure as draw_figure
+from compare.report.figures import draw_plots as draw_plots
 from compare.report.figures import list_figures as list_figures
-from compare.report.html import build_report as build_report
+from compare.report.html.page import build_report as build_report
 from compare.report.table import load_table as load_table
 from compare.report.table import render_table as render_table
-from compare.report.views import draw_plots as draw_plots
 from compare.report.views import write_views as write_views
 from compare.results.records import LikelihoodSums as LikelihoodSums
 from compare.results.result import Result as Result

@@ -1,4 +1,4 @@
-"""Shared fixtures: a tiny experiment, the built-in corpus and studies, each made once per session."""
+"""Shared fixtures: a tiny experiment and the built-in corpus, each made once per session."""
 
 import random
 import shutil
@@ -10,8 +10,6 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
-from compare.studies.registry import run_study
-from compare.studies.study import StudyReport
 from compare.system.log import Reporter, hide_messages, show_messages
 from data.grammar import AlignedPair, embedded_splits
 from tests.kits.cli import Refusal
@@ -161,20 +159,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "*")
     with serving() as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def reports(tmp_path_factory: pytest.TempPathFactory):
-    """Runs a study in quick mode, once a session."""
-    folder, done = tmp_path_factory.mktemp("studies"), {}
-
-    def report(name: str) -> StudyReport:
-        if name not in done:
-            done[name] = run_study(name, folder, quick=True)
-        return done[name]
-
-    report.folder = folder
-    return report
 
 
 @pytest.fixture(scope="session")

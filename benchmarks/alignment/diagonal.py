@@ -9,8 +9,8 @@ import gzip
 import sys
 from pathlib import Path
 
-from compare.analysis.gold_alignments import read_gold
-from compare.analysis.word_attention import diagonal
+from compare.analysis.alignment import diagonal
+from compare.analysis.word_links import read_gold
 from data.files import write_atomically
 
 

@@ -1,51 +1,280 @@
-"""Attention as word alignment, measured on a text and on a finished experiment.
+"""Attention as word alignment: links from weights, entropy, and their scores on a text and an experiment.
+
+Shapes: M methods, C heads and means of heads, T target and S source words of a pair; leading dimensions of
+weights and links are heads.
 
 References:
+- Ghader and Monz 2017, What does Attention in Neural Machine Translation Pay Attention to? IJCNLP.
 - Koehn and Knowles 2017, Six Challenges for Neural Machine Translation. WNMT.
+- Luong et al. 2015, Effective Approaches to Attention-based Neural Machine Translation. EMNLP.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import reduce
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.gold_alignments import (
-    AlignmentCounts,
-    CountArray,
-    Gold,
-    corpus_gold,
-    get_split,
-    word_pairs,
-)
 from compare.analysis.tables import Row
-from compare.analysis.word_attention import (
-    ARG_MAX,
-    METHODS,
-    SHIFTS,
-    AttentionEntropy,
-    WordAttention,
-    arg_max,
-    attend_words,
-    diagonal,
-    method_number,
-    none_if_nan,
-    shift_links,
-    sum_entropy,
+from compare.analysis.word_links import AlignmentCounts, BoolArray, CountArray, Gold, WordPair, corpus_gold
+from compare.attention.sentence_attention import (
+    BYTE_PIECE,
+    CROSS,
+    AttentionHead,
+    kind_of,
+    merge_pieces,
+    with_means,
 )
-from compare.attention.layers import AttentionHead
 from compare.decoding.translator import Translator
 from compare.results.run_folder import load_model
+from data.batches import decode_batches, make_source_batch, padded
+from data.encode import Sequences
 from data.files import write_atomically
+from data.subwords import ESCAPED, SPACE
+from data.symbols import BOS
+from data.vocabulary import Vocabulary, split_words
 
-# Link counts and attention entropy of every head of a model over a text with gold links.
+logger = logging.getLogger(__name__)
+
+# Weights between words under forced decoding of given translations.
 #
-# Shapes: M methods, N shifts, C heads and means of heads, T target and S source words of a pair.
+# T' target and S' source pieces of a pair; P pieces and W words of either side.
+
+
+FloatArray = NDArray[np.float64]
+LayerWeights = Mapping[str, FloatArray]
+"""Weights (H, T', S') of a sentence pair by name of the layer."""
+
+
+def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: Sequence[str]) -> CountArray:
+    """Count the bytes that each piece shares with each word.
+
+    A piece may contain one word, part of one, several ("?!"), or none, such as a space. Bytes of UTF-8 are
+    counted because subword vocabularies write rare characters byte by byte.
+
+    Args:
+        vocabulary: a vocabulary of any kind.
+        text: the text that was encoded.
+        ids: the pieces of ``text`` in ``vocabulary``.
+        words: the words of ``text`` in their order, with only white space between them.
+
+    Returns:
+        Numbers of bytes (P, W).
+    """
+    numbers = iter([number for number, word in enumerate(words) for _ in word])
+    written = [(character, -1 if character.isspace() else next(numbers)) for character in text]
+    if vocabulary.kind == "words":
+        written = [(character, number) for character, number in written if number >= 0]
+        lengths = [len(word.encode()) for word in split_words(text)]
+    elif vocabulary.kind == "characters":
+        lengths = [len(character.encode()) for character in text]
+    else:  # SentencePiece writes a space as SPACE, and adds one before the text
+        spelled = [(ESCAPED.get(each, each).replace(" ", SPACE), number) for each, number in written]
+        written = [(SPACE, -1), *spelled]
+        labels = vocabulary.pieces(ids)
+        lengths = [1 if BYTE_PIECE.fullmatch(label) else len(label.encode()) for label in labels]
+    piece_of_byte = np.repeat(np.arange(len(lengths)), lengths)
+    word_of_byte = np.array([number for part, number in written for _ in part.encode()], dtype=np.int64)
+    word_of_byte = word_of_byte[: len(piece_of_byte)]  # an empty text has no pieces
+    shared: CountArray = np.zeros((len(lengths), len(words)), dtype=np.int64)
+    inside = word_of_byte >= 0
+    np.add.at(shared, (piece_of_byte[inside], word_of_byte[inside]), 1)
+    return shared
+
+
+class WordAttention(NamedTuple):
+    """Attention weights of one sentence pair, without the end-of-sentence token of either side."""
+
+    number: int
+    """Index of the pair in the argument of ``attend_words``."""
+    heads: tuple[AttentionHead, ...]
+    """All heads of all layers; then the mean of each layer with several heads, and the mean of all layers."""
+    weights: FloatArray
+    """(C, T, S); a row lacks the weight of the source's end-of-sentence token."""
+
+
+@torch.inference_mode()
+def attend_words(translator: Translator, pairs: Sequence[WordPair]) -> Iterator[WordAttention]:
+    """Compute attention weights between words under forced decoding of the target sentences.
+
+    Args:
+        translator: a model with its vocabularies.
+        pairs: the sentence pairs.
+
+    Yields:
+        One entry per pair, longest pairs first; nothing for a model without attention to the source.
+    """
+    vocabularies = translator.vocabularies
+    sources = vocabularies.src.encode_all(pair.src for pair in pairs)
+    targets = vocabularies.tgt.encode_all(pair.tgt for pair in pairs)
+    lengths = np.array([max(len(src), len(tgt)) for src, tgt in zip(sources, targets, strict=True)])
+    for indices in decode_batches(lengths, translator.decode.batch_tokens):
+        batch = [(sources[index], targets[index]) for index in indices]
+        batch_weights = _force_decode(translator, batch)
+        for index, (src, tgt), layers in zip(indices, batch, batch_weights, strict=True):
+            if not layers:
+                return
+            pair = pairs[index]
+            heads, weights = with_means(layers)
+            shared_tgt = shared_bytes(vocabularies.tgt, pair.tgt, tgt, pair.tgt_words)
+            shared_src = shared_bytes(vocabularies.src, pair.src, src, pair.src_words)
+            yield WordAttention(int(index), heads, merge_pieces(weights, shared_tgt, shared_src))
+
+
+def _force_decode(
+    translator: Translator, batch: Sequence[tuple[list[int], list[int]]]
+) -> Iterator[LayerWeights]:
+    """Yield the weights of each pair of a batch; no layers if the model has no attention to the source."""
+    src, src_mask = (part.to(translator.device) for part in make_source_batch([src for src, _ in batch]))
+    tgt_in, _ = padded(Sequences.of([tgt for _, tgt in batch]), first=BOS)
+    translator.model.eval()
+    attention = translator.model.attention(src, src_mask, torch.from_numpy(tgt_in).to(translator.device))
+    cross = {
+        name: weights.double().cpu().numpy()  # (B, H, T' + 1, S' + 1); the last entries are end of sentence
+        for name, weights in attention.items()
+        if kind_of(name) == CROSS
+    }
+    for row, (src_ids, tgt_ids) in enumerate(batch):
+        yield {name: weights[row, :, : len(tgt_ids), : len(src_ids)] for name, weights in cross.items()}
+
+
+# Methods that derive links from weights, the diagonal baseline, and entropy.
+
+
+ARG_MAX = "arg max"
+"""Name of the method that is most common in the literature."""
+SHIFTED = "arg max, shifted"
+THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
+"""Minimum weights of a link; the best one is chosen on the validation split."""
+SHIFTS = (0, -1, 1, -2, 2)
+"""Numbers of source words by which all links of a head are moved, nearest first."""
+
+
+def arg_max(weights: FloatArray) -> BoolArray:
+    """Link each target word to the source word with the largest weight (Luong et al. 2015, section 5.4).
+
+    Of equal weights the first counts. A target word whose weights are all 0, because the model attended to
+    the end of sentence only, has no link.
+    """
+    links: BoolArray = np.zeros(weights.shape, dtype=np.bool_)
+    best = weights.argmax(axis=-1)[..., None]
+    np.put_along_axis(links, best, np.take_along_axis(weights, best, axis=-1) > 0, axis=-1)
+    return links
+
+
+def mutual_arg_max(weights: FloatArray) -> BoolArray:
+    """Keep the links that ``arg_max`` finds both over source words and over target words.
+
+    This is the intersection of two alignment directions (Och and Ney 2003, section 4), here both derived from
+    one weight matrix.
+    """
+    return arg_max(weights) & arg_max(weights.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def above_threshold(weights: FloatArray, threshold: float) -> BoolArray:
+    """Link all pairs of words with a weight of at least ``threshold``; a word may have many links or none."""
+    return weights >= threshold
+
+
+def shifted_arg_max(weights: FloatArray, by: int) -> BoolArray:
+    """Move the links of ``arg_max`` by source words, to the right if positive; some may leave the sentence.
+
+    Attention can be one word off: Koehn and Knowles 2017, section 3.5.
+    """
+    moved: BoolArray = np.roll(arg_max(weights), by, axis=-1)
+    if by >= 0:
+        moved[..., :by] = False
+    else:
+        moved[..., by:] = False
+    return moved
+
+
+def diagonal(tgt_words: int, src_words: int) -> BoolArray:
+    """Link each target word to the source word that contains its middle by relative position; (T, S)."""
+    links: BoolArray = np.zeros((tgt_words, src_words), dtype=np.bool_)
+    positions = np.arange(tgt_words)
+    links[positions, (2 * positions + 1) * src_words // (2 * tgt_words)] = True
+    return links
+
+
+class Method(NamedTuple):
+    """A method that derives links from weights (..., T, S)."""
+
+    name: str
+    value: float | None
+    """Threshold or shift; methods with the same name differ only in this."""
+    links: Callable[[FloatArray], BoolArray]
+
+
+METHODS = (
+    Method(ARG_MAX, None, arg_max),
+    Method("intersection", None, mutual_arg_max),
+    *(Method("threshold", value, partial(above_threshold, threshold=value)) for value in THRESHOLDS),
+    *(Method(SHIFTED, by, partial(shifted_arg_max, by=by)) for by in SHIFTS),
+)
+"""All methods that derive links from weights."""
+
+
+def method_number(name: str) -> int:
+    """Return the index in ``METHODS`` of "arg max", "intersection", or a threshold such as "0.2".
+
+    Raises:
+        ValueError: there is no such method.
+    """
+    own = [each for each in METHODS if each.name != SHIFTED]
+    names = [each.name if each.value is None else str(each.value) for each in own]
+    if name not in names:
+        raise ValueError(f"unknown method {name!r}: choose from {', '.join(names)}")
+    return names.index(name)
+
+
+def entropy(weights: FloatArray) -> FloatArray:
+    """Compute the entropy of attention, -sum p log p over the source words (Ghader and Monz 2017).
+
+    Args:
+        weights: (..., T, S), at least 0; each row is normalised to sum to 1.
+
+    Returns:
+        Entropies in nats, (..., T); NaN for a row whose weights are all 0.
+    """
+    p = _ratio(weights, weights.sum(axis=-1, keepdims=True))
+    nats: FloatArray = 0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)  # unary minus would give -0.0
+    return nats
+
+
+def sum_entropy(weights: FloatArray) -> FloatArray:
+    """Sum the entropies over the target words of one sentence pair.
+
+    Args:
+        weights: (C, T, S).
+
+    Returns:
+        (4, C): the sum in nats; the words in it, which give some source word a weight; the sum as shares of
+        the maximum log S; the words in that, none for a source of one word. Sums of pairs may be added.
+    """
+    nats = entropy(weights)
+    total, words = np.nansum(nats, axis=-1), np.isfinite(nats).sum(axis=-1)
+    several = weights.shape[-1] > 1
+    shares = total / math.log(weights.shape[-1]) if several else 0 * total
+    return np.stack([total, words, shares, several * words])
+
+
+def _ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Divide; NaN where ``denominator`` is 0."""
+    ratio: FloatArray = np.divide(
+        numerator, denominator, out=np.full_like(numerator, np.nan), where=denominator > 0
+    )
+    return ratio
+
+
+# One model on a text with gold links.
 
 
 class LinkChoice(NamedTuple):
@@ -64,27 +293,19 @@ class AlignmentMeasurement:
     heads: tuple[AttentionHead, ...]
     counts: CountArray
     """(M, C, 4)."""
-    shifted: CountArray
-    """Those of arg max links, moved by ``SHIFTS``: (N, C, 4)."""
-    entropy: AttentionEntropy
+    entropy: FloatArray
+    """As of ``sum_entropy``, (4, C)."""
 
     def plus(self, other: "AlignmentMeasurement") -> "AlignmentMeasurement":
         """Return the sums over the sentence pairs of both, which must be of the same model."""
-        return AlignmentMeasurement(
-            heads=self.heads,
-            counts=self.counts + other.counts,
-            shifted=self.shifted + other.shifted,
-            entropy=self.entropy.plus(other.entropy),
-        )
+        return replace(self, counts=self.counts + other.counts, entropy=self.entropy + other.entropy)
 
     def link_counts(self, choice: LinkChoice) -> AlignmentCounts:
         """Return the counts of one method and head."""
         return AlignmentCounts(*self.counts[choice].tolist())
 
     def best(self, name: str, heads: Iterable[int]) -> LinkChoice:
-        """Choose the method and head with the lowest AER; of equal ones the first.
-
-        An AER of None, where there is neither a proposed nor a sure link, is worse than any other.
+        """Choose the method and head with the lowest AER; of equal ones the first, unknown ones last.
 
         Args:
             name: name of the methods to choose from.
@@ -92,40 +313,58 @@ class AlignmentMeasurement:
         """
         methods = [index for index, method in enumerate(METHODS) if method.name == name]
         choices = [LinkChoice(method, head) for head in heads for method in methods]
-        return choices[_find_lowest([self.link_counts(choice).aer for choice in choices])]
+        errors = [self.link_counts(choice).aer for choice in choices]
+        return choices[int(np.argmin([np.inf if error is None else error for error in errors]))]
 
     def rows(self, method: str) -> list[Row]:
-        """Return one table row per head and mean of heads.
+        """Return one table row per head and mean of heads; those by arg max also have the best shift.
 
         Args:
             method: see ``method_number``, which names the error.
         """
         number = method_number(method)
-        rows = [self.row(LinkChoice(number, head)) for head in range(len(self.heads))]
-        if method == ARG_MAX:
-            rows = [row | self._best_shift(head) for head, row in enumerate(rows)]
+        rows = []
+        for head in range(len(self.heads)):
+            rows.append(self.row(LinkChoice(number, head)))
+            if method == ARG_MAX:
+                best = self.best(SHIFTED, [head])
+                shifted = self.link_counts(best).aer
+                rows[-1] |= {"shift": METHODS[best.method].value, "aer_shifted": shifted}
         return rows
-
-    def _best_shift(self, head: int) -> Row:
-        """Return the shift that gives arg max links the lowest AER, the nearest of equal ones, and that AER.
-
-        Attention can be one word off: Koehn and Knowles 2017, section 3.5.
-        """
-        errors = [AlignmentCounts(*self.shifted[index, head].tolist()).aer for index in range(len(SHIFTS))]
-        best = _find_lowest(errors)
-        return {"shift": SHIFTS[best], "aer_shifted": errors[best]}
 
     def row(self, choice: LinkChoice) -> Row:
         """Return the scores and entropy of one choice as a table row; a missing figure is None."""
-        method, (nats, share) = METHODS[choice.method], self.entropy.means()
+        method, (nats, share) = METHODS[choice.method], self.mean_entropy()
         return {
             "attention": str(self.heads[choice.head]),
             "method": method.name,
-            "threshold": method.threshold,
+            "threshold": method.value,
             **self.link_counts(choice).scores(),
-            "entropy_nats": none_if_nan(nats[choice.head]),
-            "entropy_share": none_if_nan(share[choice.head]),
+            "entropy_nats": _known(nats[choice.head]),
+            "entropy_share": _known(share[choice.head]),
         }
+
+    def mean_entropy(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean entropy over target words in nats and as share of log S, each (C,); NaN if none."""
+        nats, words, share, shared_words = self.entropy
+        return _ratio(nats, words), _ratio(share, shared_words)
+
+    def spread(self) -> Row:
+        """Return the mean entropy over all heads, and that of the narrowest and of the widest head."""
+        single = [index for index, head in enumerate(self.heads) if head.number is not None]
+        nats, share = (values[single] for values in self.mean_entropy())
+        return {
+            "heads": len(single),
+            "entropy_nats": _known(nats.mean()),
+            "entropy_nats_narrowest": _known(nats.min()),
+            "entropy_nats_widest": _known(nats.max()),
+            "entropy_share": _known(share.mean()),
+        }
+
+
+def _known(value: float) -> float | None:
+    """Return ``value``, or None if it is NaN, as tables represent a missing figure."""
+    return None if math.isnan(value) else float(value)
 
 
 def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasurement | None:
@@ -146,25 +385,15 @@ def measure_alignment(translator: Translator, gold: Gold) -> AlignmentMeasuremen
 
 def _measure_pair(pair: WordAttention, gold: Gold) -> AlignmentMeasurement:
     """Count links and entropy of one sentence pair."""
-    links = arg_max(pair.weights)
     return AlignmentMeasurement(
         heads=pair.heads,
         counts=gold.count(pair.number, np.stack([method.links(pair.weights) for method in METHODS])),
-        shifted=gold.count(pair.number, np.stack([shift_links(links, by) for by in SHIFTS])),
         entropy=sum_entropy(pair.weights),
     )
 
 
-def _find_lowest(errors: Sequence[float | None]) -> int:
-    """Return the index of the lowest AER, of equal ones the first; None is worse than any other."""
-    return int(np.argmin([np.inf if error is None else error for error in errors]))
-
-
-# Links that attention proposes, written in Pharaoh format for other programs and for scoring again.
-
-
 def write_link_files(translator: Translator, gold: Gold, folder: Path, method: str) -> list[Path]:
-    """Write one file of links per head of a model; returns their paths.
+    """Write one file of links per head of a model, in Pharaoh format; returns their paths.
 
     A file has one line per pair of ``gold``, with "i-j" for a link of source word i and target word j, both
     counted from 0. Its name is that of the head, such as ``cross.0-head-1.links``.
@@ -190,19 +419,17 @@ def write_link_files(translator: Translator, gold: Gold, folder: Path, method: s
     return paths
 
 
-# Word alignment from the attention of every finished run, scored against the gold links of the corpus.
+# Every finished run of an experiment, by the gold links of the corpus where it has some.
 #
 # Head and threshold are chosen on the validation split; the scores reported are those of a test set.
 
-
-logger = logging.getLogger(__name__)
 
 BASELINE = "diagonal"
 """Label and method of the baseline, diagonal links that need no model."""
 
 
 class Alignments(NamedTuple):
-    """Result of ``align_experiment``."""
+    """Result of ``align_experiment``; of a corpus without gold links it has the entropies only."""
 
     rows: list[Row]
     """The baseline; then by run and method the best head and, for several heads, the best mean of heads."""
@@ -210,13 +437,12 @@ class Alignments(NamedTuple):
     """Every head and mean of heads of every run, with arg max links, on validation."""
     chosen: dict[tuple[str, int], AttentionHead]
     """The head or mean with the lowest validation AER of arg max links, by label and seed."""
+    spread: list[Row]
+    """Entropy of each run's heads on the test set, in nats and as a share of log S."""
 
 
 def align_experiment(
-    finished: FinishedExperiment,
-    *,
-    test: str | None = None,
-    device: str = "cpu",
+    finished: FinishedExperiment, *, test: str | None = None, device: str = "cpu"
 ) -> Alignments:
     """Align a test set with every run that has attention to the source; other runs have no rows.
 
@@ -226,21 +452,27 @@ def align_experiment(
         device: the torch device on which the models run.
 
     Raises:
-        ValueError: the corpus has no gold links, the test set does not exist, or a run cannot be loaded.
+        ValueError: the test set does not exist, or a run cannot be loaded.
     """
     test = test or finished.corpus.tests[0]
-    valid_gold, test_gold = (corpus_gold(finished.corpus, split) for split in ("valid", test))
-    alignments = Alignments([baseline_row(test_gold)], [], {})
+    test_gold = corpus_gold(finished.corpus, test)
+    has_gold = bool(finished.corpus.splits[test].links)
+    alignments = Alignments([baseline_row(test_gold)] if has_gold else [], [], {}, [])
     for run in finished.runs:
         logger.info(f"aligning {test}: {run.folder.name}")
         translator = load_model(run.folder, device)
-        valid, tested = measure_alignment(translator, valid_gold), measure_alignment(translator, test_gold)
-        if valid is None or tested is None:
+        tested = measure_alignment(translator, test_gold)
+        if tested is None:
             continue
-        names = {"label": run.result.label, "seed": run.result.seed}
+        alignments.spread.append(run.names | tested.spread())
+        if not has_gold:
+            continue
+        valid = cast(
+            "AlignmentMeasurement", measure_alignment(translator, corpus_gold(finished.corpus, "valid"))
+        )
         heads = range(len(valid.heads))
-        alignments.rows.extend(names | row for row in best_choice_rows(valid, tested))
-        alignments.heads.extend(names | valid.row(valid.best(ARG_MAX, [head])) for head in heads)
+        alignments.rows.extend(run.names | row for row in best_choice_rows(valid, tested))
+        alignments.heads.extend(run.names | valid.row(valid.best(ARG_MAX, [head])) for head in heads)
         alignments.chosen[run.result.label, run.result.seed] = valid.heads[valid.best(ARG_MAX, heads).head]
     return alignments
 
@@ -254,7 +486,7 @@ def best_choice_rows(valid: AlignmentMeasurement, tested: AlignmentMeasurement) 
     """
     for kind in ("head", "mean"):
         heads = [i for i, head in enumerate(valid.heads) if (head.number is None) == (kind == "mean")]
-        for method in dict.fromkeys(method.name for method in METHODS) if heads else ():
+        for method in (ARG_MAX, "intersection", "threshold") if heads else ():
             best = valid.best(method, heads)
             yield {"read": kind, **tested.row(best), "aer_valid": valid.link_counts(best).aer}
 
@@ -276,76 +508,17 @@ def median_over_seeds(rows: Sequence[Row]) -> list[Row]:
     Returns:
         One row per label, kind of head and method.
     """
-    groups: dict[tuple[str, str | None, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["label"], row["read"], row["method"]), []).append(row)
+    import pandas as pd
+
+    groups = pd.DataFrame(rows).groupby(["label", "read", "method"], dropna=False, sort=False)
+    medians = groups.agg(
+        seeds=("seed", "count"),
+        aer_median=("aer", "median"),
+        aer_lowest=("aer", "min"),
+        aer_highest=("aer", "max"),
+        precision_median=("precision", "median"),
+        recall_median=("recall", "median"),
+    )
     return [
-        {
-            "label": label,
-            "read": kind,
-            "method": method,
-            "seeds": sum(row["seed"] is not None for row in group),
-            "aer_median": _apply(median, group, "aer"),
-            "aer_lowest": _apply(min, group, "aer"),
-            "aer_highest": _apply(max, group, "aer"),
-            "precision_median": _apply(median, group, "precision"),
-            "recall_median": _apply(median, group, "recall"),
-        }
-        for (label, kind, method), group in groups.items()
+        {str(name): value for name, value in row.items()} for row in medians.reset_index().to_dict("records")
     ]
-
-
-def _apply(function: Callable[[list[float]], float], rows: Sequence[Row], column: str) -> float | None:
-    """Apply ``function`` to the values of ``column`` that are not None; None if all are."""
-    values = [row[column] for row in rows if row[column] is not None]
-    return function(values) if values else None
-
-
-# Attention entropy of the models of an experiment; this needs no gold links.
-#
-# Shapes: C heads and means of heads of a model.
-
-
-def attention_spread(
-    finished: FinishedExperiment, *, test: str | None = None, device: str = "cpu"
-) -> list[Row]:
-    """Measure the entropy of attention over a test set.
-
-    The entropy of a head is its mean over target words, in nats and as a share of log S.
-
-    Args:
-        finished: the experiment.
-        test: name of a test set; None is the first, which gives the headline.
-        device: the torch device on which the models run.
-
-    Returns:
-        One row per run with attention to the source: the mean over all heads of all layers, and the entropies
-        of the head with the lowest and of the head with the highest.
-
-    Raises:
-        ValueError: the test set does not exist, or a run cannot be loaded.
-    """
-    pairs = word_pairs(get_split(finished.corpus, test or finished.corpus.tests[0]))
-    rows = []
-    for run in finished.runs:
-        heads: tuple[AttentionHead, ...] = ()
-        total: AttentionEntropy | None = None
-        for pair in attend_words(load_model(run.folder, device), pairs):
-            sums = sum_entropy(pair.weights)
-            heads, total = pair.heads, sums if total is None else total.plus(sums)
-        if total is None:
-            continue
-        single_heads = [index for index, head in enumerate(heads) if head.number is not None]
-        nats, share = (values[single_heads] for values in total.means())
-        rows.append(
-            {
-                "label": run.result.label,
-                "seed": run.result.seed,
-                "heads": len(single_heads),
-                "entropy_nats": none_if_nan(nats.mean()),
-                "entropy_nats_narrowest": none_if_nan(nats.min()),
-                "entropy_nats_widest": none_if_nan(nats.max()),
-                "entropy_share": none_if_nan(share.mean()),
-            }
-        )
-    return rows

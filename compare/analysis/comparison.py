@@ -25,22 +25,30 @@ from compare.analysis.finished_experiment import (
     timed_spread,
 )
 from compare.analysis.intervals import (
-    COMPARED_METRICS,
     Interval,
     Intervals,
     MatchedRuns,
     ScoredRun,
     ScoredTestSet,
     Variances,
+    check_label,
     clip_intervals,
     combined_half_width,
     confidence_intervals,
+    estimate_variances,
     match_runs,
     model_intervals,
     seed_interval,
 )
-from compare.analysis.statistics import BoolArray, bootstrap_p, holm_correction, randomisation_p, swap_draws
-from compare.analysis.tables import Row
+from compare.analysis.statistics import (
+    COMPARED_METRICS,
+    BoolArray,
+    bootstrap_p,
+    holm_correction,
+    randomisation_p,
+    swap_draws,
+)
+from compare.analysis.tables import Row, seed_mean
 from compare.scoring.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -138,25 +146,10 @@ class Comparison:
         )
 
     @property
-    def row(self) -> Row:
-        """The comparison as a table row; ``verdict`` names the winner, or the reason why there is none."""
+    def verdict(self) -> str:
+        """Who beats whom, or the reason why neither does."""
         winner = f"{self.first} beats {self.second}" if self.beats else f"{self.second} beats {self.first}"
-        return {
-            "test": self.test,
-            "metric": self.metric,
-            "model": self.first,
-            "against": self.second,
-            "seeds": len(self.seeds),
-            "difference": self.difference,
-            **self.intervals.columns("difference"),
-            "p_randomisation": self.p_randomisation,
-            "p_bootstrap": self.p_bootstrap,
-            "p_holm": self.p,
-            "sentences_won": self.wins,
-            "sentences_lost": self.losses,
-            "sentences_tied": self.ties,
-            "verdict": self.inconclusive_reason or winner,
-        }
+        return self.inconclusive_reason or winner
 
 
 def describe_p(p: float) -> str:
@@ -182,8 +175,11 @@ def comparison_matrix(comparisons: Iterable[Comparison]) -> dict[str, dict[str, 
 logger = logging.getLogger(__name__)
 
 
+TRIALS = 10_000
+
+
 def compare_models(
-    scored: Mapping[str, ScoredTestSet], *, baseline: str | None = None, trials: int = 10_000
+    scored: Mapping[str, ScoredTestSet], *, baseline: str | None = None, trials: int | None = None
 ) -> list[Comparison]:
     """Compare every other model with ``baseline``, or all pairs of models, on every test set.
 
@@ -193,19 +189,18 @@ def compare_models(
     Args:
         scored: the test sets by name, as ``score_tests`` returns them.
         baseline: a label; None compares all pairs, the model further down the table being the first.
-        trials: trials of the approximate randomisation test.
+        trials: trials of the approximate randomisation test; more if with these none could be significant.
 
     Returns:
         One comparison per test set, metric and pair, its ``p`` corrected for all of them.
 
     Raises:
-        ValueError: the baseline does not exist, two runs differ in the settings that a table shares, or
-            ``trials`` are too few for any p to be significant after correction.
+        ValueError: the baseline does not exist, or two runs differ in the settings that a table shares.
     """
     for test in scored.values():
         _check_settings(test.settings)
     matched = match_runs(scored, baseline)
-    _check_trials(trials, len(matched))
+    trials = max(trials or TRIALS, round(len(matched) / ALPHA))  # the smallest p is 1 / (trials + 1)
     swaps = {test.name: swap_draws(len(test.references), trials) for test in scored.values()}
     comparisons = []
     for runs in matched:
@@ -257,14 +252,32 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
             )
 
 
-def _check_trials(trials: int, comparisons: int) -> None:
-    """Reject ``trials`` whose smallest p, 1 / (trials + 1), would not be significant after correction."""
-    needed = round(comparisons / ALPHA)
-    if trials < needed:
-        raise ValueError(
-            f"{trials} trials cannot show any of {comparisons} comparisons significant after correction: "
-            f"take {needed} trials or more, or compare with one baseline only"
-        )
+# The comparisons of a report, and the model that all others are set against.
+
+
+MOST_COMPARISONS = 1_000
+"""Maximum number of comparisons, 10 minutes for 3 seeds and 1,000 sentences.
+
+If there are more, one model is compared with each of the others.
+"""
+
+
+def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
+    """Return the model to compare the others with: ``baseline``, or if empty, the highest ``mean_bleu``.
+
+    Raises:
+        ValueError: no finished model has that label.
+    """
+    if baseline:
+        check_label(baseline, finished.labels)
+        return baseline
+    means = mean_bleu(finished)
+    return max(means, key=lambda label: means[label])
+
+
+def run_comparisons(scored: Mapping[str, ScoredTestSet], reference: str) -> list[Comparison]:
+    """Compare all pairs of models; if that would take too long, ``reference`` with each other model."""
+    return compare_models(scored, baseline=reference if len(match_runs(scored)) > MOST_COMPARISONS else None)
 
 
 # Power of a comparison: how probable it was that a true difference would be found.
@@ -333,17 +346,11 @@ def smallest_differences(matched: Sequence[MatchedRuns], tests: int) -> dict[tup
     """
     found: dict[tuple[str, str], list[float]] = {}
     for runs in matched:
-        power = RulePower(runs.variances, len(runs.seeds), runs.sentences, tests)
+        power = RulePower(
+            estimate_variances(runs.differences, runs.resampled), len(runs.seeds), runs.sentences, tests
+        )
         found.setdefault((runs.test, runs.metric), []).append(power.smallest_difference())
     return {key: median(differences) for key, differences in found.items()}
-
-
-def describe_smallest(differences: Mapping[tuple[str, str], float]) -> str:
-    """Format ``smallest_differences``: "2.6 BLEU and 1.9 chrF on test, 3.1 BLEU and 2.2 chrF on long"."""
-    by_test: dict[str, list[str]] = {}
-    for (test, metric), difference in differences.items():
-        by_test.setdefault(test, []).append(f"{difference:.1f} {METRICS[metric].heading}")
-    return ", ".join(f"{' and '.join(texts)} on {test}" for test, texts in by_test.items())
 
 
 # Results with one row per model instead of one row per run: means, standard deviations, intervals.
@@ -407,7 +414,10 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Score
         if name == "seed":
             aggregate["seeds"] = len(seed_rows)
         elif limit is None:
-            aggregate |= _over_seeds(name, [row.get(name) for row in seed_rows])
+            values: list[Any] = [row.get(name) for row in seed_rows]
+            aggregate[name] = seed_mean(values)
+            if all(isinstance(value, int | float) for value in values):
+                aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else math.nan
         elif limit["end"] == "low":
             metric, suffix = limit["metric"], limit["suffix"]
             if suffix in scored and metric in COMPARED_METRICS:
@@ -433,16 +443,6 @@ def _intervals_of_rows(seed_rows: Sequence[Row], metric: str, suffix: str) -> In
         return Intervals(Interval(seed_rows[0][low], seed_rows[0][high]), None, None)
     intervals = Intervals(None, seed_interval([row[score] for row in seed_rows]), None)
     return clip_intervals(intervals) if metric in COMPARED_METRICS else intervals
-
-
-def _over_seeds(name: str, values: Sequence[Any]) -> Row:
-    """Aggregate the values of column ``name``, one value per seed."""
-    all_equal = all(value == values[0] for value in values)
-    if not all(isinstance(value, int | float) for value in values):
-        return {name: values[0] if all_equal else None}
-    # Equal values stay as they are, so that a count remains an integer.
-    mean = values[0] if all_equal else fmean(values)
-    return {name: mean, f"{name}_sd": stdev(values) if len(values) > 1 else math.nan}
 
 
 # Main outcome of an experiment, one sentence per model.

@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from math import comb
-from pathlib import Path
 from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.analysis.tables import Row, Table
 from compare.experiment.tune import TrialResult, candidates, trials_by_label
-from compare.results.result import Result
 from compare.training.metrics_log import lines_by_update, read_metrics
 
 COSTS = {
@@ -34,7 +32,7 @@ def progress(finished: FinishedExperiment) -> Table:
     FLOPs are ``train_flops_per_token`` of the result times the tokens of both sides, joules likewise with
     ``energy_j_per_1k_tokens``; None if the result lacks these.
     """
-    rows = [row for run in finished.runs for row in validation_rows(run.result, run.folder)]
+    rows = [row for run in finished.runs for row in _validation_rows(run)]
     return Table("Validation (greedy search) during training; the seconds exclude validation itself.", rows)
 
 
@@ -132,19 +130,18 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
     }
 
 
-def validation_rows(result: Result, folder: Path) -> list[Row]:
+def _validation_rows(run: FinishedRun) -> list[Row]:
     """List the rows of ``progress`` of one run."""
-    lines = read_metrics(folder / "metrics.jsonl")
+    lines = read_metrics(run.folder / "metrics.jsonl")
     train_lines = lines_by_update(lines, "train")
-    flops, energy = result.train_flops_per_token, result.energy_j_per_1k_tokens
+    flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
     rows = []
     for update, line in lines_by_update(lines, "valid").items():
         earlier = [train_line for end, train_line in train_lines.items() if end <= update]
         tokens = sum(train_line["src_tokens"] + train_line["tgt_tokens"] for train_line in earlier)
         rows.append(
             {
-                "label": result.label,
-                "seed": result.seed,
+                **run.names,
                 "seconds": line["seconds"],
                 "updates": update,
                 "tokens": tokens,

@@ -1,9 +1,9 @@
 """Finished experiments as the analyses read them: results, translations and corpus."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compare.config.run import Run
 from compare.experiment.prepare import load_corpus
@@ -18,8 +18,6 @@ from data.text import read_lines
 OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
 """Remedy of a corpus that is missing or another one."""
 
-NO_TRANSLATIONS = "language models, which have no translations: their figures are perplexities"
-
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedRun:
@@ -31,6 +29,11 @@ class FinishedRun:
     """All settings."""
     outputs: Mapping[str, tuple[str, ...]]
     """Translations by name of the test set, one line per source sentence; empty without texts."""
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """Label and seed, with which a table row begins."""
+        return {"label": self.result.label, "seed": self.result.seed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,32 @@ class FinishedExperiment:
         return {run.folder.name if several_seeds else run.result.label: run for run in self.runs}
 
 
+def load_runs(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:
+    """Read the results of an experiment and the settings of its finished runs, but no texts.
+
+    Raises:
+        ValueError: no run is finished, or a file is damaged.
+    """
+    folder = Path(folder)
+    results = tuple(read_results(folder))
+    done = [result for result in results if result.status == "done"]
+    if not done:
+        raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
+    folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in done]
+    first, data = folders[0], folders[0].run.data
+    corpus = Corpus(
+        name=Path(data.root).name or "embedded",
+        src_lang=data.src,
+        tgt_lang=data.tgt,
+        splits={test: Pairs((), ()) for test in first.tests or ["test", *further_tests(done[0].flat())]},
+    )
+    runs = tuple(
+        FinishedRun(result=result, folder=run.folder, run=run.run, outputs={})
+        for result, run in zip(done, folders, strict=True)
+    )
+    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs, results=results)
+
+
 def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool = True) -> FinishedExperiment:
     """Read the results of an experiment, settings and translations of its finished runs, and the corpus.
 
@@ -84,63 +113,44 @@ def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool 
         ValueError: no run is finished, the runs are of language models, the corpus is not that of the runs,
             or the translations do not fit the test sets.
     """
-    folder = Path(folder)
-    results = tuple(read_results(folder))
-    done = [result for result in results if result.status == "done"]
-    if not done:
-        raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in done]
-    corpus, no_texts = _empty_corpus(folders[0], done[0]), ""
-    outputs: list[dict[str, tuple[str, ...]]] = [{} for _ in folders]
-    if all(run.run.translates for run in folders):
-        try:
-            read = _corpus_of(folders, done)
-            corpus, outputs = read, [_outputs(run, read) for run in folders]
-        except (OSError, ValueError) as error:
-            if needs_texts or data_root:
-                raise
-            no_texts = explain(error)
-    elif needs_texts:
-        raise ValueError(f"{folder} holds {NO_TRANSLATIONS}")
-    else:
-        no_texts = f"These are {NO_TRANSLATIONS}."
-    runs = tuple(
-        FinishedRun(result=result, folder=run.folder, run=run.run, outputs=texts)
-        for result, run, texts in zip(done, folders, outputs, strict=True)
-    )
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs, results=results, no_texts=no_texts)
+    finished = load_runs(folder, data_root=data_root)
+    if not all(run.run.translates for run in finished.runs):
+        reason = f"{folder} holds language models, which have no translations: their figures are perplexities"
+        if needs_texts:
+            raise ValueError(reason)
+        return replace(finished, no_texts=f"{reason}.")
+    try:
+        corpus = _corpus_of(finished.runs)
+        runs = tuple(replace(run, outputs=_outputs(run, corpus)) for run in finished.runs)
+        return replace(finished, corpus=corpus, runs=runs)
+    except (OSError, ValueError) as error:
+        if needs_texts or data_root:
+            raise
+        return replace(finished, no_texts=explain(error))
 
 
-def _empty_corpus(run: RunFolder, result: Result) -> Corpus:
-    """Return a corpus with the names of the test sets and no sentences."""
-    data = run.run.data
-    tests = run.tests or ["test", *further_tests(result.flat())]
-    splits = {test: Pairs((), ()) for test in tests}
-    name = Path(data.root).name or "embedded"
-    return Corpus(name=name, src_lang=data.src, tgt_lang=data.tgt, splits=splits)
-
-
-def _corpus_of(runs: Sequence[RunFolder], results: Sequence[Result]) -> Corpus:
+def _corpus_of(runs: Sequence[FinishedRun]) -> Corpus:
     """Read the corpus of the runs; its hash must be the one that each result has recorded."""
     data = runs[0].run.data
     try:
         corpus = load_corpus(data)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; {OWN_COPY}") from None
-    for result in results:
-        if result.data_hash is not None and result.data_hash != corpus.content_hash:
+    for run in runs:
+        known = run.result.data_hash
+        if known is not None and known != corpus.content_hash:
             raise ValueError(
                 f"{data.root or 'built in'}: the corpus is another than that of the runs (sha256 "
-                f"{corpus.content_hash[:12]}, not {result.data_hash[:12]}); {OWN_COPY}"
+                f"{corpus.content_hash[:12]}, not {known[:12]}); {OWN_COPY}"
             )
     return corpus
 
 
-def _outputs(run_folder: RunFolder, corpus: Corpus) -> dict[str, tuple[str, ...]]:
+def _outputs(run: FinishedRun, corpus: Corpus) -> dict[str, tuple[str, ...]]:
     """Read the translations of every test set; a blank line is an empty translation."""
     outputs = {}
     for test in corpus.tests:
-        path = run_folder.output(test)
+        path = RunFolder(run=run.run, folder=run.folder).output(test)
         ensure_regular(path)
         lines = read_lines(path, allow_blank=True)
         if len(lines) != len(corpus.splits[test].src):

@@ -2,26 +2,18 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sacrebleu.significance import estimate_ci
 from scipy.special import stdtrit
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.statistics import (
-    FloatArray,
-    IntArray,
-    bleu,
-    chrf,
-    sentence_counts,
-    sentence_ngrams,
-)
+from compare.analysis.statistics import COMPARED_METRICS, FloatArray, IntArray, chrf, sentence_counts
 from compare.analysis.tables import Row
 from compare.scoring.metrics import BOOTSTRAP_SEED
 from compare.system.messages import did_you_mean
@@ -29,22 +21,6 @@ from compare.system.messages import did_you_mean
 # Translations of a test set by each model and seed, with the sentence statistics that the tests use.
 #
 # N sentences, R resamples, C statistics per sentence.
-
-
-class ComparedMetric(NamedTuple):
-    """A metric in which models are compared: its statistics per sentence and its score from their sums."""
-
-    statistics: Callable[[Sequence[str], Sequence[str]], IntArray]
-    """Statistics (N, C) of N translations and their references."""
-    score: Callable[[npt.ArrayLike], FloatArray]
-    """Score, 0 to 100 and higher is better, from sums of statistics, (..., C) to (...)."""
-
-
-COMPARED_METRICS = {
-    "bleu": ComparedMetric(sentence_counts, bleu),
-    "chrf": ComparedMetric(sentence_ngrams, chrf),
-}
-"""The metrics in which models are compared, by name. Each more makes Holm's correction stricter."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,6 +92,7 @@ def score_test_set(
     outputs: Mapping[str, Mapping[int, Sequence[str]]],
     *,
     resamples: int = 1000,
+    **more: Any,
 ) -> ScoredTestSet:
     """Compute the statistics and resampled scores of one test set.
 
@@ -124,28 +101,25 @@ def score_test_set(
         references: one reference per sentence.
         outputs: translations by label and seed, one line per sentence.
         resamples: number of bootstrap resamples.
+        more: further fields of ``ScoredTestSet``.
 
     Raises:
         ValueError: there are not as many translations as references.
     """
     draws = bootstrap_draws(len(references), resamples)
 
-    def score_lines(lines: Sequence[str], metric: ComparedMetric) -> SampledScore:
-        counts = metric.statistics(lines, references)
-        return SampledScore(
-            counts=counts,
-            score=float(metric.score(counts.sum(axis=0))),
-            resampled=metric.score(draws @ counts),
-        )
-
     def score_run(lines: Sequence[str]) -> ScoredRun:
-        scores = {metric: score_lines(lines, compared) for metric, compared in COMPARED_METRICS.items()}
+        scores = {}
+        for metric, (_, score) in COMPARED_METRICS.items():
+            counts = sentence_counts(metric, lines, references)
+            total = float(score(counts.sum(axis=0)))
+            scores[metric] = SampledScore(counts=counts, score=total, resampled=score(draws @ counts))
         return ScoredRun(lines=lines, scores=scores)
 
     models = {
         label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
     }
-    return ScoredTestSet(name=name, references=references, models=models)
+    return ScoredTestSet(name=name, references=references, models=models, **more)
 
 
 def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
@@ -158,16 +132,21 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
     Returns:
         The test sets by name, that of the headline first.
     """
-    scored = {}
     settings = {run.result.run: run.result.settings_hash for run in finished.runs}
-    for test in finished.corpus.tests:
-        outputs = {
-            label: {run.result.seed: run.outputs[test] for run in runs}
-            for label, runs in finished.labels.items()
-        }
-        test_set = score_test_set(test, finished.corpus.splits[test].tgt, outputs, resamples=resamples)
-        scored[test] = replace(test_set, settings=settings, failed=finished.failed_seeds)
-    return scored
+    return {
+        test: score_test_set(
+            test,
+            finished.corpus.splits[test].tgt,
+            {
+                label: {run.result.seed: run.outputs[test] for run in runs}
+                for label, runs in finished.labels.items()
+            },
+            resamples=resamples,
+            settings=settings,
+            failed=finished.failed_seeds,
+        )
+        for test in finished.corpus.tests
+    }
 
 
 # 95% confidence intervals of mean scores and of mean differences, for three sources of variation.
@@ -346,12 +325,7 @@ class MatchedRuns:
     @property
     def sentences(self) -> int:
         """N, the size of the test set."""
-        return len(self.scores[0][0].counts)
-
-    @property
-    def variances(self) -> Variances:
-        """Variances of the mean difference."""
-        return estimate_variances(self.differences, self.resampled)
+        return len(self.runs[0][0].lines)
 
 
 def match_runs(scored: Mapping[str, ScoredTestSet], baseline: str | None = None) -> list[MatchedRuns]:

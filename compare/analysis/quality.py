@@ -14,7 +14,7 @@ from itertools import compress, count, pairwise
 from typing import NamedTuple
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
-from compare.analysis.statistics import bleu, chrf, sentence_counts, sentence_ngrams
+from compare.analysis.statistics import bleu, chrf, sentence_counts
 from compare.analysis.tables import Row, Table
 from compare.config.sections import EXTRA_TOKENS
 from data.corpus import Pairs
@@ -161,13 +161,13 @@ def _score_groups(
     rows = []
     for run in finished.runs:
         outputs = [line for test in corpus.tests for line in run.outputs[test]]
-        counts, ngrams = sentence_counts(outputs, references), sentence_ngrams(outputs, references)
+        counts, ngrams = (sentence_counts(metric, outputs, references) for metric in ("bleu", "chrf"))
         for name, indices in groups.items():
             sums = counts[indices].sum(axis=0)
-            hyp_len, ref_len = sums[-2:].tolist()
+            hyp_len, ref_len = sums[:2].tolist()
             scores = {"bleu": float(bleu(sums)), "chrf": float(chrf(ngrams[indices].sum(axis=0)))}
-            names = {"label": run.result.label, "seed": run.result.seed, column: name}
-            rows.append({**names, "sentences": len(indices), **scores, "length_ratio": hyp_len / ref_len})
+            names = {**run.names, column: name, "sentences": len(indices)}
+            rows.append({**names, **scores, "length_ratio": hyp_len / ref_len})
     return rows
 
 
@@ -185,42 +185,34 @@ Words = Sequence[str]
 """The words of a sentence."""
 
 
-class Matches(NamedTuple):
-    """Numbers of words in both references and translations, in the references, and in the translations."""
+def percentages(both: int, ref: int, hyp: int, prefix: str = "") -> Row:
+    """Return recall, precision and F1, 0 to 100, as table columns; None where the denominator is 0.
 
-    both: int
-    ref: int
-    hyp: int
-
-    def percentages(self, prefix: str = "") -> Row:
-        """Return recall (both / ref), precision (both / hyp) and F1 from 0 to 100, as table columns.
-
-        Args:
-            prefix: beginning of the column names.
-
-        Returns:
-            The three figures; None where the denominator is 0.
-        """
-        return {
-            f"{prefix}recall_percent": _percent(self.both, self.ref),
-            f"{prefix}precision_percent": _percent(self.both, self.hyp),
-            f"{prefix}f1_percent": _percent(2 * self.both, self.ref + self.hyp),
-        }
+    Args:
+        both: words in both references and translations.
+        ref: words in the references.
+        hyp: words in the translations.
+        prefix: beginning of the column names.
+    """
+    return {
+        f"{prefix}recall_percent": _percent(both, ref),
+        f"{prefix}precision_percent": _percent(both, hyp),
+        f"{prefix}f1_percent": _percent(2 * both, ref + hyp),
+    }
 
 
 def count_matches(
-    hypotheses: Iterable[Words],
-    references: Iterable[Words],
-    kind_of: Callable[[str], str] = lambda word: "",
-    kinds: Sequence[str] = ("",),
-) -> dict[str, Matches]:
-    """Count matching words sentence by sentence, separately for each kind of word.
+    hypotheses: Iterable[Words], references: Iterable[Words], kind_of: Callable[[str], str] = str
+) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Count words in both translation and reference, sentence by sentence, and those in either.
 
     Args:
         hypotheses: the words of each translation.
         references: the words of each reference, as many.
-        kind_of: returns the kind of a word; by default there is one kind, "".
-        kinds: all kinds.
+        kind_of: returns the kind of a word; by default each is its own.
+
+    Returns:
+        The words in both, in the references, and in the translations, by kind.
     """
     both, ref, hyp = Counter[str](), Counter[str](), Counter[str]()
     for hypothesis, reference in zip(hypotheses, references, strict=True):
@@ -228,7 +220,7 @@ def count_matches(
         for total, counts in ((both, hyp_counts & ref_counts), (ref, ref_counts), (hyp, hyp_counts)):
             for word, times in counts.items():
                 total[kind_of(word)] += times
-    return {kind: Matches(both[kind], ref[kind], hyp[kind]) for kind in kinds}
+    return both, ref, hyp
 
 
 def rare_words(finished: FinishedExperiment, test: str) -> Table:
@@ -243,13 +235,11 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
     rows = []
     for run in finished.runs:
         outputs = [extract_words(line) for line in run.outputs[test]]
-        matches_by_bucket = count_matches(
-            outputs, references, lambda word: _bucket_name(training_counts[word]), BUCKET_NAMES
-        )
-        for bucket, matches in matches_by_bucket.items():
-            names = {"label": run.result.label, "seed": run.result.seed, "training_count": bucket}
-            counts = {"ref_words": matches.ref, "hyp_words": matches.hyp}
-            rows.append(names | counts | matches.percentages())
+        found = count_matches(outputs, references, lambda word: _bucket_name(training_counts[word]))
+        for bucket in BUCKET_NAMES:
+            both, ref, hyp = (counts[bucket] for counts in found)
+            names = {**run.names, "training_count": bucket, "ref_words": ref, "hyp_words": hyp}
+            rows.append(names | percentages(both, ref, hyp))
     caption = (
         f"Words of {test} by their count on the target side of training: how many words of the reference "
         "occur in its translation (recall), how many words of the translation occur in the "
@@ -273,8 +263,8 @@ def _percent(part: int, whole: int) -> float | None:
 # second one; nothing else here depends on that corpus.
 
 
-LANGUAGES = {"en": 0, "de": 1}
-"""Languages with a list of number words, and their index in the (English, German) pairs of the grammar."""
+LANGUAGES = ("en", "de")
+"""Languages with a list of number words, in the order of the grammar's pairs."""
 CARDINALS = (*range(2, 13), *range(20, 60))
 """The grammar's cardinals except 1, because "one" is also a pronoun."""
 ORDINALS = range(1, 32)
@@ -293,7 +283,7 @@ def spelled_numbers(language: str) -> frozenset[str]:
     """
     if language not in LANGUAGES:
         return frozenset()
-    side = LANGUAGES[language]
+    side = LANGUAGES.index(language)
     numbers = (*map(number_words, CARDINALS), *map(ordinal_words, ORDINALS))
     parts_of_numbers = [number[side].split() for number in numbers]
     one = number_words(1)[side]  # part of "twenty one"
@@ -332,15 +322,11 @@ def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
     rows = []
     for run in finished.runs:
         outputs = [extract_words(line) for line in run.outputs[test]]
-        copies = count_matches(outputs, to_copy)[""]
-        numbers = count_matches([find_numbers(line, spelled) for line in outputs], reference_numbers)[""]
-        names = {"label": run.result.label, "seed": run.result.seed}
-        figures = {
-            "copies": copies.ref,
-            "copied_percent": copies.percentages()["recall_percent"],
-            "numbers": numbers.ref,
-        }
-        rows.append(names | figures | numbers.percentages("number_"))
+        copied, to_be_copied, _ = (counts.total() for counts in count_matches(outputs, to_copy))
+        numbers = count_matches([find_numbers(line, spelled) for line in outputs], reference_numbers)
+        both, ref, hyp = (counts.total() for counts in numbers)
+        copies = {"copies": to_be_copied, "copied_percent": _percent(copied, to_be_copied), "numbers": ref}
+        rows.append(run.names | copies | percentages(both, ref, hyp, "number_"))
     caption = COPIES_CAPTION.format(test=test, spelled=SPELLED_OUT if spelled else "")
     return Table(caption, rows, "Names and numbers")
 
@@ -396,8 +382,8 @@ def behaviour(finished: FinishedExperiment) -> Table:
     for run in finished.runs:
         vocabularies = load_pair(run.folder)
         for test in finished.corpus.tests:
-            names = {"label": run.result.label, "seed": run.result.seed, "test": test}
-            rows.append(names | _fault_rates(run, test, finished.corpus.splits[test], vocabularies))
+            rates = _fault_rates(run, test, finished.corpus.splits[test], vocabularies)
+            rows.append({**run.names, "test": test, **rates})
     return Table(BEHAVIOUR_CAPTION.format(extra=EXTRA_TOKENS), rows, "Faults of the translations")
 
 

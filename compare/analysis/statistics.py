@@ -14,6 +14,7 @@ References:
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,87 +23,35 @@ from sacrebleu.metrics.chrf import CHRF
 
 from compare.scoring.metrics import BOOTSTRAP_SEED
 
-# Statistics of sentences as sacrebleu counts them; the n-grams of the references are counted once.
-
-
-def extract_statistics(
-    metric: type[BLEU | CHRF], hypotheses: Sequence[str], references: Sequence[str]
-) -> list[list[int]]:
-    """Return the counts from which sacrebleu computes a corpus score, for each of N sentences.
-
-    Args:
-        metric: which score; it is used with its defaults.
-        hypotheses: N translations.
-        references: their N references.
-
-    Raises:
-        ValueError: there are not as many hypotheses as references.
-    """
-    if len(hypotheses) != len(references):
-        raise ValueError(f"{len(hypotheses)} hypotheses, but {len(references)} references")
-    if not hypotheses:
-        return []
-    counted = _with_references(metric, tuple(references))
-    # None: those that were counted when the metric was made.
-    rows: list[list[int]] = counted._extract_corpus_statistics(hypotheses, None)
-    return rows
-
-
-@lru_cache(maxsize=4)  # two metrics of two test sets; the runs of a test set are scored one after the other
-def _with_references(metric: type[BLEU | CHRF], references: tuple[str, ...]) -> BLEU | CHRF:
-    """Return a metric that has counted the n-grams of its references."""
-    counted = metric(references=[references])
-    counted._force = True  # no warning of text that is tokenised
-    return counted
-
-
-# BLEU from sentence statistics, so that thousands of resamples of a test set cost one matrix product.
-#
-# N sentences. The statistics are those of sacrebleu (13a tokens, cased); BLEU computed from them
-# equals sacrebleu's corpus BLEU, smoothing included, up to rounding.
-
-
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+# Scores from sums of sentence statistics, so that thousands of resamples cost one matrix product.
+#
+# N sentences. The statistics are those that sacrebleu computes a corpus score from, with its defaults; scores
+# from their sums equal sacrebleu's up to rounding.
+
 
 MAX_NGRAM_ORDER = 4
 """The longest n-gram of BLEU (Papineni et al. 2002)."""
-
-
-def sentence_counts(hypotheses: Sequence[str], references: Sequence[str]) -> IntArray:
-    """Count the sufficient statistics of BLEU for each sentence.
-
-    Args:
-        hypotheses: N translations.
-        references: their N references.
-
-    Returns:
-        Counts (N, 10): matches of 1- to 4-grams, totals of 1- to 4-grams, hypothesis and reference length.
-
-    Raises:
-        ValueError: there are not as many hypotheses as references.
-    """
-    rows = extract_statistics(BLEU, hypotheses, references)
-    lengths_first = np.array(rows, dtype=np.int64).reshape(-1, 2 * MAX_NGRAM_ORDER + 2)
-    return np.roll(lengths_first, -2, axis=1)
+BETA = 2
+"""Weight of recall against precision in chrF (Popović 2015)."""
 
 
 def bleu(sums: npt.ArrayLike) -> FloatArray:
-    """Compute corpus BLEU from summed sentence statistics.
+    """Compute corpus BLEU (13a tokens, cased), 0 to 100.
 
     An n-gram order without a match gets the exponential smoothing of mteval-v13a (Chen and Cherry 2014,
     method 3): the first such order counts as 1/2 match, the next as 1/4. As in sacrebleu, BLEU is 0 if
     nothing matches at all or if no sentence has four words.
 
     Args:
-        sums: sums of ``sentence_counts`` over sentences, (..., 10).
-
-    Returns:
-        BLEU from 0 to 100, (...).
+        sums: lengths of hypothesis and reference, matches of 1- to 4-grams, their totals: (..., 10).
     """
     counts = np.asarray(sums, dtype=np.float64)
-    matches, totals = counts[..., :MAX_NGRAM_ORDER], counts[..., MAX_NGRAM_ORDER : 2 * MAX_NGRAM_ORDER]
-    hyp_len, ref_len = counts[..., -2], counts[..., -1]
+    hyp_len, ref_len = counts[..., 0], counts[..., 1]
+    matches, totals = counts[..., 2 : 2 + MAX_NGRAM_ORDER], counts[..., 2 + MAX_NGRAM_ORDER :]
     no_match = matches == 0
     smoothed = np.where(no_match, 0.5 ** no_match.cumsum(axis=-1), matches)
     log_precision = np.log(smoothed / np.maximum(totals, 1)).mean(axis=-1)
@@ -111,42 +60,13 @@ def bleu(sums: npt.ArrayLike) -> FloatArray:
     return np.where(nonzero, 100 * np.exp(log_brevity_penalty + log_precision), 0)
 
 
-# chrF from sentence statistics; see ``bleu_statistics``.
-#
-# N sentences. The statistics are those of sacrebleu (chrF2, cased, without white space).
-
-
-BETA = 2
-"""Weight of recall against precision (Popović 2015)."""
-
-
-def sentence_ngrams(hypotheses: Sequence[str], references: Sequence[str]) -> IntArray:
-    """Count the sufficient statistics of chrF for each sentence.
-
-    Args:
-        hypotheses: N translations.
-        references: their N references.
-
-    Returns:
-        Counts (N, 18): for character 1- to 6-grams those of the hypothesis, of the reference, and of both.
-
-    Raises:
-        ValueError: there are not as many hypotheses as references.
-    """
-    rows = extract_statistics(CHRF, hypotheses, references)
-    return np.array(rows, dtype=np.int64).reshape(-1, 3 * CHRF.CHAR_ORDER)
-
-
 def chrf(sums: npt.ArrayLike) -> FloatArray:
-    """Compute chrF from summed sentence statistics; those of a single sentence give its own chrF.
+    """Compute chrF2 (cased, without white space), 0 to 100; a single sentence gives its own chrF.
 
     Precision and recall are means over the n-gram orders that both texts have.
 
     Args:
-        sums: sums of ``sentence_ngrams`` over sentences, (..., 18).
-
-    Returns:
-        chrF from 0 to 100, (...).
+        sums: for character 1- to 6-grams those of the hypothesis, of the reference, and of both: (..., 18).
     """
     counts = np.asarray(sums, dtype=np.float64)
     hypothesis, reference, both = (counts[..., start::3] for start in range(3))
@@ -162,12 +82,44 @@ def chrf(sums: npt.ArrayLike) -> FloatArray:
     )
 
 
+class ComparedMetric(NamedTuple):
+    """A metric in which models are compared."""
+
+    counter: type[BLEU | CHRF]
+    """What counts its statistics."""
+    score: Callable[[npt.ArrayLike], FloatArray]
+    """Score, 0 to 100 and higher is better, from sums of statistics, (..., C) to (...)."""
+
+
+COMPARED_METRICS = {"bleu": ComparedMetric(BLEU, bleu), "chrf": ComparedMetric(CHRF, chrf)}
+"""The metrics in which models are compared, by name. Each more makes Holm's correction stricter."""
+
+
+def sentence_counts(metric: str, hypotheses: Sequence[str], references: Sequence[str]) -> IntArray:
+    """Count the statistics of N sentences, (N, C), from whose sums ``COMPARED_METRICS`` compute a score.
+
+    Raises:
+        ValueError: there are not as many hypotheses as references.
+    """
+    if len(hypotheses) != len(references):
+        raise ValueError(f"{len(hypotheses)} hypotheses, but {len(references)} references")
+    counter = _with_references(COMPARED_METRICS[metric].counter, tuple(references))
+    # None: those that were counted when the metric was made.
+    return np.array(counter._extract_corpus_statistics(hypotheses, None), dtype=np.int64)
+
+
+@lru_cache(maxsize=4)  # two metrics of two test sets; the runs of a test set are scored one after the other
+def _with_references(metric: type[BLEU | CHRF], references: tuple[str, ...]) -> BLEU | CHRF:
+    """Return a metric that has counted the n-grams of its references."""
+    counter = metric(references=[references])
+    counter._force = True  # no warning of text that is tokenised
+    return counter
+
+
 # Paired significance tests between two models over all their seeds together, and Holm's correction.
 #
 # k seeds, N sentences, C statistics per sentence, T trials, R resamples.
 
-
-BoolArray = npt.NDArray[np.bool_]
 
 TOLERANCE = 1e-9
 """Points by which rounding may move a statistic that equals the observed one."""

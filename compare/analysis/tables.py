@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from compare.results.columns import Column, Group
@@ -68,8 +69,7 @@ def heading_of(name: str) -> str:
 def mean_over_seeds(rows: Sequence[Row]) -> list[Row]:
     """Average the rows that differ only in their seed and their figures.
 
-    Rows belong together if all their strings are equal. A figure that is missing for one seed is missing in
-    the mean: a mean over the remaining seeds would be biased.
+    Rows belong together if all their strings are equal.
 
     Args:
         rows: rows with a column ``seed``; the number of seeds replaces it as ``seeds``.
@@ -79,14 +79,17 @@ def mean_over_seeds(rows: Sequence[Row]) -> list[Row]:
         strings = tuple(value for value in row.values() if isinstance(value, str))
         groups.setdefault(strings, []).append(row)
     return [
-        {name: _mean([row[name] for row in group]) for name in group[0] if name != "seed"}
+        {name: seed_mean([row[name] for row in group]) for name in group[0] if name != "seed"}
         | {"seeds": len(group)}
         for group in groups.values()
     ]
 
 
-def _mean(values: Sequence[Any]) -> Any:
-    """Average ``values``; equal values stay as they are, so that a count remains an integer."""
+def seed_mean(values: Sequence[Any]) -> Any:
+    """Average the values of several seeds; equal ones stay as they are, so that a count remains an integer.
+
+    A figure that is missing for one seed is missing in the mean, as are texts that differ.
+    """
     if all(value == values[0] for value in values):
         return values[0]
-    return None if None in values else sum(values) / len(values)
+    return fmean(values) if all(isinstance(value, int | float) for value in values) else None

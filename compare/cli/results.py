@@ -100,8 +100,8 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman sleeps." --model bahdanau --out heads.pdf
     """
-    from compare.report.figures import ATTENTION, FIGURES, draw_attention, draw_figure
-    from compare.report.views import draw_plots, refresh_views
+    from compare.report.figures import ATTENTION, FIGURES, draw_attention, draw_figure, draw_plots
+    from compare.report.views import refresh_views
 
     of_attention = sentence is not None or line is not None or model or pieces or self_attention
     kind = kind or (ATTENTION if of_attention else "")
@@ -115,8 +115,8 @@ def plot(
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")
     formats = parse_list(forms) or ["png", "svg"]
     if kind == "list":
-        abouts = {name: about for name, (about, _) in FIGURES.items()}
-        abouts[ATTENTION] = "attention weights of each head, for --sentence or a --line of the test set"
+        abouts = {name: plan.title for name, plan in FIGURES.items()}
+        abouts[ATTENTION] = "Attention weights of each head, for --sentence or a --line of the test set"
         print_visible("\n".join(f"{name:<17} {about}" for name, about in abouts.items()))
         return 0
     if kind == ATTENTION:
@@ -154,7 +154,7 @@ def report(
 
     Example: attnbench report runs/demo
     """
-    from compare.report.html import build_report
+    from compare.report.html.page import build_report
     from compare.report.views import refresh_views
 
     refresh_views(folder)

@@ -1,7 +1,6 @@
 """Commands that use trained models: translate, score, align, export."""
 
 import json
-import logging
 import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
@@ -218,8 +217,12 @@ def align(
     Example: attnbench align runs/demo/bahdanau-seed1 eflomal.fwd --gold gold.talp --src test.en --tgt test.de
     """
     from compare.analysis.alignment import measure_alignment, write_link_files
-    from compare.analysis.gold_alignments import read_gold
-    from compare.analysis.proposed_links import count_proposed_links, read_proposed_links, symmetrise
+    from compare.analysis.word_links import (
+        count_proposed_links,
+        read_gold,
+        read_proposed_links,
+        symmetrise,
+    )
     from compare.results.run_folder import load_model
     from compare.results.text import markdown_table
     from compare.system.cpu import tune_cpu
@@ -229,18 +232,11 @@ def align(
         raise ValueError(
             f"--symmetrize combines two files of links, one per direction, found {len(files)}: name both"
         )
-    pairs = read_gold(gold, *((tgt, src) if reverse else (src, tgt)), first_word=first_word)
-    pairs = pairs.turned() if reverse else pairs
-    if pairs.outside:
-        logger.warning(f"{pairs.outside}; they count as gold links (see --reversed, --first-word)")
-    alignments = {}
-    for path in files:
-        proposed = read_proposed_links(path, pairs, first_word=links_first_word, reverse=links_reversed)
-        if proposed.outside:
-            logger.warning(
-                f"{proposed.outside}; they count as wrong (see --links-reversed, --links-first-word)"
-            )
-        alignments[str(path)] = proposed.links
+    pairs = read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
+    alignments = {
+        str(path): read_proposed_links(path, pairs, first_word=links_first_word, reverse=links_reversed)
+        for path in files
+    }
     if symmetrize:
         alignments |= symmetrise(alignments)
     tune_cpu()

@@ -1,6 +1,6 @@
 """Conditions under which results hold, and warnings where results do not compare."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -9,9 +9,6 @@ from compare.results.columns import COLUMNS, Row, external_metrics, further_test
 from compare.results.result import SHARED_SETTINGS
 from compare.results.text import DISTURBED, describe_share
 from compare.scoring.metrics import METRICS
-
-# Notes on what ended the training of the rows of a table.
-
 
 ENDS = {
     "updates": "Stopped by the budget, with all updates used",
@@ -23,24 +20,6 @@ STILL_IMPROVING = 0.5
 IMPROVING = (
     f"Warning: still improving when stopped (the last quarter gained {STILL_IMPROVING} validation BLEU)"
 )
-
-
-def list_ends_of_training(rows: Sequence[Row]) -> list[str]:
-    """List what ended the training of finished rows, a line each."""
-    models: dict[tuple[Any, Any], list[Row]] = {}
-    for row in rows:
-        if row.get("status", "done") == "done":
-            models.setdefault((row.get("experiment"), row.get("label")), []).append(row)
-    labels: dict[str, list[str]] = {}
-    for (_, label), runs in models.items():
-        ends = [row.get("stopped_by") for row in runs]
-        notes = {note: ends.count(end) for end, note in ENDS.items()}
-        notes[IMPROVING] = sum((row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in runs)
-        for note, holding in notes.items():
-            if holding:
-                some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
-                labels.setdefault(note, []).append(f"{label}{some}")
-    return [f"{note}: {', '.join(dict.fromkeys(labels[note]))}" for note in sorted(labels, reverse=True)]
 
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
@@ -133,7 +112,7 @@ def _describe_average(row: Row) -> str | None:
 
 def _smallest_differences(means: Sequence[Row]) -> list[str]:
     """List the smallest differences that the experiments of aggregated rows would have found."""
-    columns = [name for row in means[:1] for name in row if "_smallest_difference" in name]
+    columns = [name for name in dict.fromkeys(chain(*means)) if "_smallest_difference" in name]
     texts = []
     for name in columns:
         metric, _, suffix = name.partition("_smallest_difference")
@@ -173,51 +152,6 @@ def list_left_out(runs: Sequence[Row]) -> list[str]:
     return [f"Warning: runs that failed or have not ended: {', '.join(names)}"] if names else []
 
 
-def find_warnings(rows: Sequence[Row]) -> list[str]:
-    """List the reasons why these rows do not compare, or only with care, one line each."""
-    lines = []
-    if len(hashes := distinct(rows, "data_hash", 12)) > 1:
-        lines.append(f"Warning: these rows were trained or tested on different data ({', '.join(hashes)})")
-    for seed in distinct(rows, "seed"):
-        same_seed = [row for row in rows if str(row.get("seed")) == seed]
-        if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
-            lines.append(f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})")
-    if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
-        begun = [row for row in rows if row.get("settings_hash") is not None]
-        names = [name for name in SHARED if len({row.get(name) for row in begun}) > 1]
-        text = f": {', '.join(names)}" if names else ""
-        lines.append(f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})")
-    if unusual := _unusual_lengths(rows):
-        low, high = USUAL_LENGTH_RATIOS
-        lines.append(
-            f"Warning: translations shorter or longer than the references (length ratio outside {low} to "
-            f"{high}), which changes BLEU: {', '.join(unusual)}"
-        )
-    return lines + _list_slow_widths(rows) + _speed_warnings(rows) + list_ends_of_training(rows)
-
-
-def _speed_warnings(rows: Sequence[Row]) -> list[str]:
-    """List the reasons why the speeds of these rows do not compare, or were disturbed."""
-    lines = []
-    different = [
-        name for name in ("device", "torch", "threads", "precision") if len(distinct(rows, name)) > 1
-    ]
-    ids = [row.get("timed_together") for row in rows if row.get("train_tokens_per_s") is not None]
-    if different:
-        lines.append(f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare")
-    elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
-        lines.append("Warning: these rows were not timed together, so their speeds do not compare")
-    shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
-        (row["label"], row["cpu_share"]) for row in rows if row.get("cpu_share") is not None
-    )
-    if disturbed := [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]:
-        lines.append(
-            "Warning: disturbed timings, with too little of the processor: "
-            + ", ".join(text.removesuffix(", disturbed") for text in disturbed)
-        )
-    return lines
-
-
 def _timings(rows: Sequence[Row]) -> list[str]:
     """Describe how the speeds were measured, where the models took turns."""
     if not distinct(rows, "timed_together"):
@@ -227,8 +161,27 @@ def _timings(rows: Sequence[Row]) -> list[str]:
     return [text, *([f"CPU share at least {min(shares):.0%}"] if shares else [])]
 
 
-def _unusual_lengths(rows: Sequence[Row]) -> list[str]:
-    """List the rows and test sets with a length ratio outside ``USUAL_LENGTH_RATIOS``, with that ratio."""
+# Reasons why rows do not compare, or only with care, by kind.
+
+
+def _differing_data(rows: Sequence[Row]) -> Iterator[str]:
+    if len(hashes := distinct(rows, "data_hash", 12)) > 1:
+        yield f"Warning: these rows were trained or tested on different data ({', '.join(hashes)})"
+    for seed in distinct(rows, "seed"):
+        same_seed = [row for row in rows if str(row.get("seed")) == seed]
+        if len(hashes := distinct(same_seed, "batch_hash", 12)) > 1:
+            yield f"Warning: rows of seed {seed} saw different batches ({', '.join(hashes)})"
+
+
+def _differing_settings(rows: Sequence[Row]) -> Iterator[str]:
+    if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
+        begun = [row for row in rows if row.get("settings_hash") is not None]
+        names = [name for name in SHARED if len({row.get(name) for row in begun}) > 1]
+        text = f": {', '.join(names)}" if names else ""
+        yield f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})"
+
+
+def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
     low, high = USUAL_LENGTH_RATIOS
     keys = ["label", *(key for key in ("experiment", "seed") if len(distinct(rows, key)) > 1)]
     found = []
@@ -238,12 +191,64 @@ def _unusual_lengths(rows: Sequence[Row]) -> list[str]:
             ratio = row.get(f"length_ratio_{test}" if test else "length_ratio")
             if ratio is not None and not low <= ratio <= high:
                 found.append(f"{f'{name} {test}'.strip()} {ratio:.3f}")
-    return found
+    if found:
+        yield (
+            f"Warning: translations shorter or longer than the references (length ratio outside {low} to "
+            f"{high}), which changes BLEU: {', '.join(found)}"
+        )
 
 
-def _list_slow_widths(rows: Sequence[Row]) -> list[str]:
-    """Name the models that have a width that is not a multiple of 8, in one line."""
+def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
     slow = {str(row.get("label")): None for row in rows if (row.get("width_multiple") or 8) % 8}
-    if not slow:
-        return []
-    return [f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"]
+    if slow:
+        yield f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"
+
+
+def _speeds(rows: Sequence[Row]) -> Iterator[str]:
+    names = ("device", "torch", "threads", "precision")
+    different = [name for name in names if len(distinct(rows, name)) > 1]
+    ids = [row.get("timed_together") for row in rows if row.get("train_tokens_per_s") is not None]
+    if different:
+        yield f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare"
+    elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
+        yield "Warning: these rows were not timed together, so their speeds do not compare"
+    shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
+        (row["label"], row["cpu_share"]) for row in rows if row.get("cpu_share") is not None
+    )
+    disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
+    if disturbed:
+        names_and_shares = ", ".join(text.removesuffix(", disturbed") for text in disturbed)
+        yield f"Warning: disturbed timings, with too little of the processor: {names_and_shares}"
+
+
+def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
+    models: dict[tuple[Any, Any], list[Row]] = {}
+    for row in rows:
+        if row.get("status", "done") == "done":
+            models.setdefault((row.get("experiment"), row.get("label")), []).append(row)
+    labels: dict[str, list[str]] = {}
+    for (_, label), runs in models.items():
+        ends = [row.get("stopped_by") for row in runs]
+        notes = {note: ends.count(end) for end, note in ENDS.items()}
+        notes[IMPROVING] = sum((row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in runs)
+        for note, holding in notes.items():
+            if holding:
+                some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
+                labels.setdefault(note, []).append(f"{label}{some}")
+    for note in sorted(labels, reverse=True):
+        yield f"{note}: {', '.join(dict.fromkeys(labels[note]))}"
+
+
+WARNINGS: tuple[Callable[[Sequence[Row]], Iterator[str]], ...] = (
+    _differing_data,
+    _differing_settings,
+    _unusual_lengths,
+    _slow_widths,
+    _speeds,
+    _ends_of_training,
+)
+
+
+def find_warnings(rows: Sequence[Row]) -> list[str]:
+    """List why these rows do not compare, or only with care, and how training ended, a line each."""
+    return [line for find in WARNINGS for line in find(rows)]

@@ -8,29 +8,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.figure import Figure
 
 from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, tuning_curve
-from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
 from compare.analysis.quality import by_distance, by_length, rare_words
+from compare.analysis.tables import Row
 from compare.experiment.tune import TRIALS, read_trials
 from compare.report.plots import (
+    CURVES,
     FORMATS,
-    distance_plot,
-    learning_plot,
-    length_plot,
+    RATES,
+    curves_plot,
+    groups_plot,
     pareto_plot,
     plots_folder,
-    progress_plot,
     save_figure,
     tuning_plot,
-    word_plot,
 )
 from compare.results.result import Result
 from compare.results.store import is_run, read_result, read_results
 from compare.system.messages import did_you_mean
+from compare.training.serialization import CHECKPOINTS
 from data.files import ensure_regular, write_atomically
 from data.text import read_lines
 
@@ -77,63 +78,127 @@ def draw_figure(
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     plots = plots_folder(folder, out)
-    _, draw = FIGURES[kind]
-    return save_figure(draw(load_finished(folder, data_root=data_root)), plots / kind, formats)
+    _, plot, rows = FIGURES[kind]
+    return save_figure(plot(rows(load_finished(folder, data_root=data_root))), plots / kind, formats)
 
 
-def _learning(against: str, finished: FinishedExperiment) -> Figure:
-    """Draw learning curves, each run under a name of its own."""
+def _curves(finished: FinishedExperiment) -> list[Row]:
+    """List the rows of ``progress``, each run under a name of its own."""
     names = {(run.result.label, run.result.seed): name for name, run in finished.named.items()}
-    rows = [row | {"label": names[row["label"], row["seed"]]} for row in progress(finished).rows]
-    return learning_plot(rows, against)
+    return [row | {"label": names[row["label"], row["seed"]]} for row in progress(finished).rows]
 
 
-def _quality(against: str, finished: FinishedExperiment) -> Figure:
-    return progress_plot(progress(finished).rows, against)
-
-
-def _tuning(finished: FinishedExperiment) -> Figure:
+def _trials(finished: FinishedExperiment) -> Sequence[Row]:
     path = finished.folder / TRIALS
     trials = read_trials(finished.folder) if path.exists() else []
     if not trials:
         raise ValueError(
             f"{path}: no trials of a search: publish the experiment with --tuning FOLDER of attnbench tune"
         )
-    return tuning_plot(tuning_curve(trials).rows)
+    return tuning_curve(trials).rows
 
 
-FIGURES: dict[str, tuple[str, Callable[[FinishedExperiment], Figure]]] = {
-    "learning-updates": ("validation loss and BLEU over updates", partial(_learning, "updates")),
-    "learning-seconds": ("the same over seconds of training", partial(_learning, "seconds")),
-    "length": ("BLEU and chrF by words of the source", lambda each: length_plot(by_length(each).rows)),
-    "distance": (
-        "BLEU and chrF by distance to the lengths of training",
-        lambda each: distance_plot(by_distance(each).rows),
+class Plan(NamedTuple):
+    """A figure of a whole experiment, for ``attnbench plot`` and for the report."""
+
+    title: str
+    plot: Callable[[Sequence[Row]], Figure]
+    rows: Callable[[FinishedExperiment], Sequence[Row]]
+    """The analysis that the command draws; the report has its rows at hand."""
+
+
+CURVES_TITLE = "Validation loss and BLEU against"
+WORDS_TITLE = "words of the source"
+FIGURES = {
+    "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), _curves),
+    "learning-seconds": Plan(f"{CURVES_TITLE} seconds", partial(curves_plot, against="seconds"), _curves),
+    "length": Plan(
+        f"BLEU and chrF by {WORDS_TITLE}",
+        partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
+        lambda finished: by_length(finished).rows,
     ),
-    "rare-words": (
-        "recall and precision of words by their count in training",
-        lambda each: word_plot(rare_words(each, each.corpus.tests[0]).rows),
+    "distance": Plan(
+        "BLEU and chrF by distance to the lengths of training",
+        partial(
+            groups_plot,
+            group="distance_words",
+            size="sentences",
+            title=f"{WORDS_TITLE}, against those of training (sentences)",
+        ),
+        lambda finished: by_distance(finished).rows,
+    ),
+    "rare-words": Plan(
+        "Recall and precision of words by their count in training",
+        partial(
+            groups_plot,
+            group="training_count",
+            size="ref_words",
+            title="times that training has a word (words in the reference)",
+            columns=RATES,
+        ),
+        lambda finished: rare_words(finished, finished.corpus.tests[0]).rows,
     ),
     **{
-        f"quality-{cost}": (
-            f"validation BLEU against {axis}",
-            partial(_quality, cost),
+        f"quality-{cost}": Plan(
+            f"Validation BLEU against {axis}",
+            partial(curves_plot, against=cost, columns={"bleu": CURVES["bleu"]}),
+            lambda finished: progress(finished).rows,
         )
         for cost, axis in COSTS.items()
     },
-    "pareto-speed": (
-        "test BLEU against decoding speed, with the Pareto front",
-        lambda each: pareto_plot(pareto(each).rows, SPEED),
-    ),
-    "pareto-size": (
-        "test BLEU against parameters, with the Pareto front",
-        lambda each: pareto_plot(pareto(each).rows, SIZE),
-    ),
-    "tuning": ("expected best validation BLEU against trials of the search", _tuning),
+    **{
+        f"pareto-{name}": Plan(
+            f"Test BLEU against {axis}, with the Pareto front",
+            partial(pareto_plot, against=against),
+            lambda finished: pareto(finished).rows,
+        )
+        for name, against, axis in (("speed", SPEED, "decoding speed"), ("size", SIZE, "parameters"))
+    },
+    "tuning": Plan("Expected best validation BLEU against trials of the search", tuning_plot, _trials),
 }
-"""Figures of a whole experiment by name: what each shows, and the function that draws it."""
+"""Figures of a whole experiment by name."""
 ATTENTION = "attention"
 """Name of the heat maps of one sentence, which ``draw_attention`` draws."""
+
+
+def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = None) -> list[Path]:
+    """Draw learning curves of all runs, and heat maps of each run's attention for one test sentence.
+
+    Runs without weights, such as those of a published folder, have no heat maps. ``draw_attention`` draws
+    any sentence.
+
+    Args:
+        folder: the folder of an experiment.
+        line: number of the sentence in the first test set, counted from 1.
+        out: the folder of the plots; by default plots in ``folder``.
+
+    Returns:
+        The PNG and SVG files; none if no run is finished.
+
+    Raises:
+        ValueError: the folder holds no runs, the test set has no such line, or ``out`` is not given for a
+            published or read-only folder.
+    """
+    folder = Path(folder)
+    plots = plots_folder(folder, out)
+    if not any(result.status == "done" for result in read_results(folder)):
+        logger.info(f"{folder}: no finished run to plot")
+        return []
+    finished = load_runs(folder)
+    written = []
+    for name in ("learning-updates", "learning-seconds"):
+        _, plot, rows = FIGURES[name]
+        written += save_figure(plot(rows(finished)), plots / name)
+    runs = {name: run.folder for name, run in finished.named.items() if (run.folder / CHECKPOINTS).is_dir()}
+    if not any(run.run.translates for run in finished.runs):
+        logger.info(f"{folder}: language models attend to no source: no heat maps")
+        return written
+    if len(runs) < len(finished.runs):
+        logger.info(f"{folder}: heat maps of attention need weights, which runs here lack")
+    for label, attention in attend_with(runs, read_test_line(folder, line)).items() if runs else ():
+        if _can_be_drawn(attention):
+            written += save_figure(attention.plot(), plots / f"attention-{label}-line{line}")
+    return written
 
 
 # Heat maps of the attention of finished runs for one sentence: a test sentence, or one of the user's own.
@@ -224,15 +289,6 @@ def attend_with(runs: Mapping[str, Path], sentence: str) -> dict[str, "SentenceA
     from compare.results.run_folder import load_model
 
     return {name: replace(load_model(run).attend(sentence), label=name) for name, run in runs.items()}
-
-
-def draw_test_line(runs: Mapping[str, Path], experiment: Path, line: int, plots: Path) -> list[Path]:
-    """Draw the attention of runs, by the names given, for a sentence of the first test set."""
-    written: list[Path] = []
-    for label, attention in attend_with(runs, read_test_line(experiment, line)).items():
-        if _can_be_drawn(attention):
-            written += save_figure(attention.plot(), plots / f"attention-{label}-line{line}")
-    return written
 
 
 def read_test_line(experiment: Path, line: int) -> str:

@@ -1,7 +1,8 @@
-"""Drawing: style, panels of lines, one function per figure, and files of figures; all without a display."""
+"""Drawing: style, panels of lines, one function per kind of figure, and files; all without a display."""
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
@@ -135,48 +136,31 @@ def draw_line(axes: Axes, points: Points, index: int) -> None:
         )
 
 
-# Quality by groups of sentences or words: by length, distance to training lengths, training count.
+def draw_lines(
+    rows: Sequence[Row], columns: Mapping[str, str], points: Callable[[Sequence[Row], str], Points]
+) -> tuple[Figure, list[Axes]]:
+    """Draw one panel per column with one line per model.
+
+    Args:
+        rows: rows of all models.
+        columns: label of the y axis by column.
+        points: makes the points of a line from the rows of a model and the column.
+    """
+    models = by_label(rows)
+    figure, panels = make_panels(len(columns), legend_entries=len(models))
+    for axes, (column, name) in zip(panels, columns.items(), strict=True):
+        for index, model_rows in enumerate(models.values()):
+            draw_line(axes, points(model_rows, column), index)
+        axes.set_ylabel(name)
+    return finish_figure(figure, list(models)), panels
+
+
+# Kinds of figures, each of the rows of an analysis.
 
 
 SCORES = {"bleu": "BLEU", "chrf": "chrF"}
 RATES = {"recall_percent": "recall (%)", "precision_percent": "precision (%)"}
-
-
-def length_plot(rows: Sequence[Row]) -> Figure:
-    """Plot BLEU and chrF by source length; ``rows`` of ``compare.analysis.quality.by_length``."""
-    return _plot(rows, "source_words", "sentences", SCORES, "words of the source (sentences)")
-
-
-def distance_plot(rows: Sequence[Row]) -> Figure:
-    """Plot BLEU and chrF by distance to the training lengths; ``rows`` of ``by_distance``."""
-    title = "words of the source, against those of training (sentences)"
-    return _plot(rows, "distance_words", "sentences", SCORES, title)
-
-
-def word_plot(rows: Sequence[Row]) -> Figure:
-    """Plot recall and precision by training count; ``rows`` of ``rare_words.rare_words``."""
-    title = "times that training has a word (words in the reference)"
-    return _plot(rows, "training_count", "ref_words", RATES, title)
-
-
-def _plot(rows: Sequence[Row], group: str, size: str, columns: Mapping[str, str], title: str) -> Figure:
-    """Draw one panel per column: its values over the groups, and each group's size below its name."""
-    models = by_label(rows)
-    sizes = {row[group]: row[size] for row in rows}
-    figure, panels = make_panels(len(columns), legend_entries=len(models))
-    for axes, (column, name) in zip(panels, columns.items(), strict=True):
-        for index, model_rows in enumerate(models.values()):
-            measured = [row for row in model_rows if row[column] is not None]
-            values = ([row[column] for row in measured if row[group] == label] for label in sizes)
-            draw_line(axes, points_of(enumerate(values)), index)
-        axes.set_xticks(range(len(sizes)), [f"{label}\n({n:,})" for label, n in sizes.items()], fontsize=8)
-        axes.set(xlabel=title, ylabel=name, xlim=(-0.3, len(sizes) - 0.7), ylim=(0, None))
-    return finish_figure(figure, list(models))
-
-
-# Quality against cost: of training, and of the trained model.
-
-
+CURVES = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
 FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
     SPEED: ("sentences per second, beam search", "speed_front", "steps-pre"),
     SIZE: ("parameters", "size_front", "steps-post"),
@@ -189,68 +173,50 @@ LOG_RATIO = 10
 """Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 
-def learning_plot(rows: Sequence[Row], against: str = "updates") -> Figure:
-    """Plot validation loss and BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
+def groups_plot(
+    rows: Sequence[Row], group: str, size: str, title: str, columns: Mapping[str, str] = SCORES
+) -> Figure:
+    """Plot columns over groups of sentences or words.
 
-    Language models have no BLEU, and so only the loss.
+    Args:
+        rows: one row per run and group.
+        group: column with the name of the group.
+        size: column with its size, which stands below its name.
+        title: label of the x axis.
+        columns: label of the y axis by column, one panel each.
     """
-    names = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
-    if rows and all(row["bleu"] is None for row in rows):
-        del names["bleu"]
-    return _plot_curves(rows, against, names)
+    sizes = {row[group]: row[size] for row in rows}
+
+    def points(model_rows: Sequence[Row], column: str) -> Points:
+        measured = [row for row in model_rows if row[column] is not None]
+        return points_of(enumerate([row[column] for row in measured if row[group] == name] for name in sizes))
+
+    figure, panels = draw_lines(rows, columns, points)
+    for axes in panels:
+        axes.set_xticks(range(len(sizes)), [f"{name}\n({n:,})" for name, n in sizes.items()], fontsize=8)
+        axes.set(xlabel=title, xlim=(-0.3, len(sizes) - 0.7), ylim=(0, None))
+    return figure
 
 
-def progress_plot(rows: Sequence[Row], against: str) -> Figure:
-    """Plot validation BLEU against the cost of training so far; ``rows`` of ``efficiency.progress``.
+def curves_plot(rows: Sequence[Row], against: str, columns: Mapping[str, str] = CURVES) -> Figure:
+    """Plot what validation gave against the cost of training so far; ``rows`` of ``efficiency.progress``.
 
     Raises:
-        ValueError: there are no rows, or one lacks that cost or its BLEU.
+        ValueError: there are no rows, one lacks that cost, or none has any of the columns.
     """
-    if rows and all(row["bleu"] is None for row in rows):
+    known = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
+    if rows and not known:
         raise ValueError(NO_BLEU)
     if missing := [row["label"] for row in rows if row[against] is None]:
         raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
-    return _plot_curves(rows, against, {"bleu": "validation BLEU"})
-
-
-def _plot_curves(rows: Sequence[Row], against: str, names: Mapping[str, str]) -> Figure:
-    """Plot columns, one panel each by the name of its axis, against the cost of training."""
-    models = by_label(rows)
-    figure, panels = make_panels(len(names), legend_entries=len(models))
-    for axes, (column, name) in zip(panels, names.items(), strict=True):
-        for index, model_rows in enumerate(models.values()):
-            draw_line(axes, mean_curve(model_rows, against, column), index)
-        axes.set(xlabel=COSTS[against], ylabel=name, xlim=(0, None))
+    figure, panels = draw_lines(rows, known, partial(mean_curve, against=against))
+    for axes, column in zip(panels, known, strict=True):
+        axes.set(xlabel=COSTS[against], xlim=(0, None), ylim=(0, None) if column == "bleu" else (None, None))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        if column == "bleu":
-            axes.set_ylim(bottom=0)
-    return finish_figure(figure, list(models))
+    return figure
 
 
-def pareto_plot(rows: Sequence[Row], against: str) -> Figure:
-    """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
-
-    Models on the Pareto front have filled markers, the others hollow ones; vertical lines span the seeds,
-    horizontal ones the timed repeats.
-    """
-    models = by_label(rows)
-    label, on_front, _ = FRONTS[against]
-    figure, (axes,) = make_panels(1, legend_entries=len(models))
-    for index, row in enumerate(rows):
-        style = series_style(index) | {"markersize": 8, "markerfacecolor": None if row[on_front] else "white"}
-        axes.plot([row[against]], [row["bleu"]], linestyle="", **style)
-        axes.vlines(row[against], row["bleu_low"], row["bleu_high"], colors=style["color"], zorder=1)
-        if f"{against}_low" in row:
-            axes.hlines(
-                row["bleu"], row[f"{against}_low"], row[f"{against}_high"], colors=style["color"], zorder=1
-            )
-    _draw_front(axes, rows, against)
-    axes.set(xlabel=label, ylabel="test BLEU")
-    _set_scale([row[against] for row in rows], axes)
-    return finish_figure(figure, list(models))
-
-
-def mean_curve(rows: Sequence[Row], against: str, column: str) -> Points:
+def mean_curve(rows: Sequence[Row], column: str, against: str) -> Points:
     """Compute one model's ``column`` over its seeds, at the updates that all seeds reached."""
     seeds = len({row["seed"] for row in rows})
     measured = (row for row in rows if row[column] is not None)
@@ -262,39 +228,48 @@ def mean_curve(rows: Sequence[Row], against: str, column: str) -> Points:
     )
 
 
-def _draw_front(axes: Axes, rows: Sequence[Row], against: str) -> None:
-    """Join the models on the front by steps."""
-    _, on_front, steps = FRONTS[against]
+def pareto_plot(rows: Sequence[Row], against: str) -> Figure:
+    """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
+
+    Models on the Pareto front, which steps join, have filled markers, the others hollow ones; vertical lines
+    span the seeds, horizontal ones the timed repeats.
+    """
+    models = by_label(rows)
+    label, on_front, steps = FRONTS[against]
+    figure, (axes,) = make_panels(1, legend_entries=len(models))
+    for index, row in enumerate(rows):
+        style = series_style(index) | {"markersize": 8, "markerfacecolor": None if row[on_front] else "white"}
+        color, x, bleu = style["color"], row[against], row["bleu"]
+        axes.plot([x], [bleu], linestyle="", **style)
+        axes.vlines(x, row["bleu_low"], row["bleu_high"], colors=color, zorder=1)
+        if f"{against}_low" in row:
+            axes.hlines(bleu, row[f"{against}_low"], row[f"{against}_high"], colors=color, zorder=1)
     front = sorted((row[against], row["bleu"]) for row in rows if row[on_front])
     axes.plot(*zip(*front, strict=True), **REFERENCE_LINE, drawstyle=steps, zorder=0)
-
-
-def _set_scale(values: Sequence[float], axes: Axes) -> None:
-    """Set a linear or logarithmic x axis with readable ticks."""
+    axes.set(xlabel=label, ylabel="test BLEU")
+    values = [row[against] for row in rows]
     if max(values) >= LOG_RATIO * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-
-
-# Expected best validation score of a random search against its number of trials.
+    return finish_figure(figure, list(models))
 
 
 def tuning_plot(rows: Sequence[Row]) -> Figure:
     """Plot the expected best score against trials by both estimators; ``rows`` of ``tuning_curve``."""
-    models = by_label(rows)
-    figure, panels = make_panels(2, legend_entries=len(models))
-    columns = {
+    titles = {
         "expected_bleu": "without replacement (Tang et al. 2020)",
         "expected_bleu_with_replacement": "with replacement (Dodge et al. 2019)",
     }
-    for axes, (column, title) in zip(panels, columns.items(), strict=True):
-        for index, points in enumerate(models.values()):
-            x, y = [row["trials"] for row in points], [row[column] for row in points]
-            axes.plot(x, y, **series_style(index))
-        axes.set(title=title, xlabel="trials", ylabel="expected best validation BLEU", ylim=(0, None))
-    return finish_figure(figure, list(models))
+    figure, panels = draw_lines(
+        rows,
+        dict.fromkeys(titles, "expected best validation BLEU"),
+        lambda model_rows, column: points_of((row["trials"], [row[column]]) for row in model_rows),
+    )
+    for axes, title in zip(panels, titles.values(), strict=True):
+        axes.set(title=title, xlabel="trials", ylim=(0, None))
+    return figure
 
 
 # Bars, one panel per quantity and one bar per model.
@@ -327,22 +302,18 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]]) -> Figure:
     size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
     figure, all_axes = make_panels(len(panels), size=size)
     for axes, (name, values) in zip(all_axes, panels.items(), strict=True):
-        _draw_bars(axes, [values[model] for model in models])
+        bars = [values[model] for model in models]
+        for index, bar in enumerate(bars):
+            if bar:
+                axes.barh(index, bar.value, height=0.65, color=series_color(index))
+                axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
+        if max(bar.high for bar in bars if bar) >= 1000:
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        tidy_axes(axes, grid="x")
         axes.set_xlabel(name)
         axes.set_yticks(range(len(models)), models, parse_math=False)  # in each: a narrow page stacks them
         axes.set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
     return figure
-
-
-def _draw_bars(axes: Axes, bars: Sequence[Bar | None]) -> None:
-    """Draw one bar per model; skip a model without a value."""
-    for index, bar in enumerate(bars):
-        if bar:
-            axes.barh(index, bar.value, height=0.65, color=series_color(index))
-            axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
-    if max(bar.high for bar in bars if bar) >= 1000:
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    tidy_axes(axes, grid="x")
 
 
 # Files of figures.

@@ -60,7 +60,9 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
         runs: the single runs, where each row stands for several: the notes are about these.
     """
     if names is None:
-        columns = {column.heading: column for column in _default_columns(rows) if _is_shown(column, rows)}
+        means = all("seeds" in row for row in rows)
+        default = default_columns(rows[0], means=means)
+        columns = {column.heading: column for column in default if _is_shown(column, rows)}
     else:
         chosen = [_chosen_column(name, rows) for name in names]
         columns = {column.heading: column for column in chosen}
@@ -72,31 +74,32 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
     return Table("", rows, layout=list(columns.values()), notes=notes)
 
 
-def _default_columns(rows: Sequence[Row]) -> list[Column]:
-    """List the columns of all groups, with scores at the beginning of the group of quality."""
-    tests = further_tests(rows[0])
+def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
+    """List the columns of all groups, with scores at the beginning of the group of quality.
+
+    Args:
+        fields: the fields of the rows.
+        means: whether rows are means over seeds, whose intervals have columns of their own.
+    """
+    names = list(fields)
+    tests = further_tests(names)
     lengths = [column for test in ("", *tests) for column in text_columns(test)]
-    if all("seeds" in row for row in rows):
-        primary = [
-            score_column(PRIMARY),
-            *(bleu_interval_column(kind) for kind in INTERVALS),
-            *(score_column(PRIMARY, test) for test in tests),
-        ]
+    if means:
+        intervals = map(bleu_interval_column, INTERVALS)
+        primary = [score_column(PRIMARY), *intervals, *(score_column(PRIMARY, test) for test in tests)]
     else:
         primary = [score_and_interval_column(PRIMARY, test) for test in ("", *tests)]
     others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
-    return with_scores([*primary, *others, *external_columns(rows[0]), *lengths])
+    return with_scores([*primary, *others, *external_columns(names), *lengths])
 
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
     """Return whether a table without an explicit choice has ``column``."""
-    match column.shown:
-        case Shown.IF_KNOWN:
-            return bool(distinct(rows, column.name))
-        case Shown.IF_DIFFERENT:
-            return len(distinct(rows, column.name)) > 1
-    if column.shown is Shown.ALWAYS and are_language_models(rows):
-        return bool(distinct(rows, column.name))  # nothing is translated
+    known = distinct(rows, column.name)
+    if column.shown is Shown.IF_DIFFERENT:
+        return len(known) > 1
+    if column.shown is Shown.IF_KNOWN or are_language_models(rows):  # which translate nothing
+        return column.shown in (Shown.IF_KNOWN, Shown.ALWAYS) and bool(known)
     return column.shown is Shown.ALWAYS
 
 

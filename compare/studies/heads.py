@@ -30,9 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compare.analysis.gold_alignments import Gold, corpus_gold, link_matrix
+from compare.analysis.alignment import attend_words
 from compare.analysis.tables import Row
-from compare.analysis.word_attention import attend_words
+from compare.analysis.word_links import Gold, corpus_gold, link_matrix
 from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
 from compare.studies.kit import Panel, column, conclude, differences, mean

@@ -11,7 +11,7 @@ from torch.nn import functional
 import seq2seq.formulas
 import transformer.formulas
 from compare import formulas
-from compare.analysis.gold_alignments import AlignmentCounts, count_links
+from compare.analysis.word_links import AlignmentCounts, count_links
 from compare.decoding.length_penalty import LengthPenalty
 from compare.decoding.search import best_continuations, mean_probability
 from compare.models.catalogue import formula_sources

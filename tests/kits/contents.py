@@ -13,7 +13,7 @@ TIMED = re.compile(
     r"|clock_mhz|timed_together|decoded_on|metrics\.jsonl|speed\.json"
 )
 """Keys in JSON whose values depend on the machine, and hashes of files that hold such values."""
-PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-curves-seconds\..*")
+PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-seconds\..*")
 """Files with times and nothing that another file does not hold too."""
 
 

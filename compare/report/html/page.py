@@ -1,38 +1,194 @@
-"""The content of the report, and its rendering as one HTML file."""
+"""The report: results and significance, its content, and its rendering as one HTML file."""
 
+import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from compare.analysis.comparison import describe_smallest, headlines, smallest_differences
+from compare.analysis.comparison import (
+    ALPHA,
+    ONE_SEED,
+    Comparison,
+    aggregate_seeds,
+    choose_reference,
+    comparison_matrix,
+    describe_p,
+    headlines,
+    run_comparisons,
+)
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.intervals import ScoredTestSet, match_runs, score_tests
+from compare.analysis.intervals import ScoredTestSet, score_tests
 from compare.analysis.tables import Table
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings
-from compare.report.html.results import choose_reference, result_table, run_comparisons, significance
 from compare.report.html.sections import (
-    NO_TEXTS,
     Methods,
+    Part,
     Section,
     alignment_section,
     analyses,
+    make_section,
     methods,
+    require_texts,
     tuning_section,
 )
 from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.results.columns import PRIMARY
-from compare.results.store import refuse_writing
-from compare.system.messages import explain
+from compare.report.table import default_columns, render_table
+from compare.results.columns import (
+    COLUMNS,
+    INTERVALS,
+    PRIMARY,
+    Column,
+    Group,
+    Shown,
+    bleu_interval_column,
+    score_column,
+)
+from compare.results.store import Result, refuse_writing
+from compare.results.text import UNKNOWN
+from compare.scoring.metrics import METRICS
 from compare.training.serialization import CHECKPOINTS
 from data.files import write_atomically
 
-# Content of the page, gathered from an experiment's folder before the layout.
-
-
 logger = logging.getLogger(__name__)
+
+# Significance and results.
+
+
+def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
+    """Yield what a win is, and every comparison; all of them were made together."""
+    if not comparisons:
+        yield "No two models share a seed: nothing is compared."
+        return
+    yield (
+        "One model beats another only where approximate randomisation over all seeds together gives "
+        f"p < {ALPHA} after Holm's correction for all {len(comparisons)} comparisons on this page, and the "
+        "combined 95% interval, which is not corrected, excludes 0, and no run of either failed. BLEU and "
+        "chrF are compared, other scores only shown."
+    )
+    optional = {"seeds", "seeds 95%", "p randomisation", "p bootstrap"}
+    optional |= {"sentences won", "sentences lost", "sentences tied"}
+    if any(comparison.intervals.combined for comparison in comparisons):
+        optional.add("test set 95%")
+    yield Table(
+        "The score of the model minus that of the one that it is against, mean over the seeds both have; its "
+        "three intervals; p-values (randomisation, bootstrap, and the first by Holm); sentences won, lost "
+        "and tied by chrF; and the verdict.",
+        [
+            {
+                "test": each.test,
+                "metric": METRICS[each.metric].heading,
+                "model": each.first,
+                "against": each.second,
+                "seeds": len(each.seeds),
+                "difference": each.difference,
+                **{
+                    f"{kind.replace('_', ' ')} 95%": interval and f"{interval.low:.2f} to {interval.high:.2f}"
+                    for kind, interval in each.intervals._asdict().items()
+                },
+                "p_randomisation": each.p_randomisation,
+                "p_bootstrap": each.p_bootstrap,
+                "p_holm": each.p,
+                "sentences_won": each.wins,
+                "sentences_lost": each.losses,
+                "sentences_tied": each.ties,
+                "verdict": each.verdict,
+            }
+            for each in comparisons
+        ],
+        "Every comparison",
+        optional=optional,
+    )
+
+
+def describe_verdict(side: Comparison) -> str:
+    """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, else without a mark."""
+    reason = side.inconclusive_reason
+    marks = "▲▼" if reason is None else "△▽" if reason == ONE_SEED else ""
+    mark = f"{marks[side.difference < 0]} " if marks else ""
+    difference = f"{side.difference:+.1f}".replace("-", "−")
+    return f"{mark}{difference} ({describe_p(side.p)})"
+
+
+# Result table of the page: one row per model, which unfolds into one row per run.
+
+
+SHOWN = ("params", "length_ratio", "train_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
+"""Columns that are shown without being chosen, beside BLEU, its widest interval, the verdict and chrF.
+
+They are so many that the table fits 1280 pixels.
+"""
+
+
+def result_table(
+    finished: FinishedExperiment,
+    scored: Mapping[str, ScoredTestSet],
+    comparisons: Sequence[Comparison],
+    reference: str,
+) -> Table:
+    """Build the result table, whose rows hold the rows of their runs as "runs".
+
+    Args:
+        finished: the experiment.
+        scored: its test sets; empty where the texts cannot be read.
+        comparisons: those of the headline; empty where nothing is compared.
+        reference: model that the others are compared with.
+    """
+    frame = aggregate_seeds(finished, scored)
+    plain = render_table(frame, "json", runs=[run.result for run in finished.runs])  # no NaN
+    means = {row["label"]: row for row in json.loads(plain)}
+    groups: dict[str, list[Result]] = {}
+    for result in finished.results:
+        groups.setdefault(result.label, []).append(result)
+    against = f"against {reference}"
+    sides = comparison_matrix(comparisons)
+    verdicts = {label: found[reference] for label, found in sides.items() if reference in found}
+    rows: list[dict[str, Any]] = [
+        {
+            **means.get(label, {}),
+            "label": label,
+            "status": _status(results),
+            against: verdicts[label].difference if label in verdicts else None,
+            "runs": [{**result.flat(), "label": None} for result in results],
+        }
+        for label, results in groups.items()
+    ]
+    every = [*rows, *(run for row in rows for run in row["runs"])]
+
+    def text(row: Mapping[str, Any]) -> str:
+        known = verdicts.get(row["label"])
+        return describe_verdict(known) if known else "itself" if row["label"] == reference else UNKNOWN
+
+    columns = [
+        column
+        for column in default_columns(dict.fromkeys(name for row in every for name in row), means=True)
+        if column.group is not Group.IDENTITY
+        and column.shown is not Shown.NEVER
+        and any(column.text(row) != UNKNOWN for row in every)
+    ]
+    intervals = [column for kind in INTERVALS if (column := bleu_interval_column(kind)) in columns]
+    if verdicts:
+        columns.insert(1 + columns.index(intervals[-1]), Column(against, against, Group.QUALITY, render=text))
+    if any(result.status != "done" for result in finished.results):
+        columns.append(COLUMNS["status"])
+    at_once = {score_column(PRIMARY).heading, score_column("chrf").heading, against}
+    at_once |= {column.heading for column in (*intervals[-1:], *(COLUMNS[name] for name in SHOWN))}
+    optional = {column.heading for column in columns} - at_once
+    return Table("", rows, layout=columns, optional=optional)
+
+
+def _status(results: Sequence[Result]) -> str:
+    """Count the finished runs of a model, and list the status of the others."""
+    others = [COLUMNS["status"].text(result.flat()) for result in results if result.status != "done"]
+    if len(results) == 1 or not others:
+        return others[0] if others else "done"
+    return "; ".join([f"{len(results) - len(others)} of {len(results)} done", *dict.fromkeys(others)])
+
+
+# Content of the page, gathered from an experiment's folder before the layout.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,40 +237,35 @@ def gather_content(
     reference = choose_reference(finished, baseline)
     seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
     logger.info("report: scores of resampled test sets")
-    scored: Mapping[str, ScoredTestSet] = {} if finished.no_texts else score_tests(finished)
-    comparisons, not_compared = [], finished.no_texts and NO_TEXTS
-    try:
-        comparisons = run_comparisons(scored, reference) if scored else []
-    except ValueError as error:
-        not_compared = explain(error)
-    if not_compared:
-        tests = Section(name="significance", title="Significance", notes=[not_compared])
-        summary = ["The models were not compared: see below."]
-    else:
-        smallest = describe_smallest(smallest_differences(match_runs(scored), len(comparisons)))
-        tests = significance(
-            comparisons, list(dict.fromkeys(row.label for row in finished.results)), smallest
-        )
-        summary = headlines(
-            finished, [each for each in comparisons if (each.test, each.metric) == (test, PRIMARY)]
-        )
+    scored = {} if finished.no_texts else score_tests(finished)
+    headline: list[Comparison] = []
+    summary = ["The models were not compared: see below."]
+
+    def compare_all() -> Iterator[Part]:
+        require_texts(finished)
+        comparisons = run_comparisons(scored, reference)
+        headline.extend(each for each in comparisons if (each.test, each.metric) == (test, PRIMARY))
+        summary[:] = headlines(finished, headline)
+        yield from significance(comparisons)
+
+    tests = make_section("significance", "Significance", compare_all())
     tuned = tuning_section(finished, tuning)
     others = analyses(finished)
     aligned, chosen = alignment_section(finished)
-    numbers = draw_numbers(len(finished.corpus.splits[test].src), seed)
+    table = result_table(finished, scored, headline, reference)
     return ReportContent(
         title=folder.resolve().name,
         facts=_facts(finished),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
         summary=summary,
         unknown=unknown(finished),
-        results=result_table(finished, scored, comparisons, reference),
-        reference=reference if comparisons else "",
+        results=table,
+        reference=reference if headline else "",
         sections=[tests, *others, *([tuned] if tuned else []), aligned],
-        viewer=attention_viewer(finished, numbers, chosen),
+        viewer=attention_viewer(finished, draw_numbers(len(finished.corpus.splits[test].src), seed), chosen),
         sentences=draw_sentences(finished, scored, seed),
         seed=seed,
-        methods=methods(finished),
+        methods=methods(finished, table.rows),
     )
 
 

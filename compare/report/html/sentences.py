@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
+from compare.analysis.alignment import attend_words
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
-from compare.analysis.gold_alignments import WordPair, corpus_gold, word_pairs
 from compare.analysis.intervals import ScoredTestSet
 from compare.analysis.quality import word_counts
-from compare.analysis.word_attention import attend_words
-from compare.attention.layers import AttentionHead
+from compare.analysis.word_links import WordPair, corpus_gold
+from compare.attention.sentence_attention import AttentionHead
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
 from compare.results.run_folder import load_model
 from compare.system.messages import explain
@@ -142,21 +142,18 @@ def attention_viewer(
     """
     if not numbers:
         return AttentionViewer(models=[], sentences=[])
-    test = finished.corpus.tests[0]
-    pairs = finished.corpus.splits[test]
-    words = word_pairs(pairs)
-    shown = [words[number] for number in numbers]
+    gold = corpus_gold(finished.corpus, finished.corpus.tests[0])
+    shown = [gold.pairs[number] for number in numbers]
     models, maps = [], []
     for run, *_ in finished.labels.values():
         logger.info(f"report: attention of {run.folder.name}")
         model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)))
         models.append(model)
         maps.append(found)
-    gold = corpus_gold(finished.corpus, test).links if pairs.links else None
     sentences: list[AttendedSentence] = []
     bytes_left = MOST_BYTES
     for index, (line, pair) in enumerate(zip(numbers, shown, strict=True)):
-        links = sorted((j, i) for i, j in gold[line].sure) if gold else []
+        links = sorted((j, i) for i, j in gold.links[line].sure)
         weights = [found.get(index, []) for found in maps]
         bytes_left -= len(json.dumps(weights, separators=(",", ":")))
         if bytes_left < 0 and sentences:

@@ -1,7 +1,6 @@
 """Comparisons of models: pairs, the rule for "A beats B", means over seeds, and headlines."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from compare.analysis import comparison
 from compare.analysis.comparison import (
     Comparison,
     aggregate_seeds,
@@ -18,6 +18,8 @@ from compare.analysis.comparison import (
     describe_comparison,
     describe_p,
     headlines,
+    mean_bleu,
+    run_comparisons,
     smallest_differences,
 )
 from compare.analysis.finished_experiment import FinishedExperiment
@@ -62,16 +64,18 @@ THREE = scored(**OUTPUTS)
 PAIRS = [("good", "bad"), ("alike", "bad"), ("alike", "good")]
 
 
-def test_each_model_is_compared_with_each_above_it_or_with_a_baseline(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level("INFO", logger="compare"):
-        found = compare_models(THREE, trials=300)[:3]
-    assert caplog.messages[0] == "paired tests on test, bleu: good against bad"
+def test_each_model_is_compared_with_each_above_it_or_with_a_baseline(monkeypatch: pytest.MonkeyPatch):
+    found = compare_models(THREE, trials=300)[:3]
     assert [(each.first, each.second) for each in found] == PAIRS
     assert {each.seeds for each in found} == {(1, 2, 3)}
     assert [each.beats for each in found] == [True, True, False]
     assert not any(each.swapped().beats for each in found)
-    against = compare_models(THREE, baseline="good", trials=300)[:2]
+    monkeypatch.setattr(comparison, "TRIALS", 300)
+    monkeypatch.setattr(comparison, "MOST_COMPARISONS", 5)  # three pairs, two metrics
+    against = run_comparisons(THREE, "good")[:2]
     assert [(each.first, each.second) for each in against] == [("bad", "good"), ("alike", "good")]
+    monkeypatch.setattr(comparison, "MOST_COMPARISONS", 6)
+    assert len(run_comparisons(THREE, "good")) == 6
     with pytest.raises(ValueError, match="no finished model is labelled 'god'; did you mean 'good'"):
         compare_models(THREE, baseline="god")
 
@@ -88,9 +92,7 @@ def test_every_test_set_and_metric_is_of_one_family():
     chrf, models = together[3], THREE["test"].models
     good, bad = ([models[label][s].scores["chrf"].score for s in (1, 2, 3)] for label in ("good", "bad"))
     assert chrf.differences == pytest.approx(np.subtract(good, bad))
-    with pytest.raises(ValueError, match=r"119 trials cannot show any of 6 comparisons .* take 120 trials"):
-        compare_models(THREE, trials=119)
-    assert min(each.p for each in compare_models(THREE, trials=120)) < 0.05
+    assert min(each.p for each in compare_models(THREE, trials=1)) < 0.05  # as many as it takes
 
 
 def test_runs_are_paired_by_seed():
@@ -100,20 +102,20 @@ def test_runs_are_paired_by_seed():
         new={4: REFERENCES, 1: worse(4, 1), 3: worse(2, 3)},
         alone={7: REFERENCES},
     )
-    comparison, _ = compare_models(test, trials=200)  # no seed in common with "alone"
+    found, _ = compare_models(test, trials=200)  # no seed in common with "alone"
     models = test["test"].models
     new, old = ([models[label][seed].scores["bleu"] for seed in (1, 3)] for label in ("new", "old"))
     differences = np.array([one.score - other.score for one, other in zip(new, old, strict=True)])
     resampled = np.array([one.resampled - other.resampled for one, other in zip(new, old, strict=True)])
-    assert (comparison.seeds, comparison.differences) == ((1, 3), tuple(differences))
-    assert comparison.intervals == confidence_intervals(differences, resampled, 40)
+    assert (found.seeds, found.differences) == ((1, 3), tuple(differences))
+    assert found.intervals == confidence_intervals(differences, resampled, 40)
 
 
 def test_sentences_won_lost_and_tied_are_means_over_seeds():
     """New is better in lines 0 to 3 with both seeds; old is better in line 5 with seed 2 only."""
     old = {seed: with_errors(0, 1, 2, 3) for seed in (1, 2)}
-    comparison, _ = compare_models(scored(old=old, new={1: with_errors(), 2: with_errors(5)}), trials=50)
-    assert (comparison.wins, comparison.losses, comparison.ties) == (4, 0.5, 35.5)
+    found, _ = compare_models(scored(old=old, new={1: with_errors(), 2: with_errors(5)}), trials=50)
+    assert (found.wins, found.losses, found.ties) == (4, 0.5, 35.5)
 
 
 def test_runs_of_different_settings_are_refused():
@@ -141,6 +143,10 @@ WON = Comparison(
 ONE = Intervals(Interval(1, 4), None, None)
 
 
+def combined(low: float, high: float) -> dict[str, Any]:
+    return {"intervals": WON.intervals._replace(combined=Interval(low, high))}
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -148,14 +154,8 @@ ONE = Intervals(Interval(1, 4), None, None)
         ({"p": 0.0499}, None),
         ({"intervals": ONE}, "significant on this test set, with one seed"),
         ({"intervals": ONE, "p": 0.3}, "p = 0.3 is not below 0.05"),
-        (
-            {"intervals": WON.intervals._replace(combined=Interval(-0.456, 5))},
-            "the combined interval, -0.46 to 5.00, includes 0",
-        ),
-        (
-            {"intervals": WON.intervals._replace(combined=Interval(0, 5))},
-            "the combined interval, 0.00 to 5.00, includes 0",
-        ),
+        (combined(-0.456, 5), "the combined interval, -0.46 to 5.00, includes 0"),
+        (combined(0, 5), "the combined interval, 0.00 to 5.00, includes 0"),
         ({"intervals": WON.intervals._replace(seeds=Interval(-1, 5), test_set=Interval(-1, 5))}, None),
         ({"p_randomisation": 0.3, "p_bootstrap": 0.3}, None),
         ({"failed": ("old seed 4",)}, "failed, and so left out: old seed 4"),
@@ -164,22 +164,19 @@ ONE = Intervals(Interval(1, 4), None, None)
 def test_a_win_requires_a_corrected_p_and_a_combined_interval_that_excludes_0(
     changes: dict[str, Any], reason: str | None
 ):
-    comparison = replace(WON, **changes)
-    assert comparison.inconclusive_reason == reason
-    assert comparison.beats == (reason is None)
-    assert not comparison.swapped().beats
+    found = replace(WON, **changes)
+    assert found.inconclusive_reason == reason
+    assert found.beats == (reason is None)
+    assert not found.swapped().beats
 
 
-def test_a_comparison_from_the_other_side_and_as_a_row():
+def test_a_comparison_from_the_other_side():
     swapped = WON.swapped()
     assert (swapped.first, swapped.second, swapped.difference) == ("old", "new", -2.5)
     assert (swapped.wins, swapped.losses, swapped.ties) == (12, 20, 8)
     assert swapped.intervals.combined == (-4.5, -0.5)
     assert swapped.swapped() == WON
-    assert WON.row["verdict"] == swapped.row["verdict"] == "new beats old"
-    expected = {"model": "new", "against": "old", "seeds": 3, "difference": 2.5, "difference_seeds_low": 1.3}
-    expected |= {"p_randomisation": 0.001, "p_bootstrap": 0.002, "p_holm": 0.003, "sentences_won": 20}
-    assert WON.row.items() >= expected.items()
+    assert WON.verdict == swapped.verdict == "new beats old"
     other = replace(WON, first="third")
     matrix = comparison_matrix([WON, other])
     assert matrix == {"new": {"old": WON}, "old": {"new": swapped, "third": other.swapped()}} | {
@@ -308,16 +305,14 @@ def two(
         (121.0, {}, ""),  # 108.9 to 133.1 overlaps with 90 to 110
         (123.0, {}, " and trains 1.2 times faster"),  # from 110.7 on
         (55.0, {"timed_together": "b2"}, ""),
-        (55.0, {"train_tokens_per_s_low": None}, ""),
     ],
 )
 def test_a_win_is_described_with_the_training_speed_beyond_its_spread(
     tmp_path: Path, slow: float, changes: dict[str, Any], words: str
 ):
-    expected = f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds){words}."
     models = two(tmp_path, slow, **changes)
-    assert describe_comparison(compared("X", "Y", 2.0, 2.1, 2.2), models) == expected
-    assert describe_comparison(compared("Y", "X", -2.0, -2.1, -2.2), models) == expected
+    for found in (compared("X", "Y", 2.0, 2.1, 2.2), compared("Y", "X", -2.0, -2.1, -2.2)):
+        assert describe_comparison(found, models) == f"X beats Y by 2.1 BLEU (p = 0.003, 3 seeds){words}."
 
 
 def test_an_inconclusive_comparison_gives_the_reason_and_other_seeds_are_named(tmp_path: Path):
@@ -330,8 +325,8 @@ def test_an_inconclusive_comparison_gives_the_reason_and_other_seeds_are_named(t
         "beat it: p = 0.9 is not below 0.05.",
     }
     models = two(tmp_path)
-    for comparison, words in cases.items():
-        assert describe_comparison(comparison, models) == f"X is {words} It trains 1.8 times slower."
+    for found, words in cases.items():
+        assert describe_comparison(found, models) == f"X is {words} It trains 1.8 times slower."
     both = describe_comparison(compared("X", "Y", 2.0, 2.1), models)
     assert both.startswith("X beats Y by 2.0 BLEU (p = 0.003 on seeds 1, 2) and")
 
@@ -365,11 +360,11 @@ def test_the_best_model_is_compared_with_every_other_and_the_rest_is_named(tmp_p
     assert found("ab", "ac", "ad", "bc", "bd", "cd") == ahead
     assert found("bd", "cd", "ad") == [ahead[1], "Not compared with c: a, b."]
     assert found() == ["No two models share a seed."]
-    alone = finished_of(tmp_path / "one", {("a", 1): {"bleu": 1.0}})
-    assert headlines(alone, []) == ["There is one finished model, so nothing to compare."]
-    # Without the seeds that failed: b is before a, which has a bad seed more, by the mean of its own seeds.
+
+
+def test_means_are_without_the_seeds_that_failed(tmp_path: Path):
+    """Else b would be before a, which has a bad seed more."""
     figures = {("a", 1): {"bleu": 30.0}, ("a", 2): {"bleu": 10.0}, ("b", 1): {"bleu": 25.0}}
-    pair = [compared("a", "b", 5.0), compared("c", "b", 3.0), compared("a", "c", 2.0)]
-    for failed, expected in (((), "c is 3.0"), ((("b", 2),), "a is 2.0")):
-        runs = finished_of(tmp_path / str(len(failed)), figures | {("c", 1): {"bleu": 28.0}}, failed=failed)
-        assert re.match(expected, headlines(runs, pair)[0])
+    for failed, best in (((), "b"), ((("b", 2),), "a")):
+        means = mean_bleu(finished_of(tmp_path / best, figures, failed=failed))
+        assert max(means, key=means.get) == best

@@ -14,14 +14,13 @@ from benchmarks.significance import (
     family_error_rate,
     power,
 )
-from compare.analysis.comparison import RulePower, describe_smallest, smallest_differences
+from compare.analysis.comparison import RulePower, smallest_differences
 from compare.analysis.intervals import (
     Interval,
     Intervals,
     SampledScore,
     Variances,
     bootstrap_draws,
-    combined_half_width,
     confidence_intervals,
     estimate_variances,
     match_runs,
@@ -57,11 +56,6 @@ def difference_intervals(pairs: list[tuple[SampledScore, SampledScore]]) -> Inte
     return confidence_intervals(differences, resampled, len(REFERENCES))
 
 
-@pytest.mark.parametrize(("dof", "table"), [(1, 12.706), (3, 3.182), (10, 2.228), (120, 1.980)])
-def test_t_quantile_equals_published_tables(dof: int, table: float):
-    assert t_quantile(dof) == pytest.approx(table, abs=0.0005)
-
-
 def test_one_seed_has_the_interval_of_its_result_only():
     """The tables of runs and of models show it under one name, so it must be the same."""
     lines = with_errors(0.2)
@@ -70,7 +64,6 @@ def test_one_seed_has_the_interval_of_its_result_only():
     ends = score.bleu_ci_low, score.bleu_ci_high
     assert intervals.test_set == pytest.approx(ends, abs=1e-3)  # float32 in the score
     assert intervals[1:] == (None, None)
-    assert difference_intervals([(run_of(lines), run_of(with_errors(0.1)))])[1:] == (None, None)
 
 
 def test_intervals_match_hand_computation():
@@ -103,16 +96,6 @@ def test_interaction_is_counted_once():
     assert intervals.combined == pytest.approx(intervals.seeds)  # all variance is that of the seeds
     # Where seeds differ less than the interaction explains, the sentences have all of the variance.
     assert Variances(0.5, 0.3, 0.4).total == 0.5
-
-
-def test_the_combined_interval_has_the_limits_of_both_sources():
-    """With one source alone it is that source's interval; with both it is wider than either."""
-    seeds, sentences = (combined_half_width(Variances(*pair, 0), 3, 500) for pair in ((0, 2), (2, 0)))
-    assert seeds == pytest.approx(t_quantile(2) * math.sqrt(2))
-    assert sentences == pytest.approx(t_quantile(499) * math.sqrt(2))
-    for share in np.linspace(0, 1, 101):
-        both = combined_half_width(Variances(2 - 2 * share, 2 * share, 0), 3, 500)
-        assert both >= max(t_quantile(2) * math.sqrt(2 * share), sentences * math.sqrt(1 - share)) - 1e-12
 
 
 def test_model_intervals_are_clipped_and_difference_intervals_are_not():
@@ -167,9 +150,8 @@ def test_combined_interval_has_95_percent_coverage(
     assert least - 0.013 <= coverage(combined, TRUTH) <= most + 0.005
 
 
-@pytest.mark.parametrize("k", [3, 10])
-def test_each_interval_covers_its_own_source_of_variation_only(k: int):
-    scores, resampled, same_models, same_sentences = simulate(k, 4, 1, 0.3)
+def test_each_interval_covers_its_own_source_of_variation_only():
+    scores, resampled, same_models, same_sentences = simulate(3, 4, 1, 0.3)
     found = [confidence_intervals(*pair, N) for pair in zip(scores, resampled, strict=True)]
     test_set, seeds, combined = ([each[i] for each in found] for i in range(3))
     assert 0.92 <= coverage(test_set, same_models) <= 0.97
@@ -188,8 +170,7 @@ def test_power_rises_with_the_seeds_and_is_0_55_with_three():
     assert computed == sorted(computed)
     assert computed[1] >= 0.55
     assert computed[-1] < 0.76  # more seeds do not help against the sentences: this is their limit
-    for seeds in (3, 10):  # 400 experiments have a standard error of 0.025
-        assert power(seeds, 400) == pytest.approx(analytic_power(seeds), abs=0.07)
+    assert power(3, 400) == pytest.approx(computed[1], abs=0.07)  # a standard error of 0.025
 
 
 @pytest.mark.parametrize("seeds", [2, 3])
@@ -223,8 +204,6 @@ def test_smallest_differences_are_medians_over_pairs():
     matched = match_runs({"test": score_test_set("test", REFERENCES, outputs, resamples=100)})
     found = smallest_differences(matched, 12)
     assert list(found) == [("test", "bleu"), ("test", "chrf")]
-    singles = [RulePower(runs.variances, 2, 24, 12).smallest_difference() for runs in matched]
+    variances = [estimate_variances(runs.differences, runs.resampled) for runs in matched]
+    singles = [RulePower(each, 2, 24, 12).smallest_difference() for each in variances]
     assert found["test", "bleu"] == sorted(singles[:3])[1]
-    assert describe_smallest({("test", "bleu"): 2.56, ("test", "chrf"): 1.9, ("long", "bleu"): 3.0}) == (
-        "2.6 BLEU and 1.9 chrF on test, 3.0 BLEU on long"
-    )

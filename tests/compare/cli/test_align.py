@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compare.analysis.alignment import measure_alignment
-from compare.analysis.gold_alignments import read_gold
+from compare.analysis.word_links import read_gold
 from compare.cli import main
 from compare.results.run_folder import load_model
 from tests.kits.cli import Refusal

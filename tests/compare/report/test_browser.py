@@ -20,7 +20,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from compare.report.html import page, results
+from compare.analysis import comparison
+from compare.report.html import page
 from compare.report.html.page import gather_content
 from tests.kits.report import VIEWER
 
@@ -81,7 +82,7 @@ pytestmark = [needs_browser, pytest.mark.slow]
 
 def test_the_page_works(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Sorting, unfolding, the viewer, the filter, a download; nothing serious for a screen reader."""
-    monkeypatch.setattr(results, "TRIALS", 400)
+    monkeypatch.setattr(comparison, "TRIALS", 400)
     path = tmp_path / "report.html"
     path.write_text(page.render(replace(gather_content(made), viewer=VIEWER)), encoding="utf-8")
     with open_browser(tmp_path) as browser:

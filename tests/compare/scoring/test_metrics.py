@@ -12,7 +12,7 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.experiment.compute_result import compute_figures
 from compare.experiment.prepare import prepare_data
-from compare.report.html.results import columns_of
+from compare.report.html.page import result_table
 from compare.report.html.sections import methods
 from compare.report.table import load_table, render_table
 from compare.report.views import SUFFIX
@@ -131,7 +131,7 @@ def test_results_tables_report_and_check_hold_it(copy: Path):
     assert "- exact: exact|v:1\n" in table
     assert f" {exact:.2f} |" in render_table(load_table([copy], "aggregated")).splitlines()[2]
     loaded = load_finished(copy)
-    (column,) = [column for column, _ in columns_of(loaded, [], "") if column.heading == "exact"]
+    (column,) = [each for each in result_table(loaded, {}, [], "").columns if each.heading == "exact"]
     row = loaded.results[0].flat()
     assert (column.text(row), column.order(row), column.help) == (f"{exact:.2f}", exact, ExactMatch.help)
     assert ("exact", "exact|v:1") in methods(loaded).conditions

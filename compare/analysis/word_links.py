@@ -1,0 +1,480 @@
+"""Word links: files of gold links and of word aligners, symmetrisation, and alignment error rate.
+
+A: proposed links, S: sure gold links, P: possible gold links (S is a subset of P); each is counted over all
+sentences of a text. Shapes: T target and S source words; leading dimensions are heads.
+
+References:
+- Fraser and Marcu 2007, Measuring Word Alignment Quality for Statistical Machine Translation. Computational
+  Linguistics 33(3).
+- Koehn et al. 2005, Edinburgh System Description for the 2005 IWSLT Speech Translation Evaluation. IWSLT.
+- Mihalcea and Pedersen 2003, An Evaluation Exercise for Word Alignment. HLT-NAACL Workshop on Building and
+  Using Parallel Texts.
+- Och and Ney 2003, A Systematic Comparison of Various Statistical Alignment Models. Computational Linguistics
+  29(1).
+"""
+
+import logging
+import re
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.corpus import Corpus, Pairs, read_pairs
+from data.text import read_lines
+from data.vocabulary import split_words
+
+logger = logging.getLogger(__name__)
+
+BoolArray = NDArray[np.bool_]
+CountArray = NDArray[np.int64]
+"""(..., 4), the fields of ``AlignmentCounts`` in their order; counts of several sentences may be added."""
+Link = tuple[int, int]
+"""Numbers of a source word and a target word, counted from 0."""
+Size = tuple[int, int]
+"""Number of source and of target words of a sentence pair."""
+
+
+class AlignmentCounts(NamedTuple):
+    """Numbers of links, and the scores (Och and Ney 2003, section 5); one whose denominator is 0 is None."""
+
+    proposed: int
+    """|A|."""
+    sure: int
+    """|S|."""
+    sure_matches: int
+    """|A ∩ S|."""
+    possible_matches: int
+    """|A ∩ P|."""
+
+    @property
+    def precision(self) -> float | None:
+        """|A ∩ P| / |A|."""
+        return self.possible_matches / self.proposed if self.proposed else None
+
+    @property
+    def recall(self) -> float | None:
+        """|A ∩ S| / |S|."""
+        return self.sure_matches / self.sure if self.sure else None
+
+    @property
+    def aer(self) -> float | None:
+        """Alignment error rate, 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), from 0 (best) to 1."""
+        links = self.proposed + self.sure
+        return 1 - (self.sure_matches + self.possible_matches) / links if links else None
+
+    @property
+    def f1(self) -> float | None:
+        """The harmonic mean of precision and recall, which is 1 - AER if all gold links are sure.
+
+        If some gold links are only possible, F1 is the more reliable score: AER then favours few and safe
+        links (Fraser and Marcu 2007).
+        """
+        if self.precision is None or self.recall is None:
+            return None
+        both = self.precision + self.recall
+        return 2 * self.precision * self.recall / both if both else 0.0
+
+    def scores(self) -> dict[str, float | None]:
+        """Return the four scores by name, for a table."""
+        return {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
+
+
+def count_links(
+    links: BoolArray, sure: BoolArray, possible: BoolArray, *, sure_outside: int = 0
+) -> CountArray:
+    """Count the links of one sentence.
+
+    Args:
+        links: proposed links, (..., T, S).
+        sure: sure gold links, (T, S).
+        possible: possible gold links, which include the sure ones, (T, S).
+        sure_outside: number of sure gold links to words that the sentence does not have. No proposed link
+            matches them, but they count in |S|, as in published scores.
+
+    Returns:
+        Counts (..., 4) in the order of ``AlignmentCounts``.
+    """
+    proposed, sure_matches, possible_matches = (
+        part.sum(axis=(-1, -2), dtype=np.int64) for part in (links, links & sure, links & possible)
+    )
+    total = np.broadcast_to(sure.sum(dtype=np.int64) + sure_outside, proposed.shape)
+    return np.stack([proposed, total, sure_matches, possible_matches], axis=-1)
+
+
+# Sentence pairs with gold links.
+
+
+class Links(NamedTuple):
+    """The links of a sentence; ``possible`` includes the sure links."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+    @classmethod
+    def of(cls, marked: Sequence[tuple[Link, bool]]) -> "Links":
+        """Collect links marked as sure (True) or possible (False); a link marked as both is sure."""
+        return cls(frozenset(link for link, sure in marked if sure), frozenset(link for link, _ in marked))
+
+    def exchanged(self) -> "Links":
+        """Return the links with source and target exchanged."""
+        return Links(*(frozenset((j, i) for i, j in links) for links in self))
+
+
+class WordPair(NamedTuple):
+    """A sentence pair as text, and as the words that links connect."""
+
+    src: str
+    tgt: str
+    src_words: tuple[str, ...]
+    tgt_words: tuple[str, ...]
+
+    @property
+    def size(self) -> Size:
+        """Number of source and of target words."""
+        return len(self.src_words), len(self.tgt_words)
+
+
+def links_outside(links: Collection[Link], size: Size) -> frozenset[Link]:
+    """Select the links to words that a sentence pair of this size does not have."""
+    return frozenset((i, j) for i, j in links if not (0 <= i < size[0] and 0 <= j < size[1]))
+
+
+def link_matrix(links: Collection[Link], size: Size) -> BoolArray:
+    """Return links as a matrix (T, S), without those to words that the sentence pair does not have."""
+    matrix: BoolArray = np.zeros(size[::-1], dtype=np.bool_)
+    for i, j in frozenset(links) - links_outside(links, size):
+        matrix[j, i] = True
+    return matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gold:
+    """Sentence pairs with their gold links, annotated by people or generated by a grammar."""
+
+    pairs: tuple[WordPair, ...]
+    links: tuple[Links, ...]
+    """One entry per pair; published files contain links to words that the sentence does not have, too."""
+
+    def count(self, number: int, links: BoolArray) -> CountArray:
+        """Count proposed links (..., T, S) of a pair against its gold links; see ``count_links``."""
+        gold, size = self.links[number], self.pairs[number].size
+        sure, possible = (link_matrix(part, size) for part in gold)
+        return count_links(links, sure, possible, sure_outside=len(links_outside(gold.sure, size)))
+
+
+def word_pairs(pairs: Pairs) -> tuple[WordPair, ...]:
+    """Split sentence pairs into words with ``split_words``, as the links of the built-in corpus expect."""
+    return tuple(
+        WordPair(src, tgt, tuple(split_words(src)), tuple(split_words(tgt)))
+        for src, tgt in zip(pairs.src, pairs.tgt, strict=True)
+    )
+
+
+def corpus_gold(corpus: Corpus, split: str) -> Gold:
+    """Return a split of a corpus with its gold links; pairs of a corpus without links have none.
+
+    Raises:
+        ValueError: the corpus has no such split.
+    """
+    if split not in corpus.splits:
+        raise ValueError(
+            f"corpus {corpus.name} has no split {split!r}: choose one of {', '.join(corpus.splits)}"
+        )
+    pairs = corpus.splits[split]
+    lines = pairs.links or [""] * len(pairs.src)
+    links = (parse_pharaoh(line, f"{corpus.name}.{split}, pair {n}") for n, line in enumerate(lines, start=1))
+    return Gold(pairs=word_pairs(pairs), links=tuple(links))
+
+
+# Files of word links in Pharaoh format and in the format of the NAACL 2003 shared task.
+#
+# Pharaoh format has one line per sentence. "i-j" is a sure link of source word i and target word j. A
+# possible link is "i?j", "ipj" or "i-j:P", depending on the tool.
+#
+# NAACL format has one line per link: "sentence i j", then optionally S or P (default S) and a confidence,
+# which is ignored (Mihalcea and Pedersen 2003). Sentences are counted from 1.
+
+
+PHARAOH = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([SP]))?|[?p](\d{1,9}))", re.ASCII)
+NAACL = re.compile(r"(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(?:\s+([SP]))?(?:\s+[\d.]+)?", re.ASCII)
+
+
+def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
+    """Parse the links of one sentence in Pharaoh format.
+
+    Args:
+        line: the links, separated by white space; an empty line is a sentence without links. What follows
+            "|||" is ignored (scores of fast_align).
+        context: file and line, with which an error message begins.
+        first_word: the number that the file gives to the first word of a sentence.
+
+    Raises:
+        ValueError: a part of the line is not a link.
+    """
+    marked = []
+    for text in line.partition("|||")[0].split():
+        match = PHARAOH.fullmatch(text)
+        if match is None:
+            raise ValueError(
+                f"{context}: {text!r:.60} is not a link: write i-j for a sure one, i?j for a possible one"
+            )
+        link = (int(match[1]) - first_word, int(match[2] or match[4]) - first_word)
+        marked.append((link, match[4] is None and match[3] != "P"))
+    return Links.of(marked)
+
+
+def read_links(path: Path, sentences: int, *, first_word: int = 0) -> list[Links]:
+    """Read the links of each sentence from a file, which any line of NAACL format makes one of that format.
+
+    Args:
+        path: the file, plain or .gz.
+        sentences: number of sentences of the text; NAACL format has no lines for sentences without links.
+        first_word: the number of the first word of a sentence: 0 in most files, 1 in some, such as those of
+            the shared task.
+
+    Raises:
+        ValueError: a line is malformed, or the file does not fit the number of sentences.
+    """
+    lines = read_lines(path, allow_blank=True)
+    numbered = [(f"{path}, line {number}", line.strip()) for number, line in enumerate(lines, start=1)]
+    if not any(NAACL.fullmatch(line) for _, line in numbered):
+        if len(lines) != sentences:
+            raise ValueError(
+                f"{path} has links of {len(lines)} sentences, but the text has {sentences}: "
+                "line i must link the words of sentence i"
+            )
+        return [parse_pharaoh(line, context, first_word=first_word) for context, line in numbered]
+    marked: list[list[tuple[Link, bool]]] = [[] for _ in range(sentences)]
+    for context, line in numbered:
+        if not line:
+            continue
+        match = NAACL.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{context}: {line!r:.60} is not a link: write sentence, i, j, and S or P")
+        if not 1 <= int(match[1]) <= sentences:
+            raise ValueError(
+                f"{context}: no sentence {int(match[1])} in a text of {sentences}: "
+                "give the text to which the links belong"
+            )
+        link = (int(match[2]) - first_word, int(match[3]) - first_word)
+        marked[int(match[1]) - 1].append((link, match[4] != "P"))
+    return [Links.of(each) for each in marked]
+
+
+def _warn_of_outside(path: Path, links: Sequence[Collection[Link]], pairs: Sequence[WordPair]) -> None:
+    """Log how many links are to words that their sentences do not have: a file may have been read wrongly."""
+    outside = [links_outside(found, pair.size) for found, pair in zip(links, pairs, strict=True)]
+    if not any(outside):
+        return
+    first = next(index for index, part in enumerate(outside) if part)
+    (i, j), (src, tgt) = min(outside[first]), pairs[first].size
+    logger.warning(
+        f"{path}: {sum(map(len, outside)):,} of {sum(map(len, links)):,} links, in "
+        f"{sum(map(bool, outside)):,} of {len(pairs):,} sentences, are to words that the sentence does not "
+        f"have (the first: sentence {first + 1}, {i}-{j} counted from 0, with {src} source and {tgt} target "
+        "words); they count. Is the direction right, and the number of the first word?"
+    )
+
+
+def read_gold(
+    links: str | Path, src: str | Path, tgt: str | Path, *, first_word: int = 0, reverse: bool = False
+) -> Gold:
+    """Read gold links in Pharaoh or NAACL format, and the tokenised texts that they align.
+
+    A link to a word that its sentence does not have, which published files do contain, is warned of. It
+    counts as a gold link that no alignment finds, as in published scores.
+
+    Args:
+        links: the file of links, plain or .gz; see ``read_links``.
+        src: the source text, plain or .gz, words separated by white space.
+        tgt: the target text, likewise.
+        first_word: the number that the file gives to the first word of a sentence.
+        reverse: the links are target-source, not source-target.
+
+    Returns:
+        The sentence pairs with their links, for ``measure_alignment``.
+
+    Raises:
+        ValueError: the three files differ in their number of sentences, or a line of ``links`` is malformed.
+    """
+    texts = read_pairs(Path(src), Path(tgt))
+    pairs = tuple(
+        WordPair(src_line, tgt_line, tuple(src_line.split()), tuple(tgt_line.split()))
+        for src_line, tgt_line in zip(texts.src, texts.tgt, strict=True)
+    )
+    read = read_links(Path(links), len(pairs), first_word=first_word)
+    found = tuple(each.exchanged() if reverse else each for each in read)
+    _warn_of_outside(Path(links), [each.possible for each in found], pairs)
+    return Gold(pairs=pairs, links=found)
+
+
+# Links that a word aligner proposes.
+
+
+Alignment = frozenset[Link]
+"""The links of one sentence pair, source to target."""
+
+
+def read_proposed_links(
+    path: str | Path, gold: Gold, *, first_word: int = 0, reverse: bool = False
+) -> tuple[Alignment, ...]:
+    """Read the output of a word aligner: the links of each sentence pair, source to target.
+
+    Args:
+        path: the file, plain or .gz: Pharaoh format (fast_align, eflomal, awesome-align, SimAlign), NAACL
+            format, or A3.final of GIZA++, whose words tell its direction and which counts from 1.
+        gold: the sentence pairs that were aligned.
+        first_word: the number that the file gives to the first word of a sentence.
+        reverse: the links are target-source, not source-target.
+
+    Raises:
+        ValueError: a line is malformed, or the file has another number of sentences than ``gold``, or, in
+            the format of GIZA++, other sentences.
+    """
+    path = Path(path)
+    lines = read_lines(path, allow_blank=True)
+    if lines and HEADER.match(lines[0]):
+        links = _parse_giza(path, lines, gold.pairs)
+    else:
+        read = read_links(path, len(gold.pairs), first_word=first_word)
+        links = [(each.exchanged() if reverse else each).possible for each in read]
+    _warn_of_outside(path, links, gold.pairs)
+    return tuple(links)
+
+
+def count_proposed_links(links: Sequence[Collection[Link]], gold: Gold) -> AlignmentCounts:
+    """Count the links of an aligner against gold links; links outside their sentences count too.
+
+    Args:
+        links: the links of each sentence pair.
+        gold: the pairs with their gold links.
+    """
+    pairs = list(zip(gold.links, links, strict=True))
+    return AlignmentCounts(
+        proposed=sum(map(len, links)),
+        sure=sum(len(each.sure) for each in gold.links),
+        sure_matches=sum(len(each.sure.intersection(part)) for each, part in pairs),
+        possible_matches=sum(len(each.possible.intersection(part)) for each, part in pairs),
+    )
+
+
+# Files of GIZA++ (A3.final): three lines per sentence pair, with its words.
+#
+#     # Sentence pair (1) source length 3 target length 3 alignment score : 0.01
+#     the red dog
+#     NULL ({ }) le ({ 1 }) chien ({ 3 }) rouge ({ 2 })
+#
+# Each word of the third line is linked to the words of the second line whose numbers, from 1, stand beside
+# it; NULL is linked to those that have no other link. Which of both sentences is the source depends on how
+# GIZA++ was called.
+
+
+HEADER = re.compile(r"# Sentence pair \((\d{1,9})\) ", re.ASCII)
+ENTRY = re.compile(r"(\S+) \(\{((?: \d{1,9})*) \}\)(?: |$)", re.ASCII)
+EXAMPLE = "'# Sentence pair (1) ', 'the red dog' and 'NULL ({ }) le ({ 1 }) chien ({ 3 }) rouge ({ 2 })'"
+
+
+def _parse_giza(path: Path, lines: Sequence[str], pairs: Sequence[WordPair]) -> list[Alignment]:
+    """Parse the lines of a file, whose words tell its direction; their case is ignored."""
+    found: dict[int, tuple[list[str], list[str], list[Link]]] = {}
+    for start in range(0, len(lines), 3):
+        header, numbered, last = (*lines[start : start + 3], "", "")[:3]
+        match, entries = HEADER.match(header), ENTRY.findall(last.strip())
+        if not match or not entries or entries[0][0] != "NULL":
+            raise ValueError(
+                f"{path}, line {start + 1}: expected the three lines of a sentence pair, such as {EXAMPLE}"
+            )
+        links = [(i, int(n) - 1) for i, (_, numbers) in enumerate(entries[1:]) for n in numbers.split()]
+        words = [word.casefold() for word, _ in entries[1:]]
+        found[int(match[1])] = (words, numbered.casefold().split(), links)
+    if sorted(found) != list(range(1, len(pairs) + 1)):
+        raise ValueError(
+            f"{path} has {len(found)} sentence pairs numbered up to {max(found)}, but the text has "
+            f"{len(pairs)}: give the text that was aligned (GIZA++ leaves out empty and long sentences)"
+        )
+    ordered = [found[number] for number in sorted(found)]
+    wanted = [tuple([word.casefold() for word in side] for side in (p.src_words, p.tgt_words)) for p in pairs]
+    for step in (1, -1):
+        if all(each[:2] == pair[::step] for each, pair in zip(ordered, wanted, strict=True)):
+            return [frozenset((link[::step][0], link[::step][1]) for link in links) for *_, links in ordered]
+    known = [each[:2] in (pair, pair[::-1]) for each, pair in zip(ordered, wanted, strict=True)]
+    number = known.index(False) if False in known else 0
+    first, second = map(" ".join, ordered[number][:2])
+    raise ValueError(
+        f"{path}: sentence pair {number + 1} is not that of the text: found {first!r:.60} and "
+        f"{second!r:.60}: give the text that was aligned"
+    )
+
+
+# Symmetrisation: one alignment from those of both directions (Och and Ney 2003, section 4).
+
+
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
+    """Grow the intersection towards the union (Koehn et al. 2005, section 2.3, as in Moses).
+
+    "grow-diag": again and again, a link of the union is added that is a neighbour of one in the alignment,
+    also diagonally, and has a word without link. Links are visited by target word, then source word, those
+    that are added ahead in the same pass, as Moses does. "final-and": a link of either direction, the forward
+    one first, is added if neither of its words has a link.
+    """
+    union, links = forward | backward, sorted(forward & backward, key=_by_target)
+    sources, targets = {i for i, _ in links}, {j for _, j in links}
+
+    def add(link: Link) -> None:
+        insort(links, link, key=_by_target)
+        sources.add(link[0])
+        targets.add(link[1])
+
+    before = -1
+    while before < len(links):
+        before = len(links)
+        link: Link | None = links[0] if links else None
+        while link:
+            for step_i, step_j in NEIGHBOURS:
+                other = (link[0] + step_i, link[1] + step_j)
+                free = other[0] not in sources or other[1] not in targets
+                if free and other in union:  # which no link of the alignment is
+                    add(other)
+            following = bisect_right(links, _by_target(link), key=_by_target)
+            link = links[following] if following < len(links) else None
+    for direction in (forward, backward):
+        for link in sorted(direction, key=_by_target):
+            if link[0] not in sources and link[1] not in targets:
+                add(link)
+    return frozenset(links)
+
+
+def _by_target(link: Link) -> tuple[int, int]:
+    return link[1], link[0]
+
+
+SYMMETRISATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {
+    "intersection": frozenset.intersection,
+    "union": frozenset.union,
+    "grow-diag-final-and": grow_diag_final_and,
+}
+"""Symmetrisations by name."""
+
+
+def symmetrise(alignments: Mapping[str, Sequence[Alignment]]) -> dict[str, tuple[Alignment, ...]]:
+    """Combine the alignments of a text in two directions by each of ``SYMMETRISATIONS``.
+
+    Args:
+        alignments: of both directions by name, one alignment per sentence pair, all source to target.
+
+    Returns:
+        The combined alignments, by both names and that of the symmetrisation.
+    """
+    (one, forward), (other, backward) = alignments.items()
+    return {
+        f"{one} + {other}: {name}": tuple(map(combine, forward, backward))
+        for name, combine in SYMMETRISATIONS.items()
+    }
