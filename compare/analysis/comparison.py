@@ -157,16 +157,10 @@ def describe_p(p: float) -> str:
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
-def comparison_matrix(comparisons: Iterable[Comparison]) -> dict[str, dict[str, Comparison]]:
-    """Index the comparisons on one test set by one metric by first label, then second label.
-
-    Each appears in both directions.
-    """
-    matrix: dict[str, dict[str, Comparison]] = {}
-    for comparison in comparisons:
-        for direction in (comparison, comparison.swapped()):
-            matrix.setdefault(direction.first, {})[direction.second] = direction
-    return matrix
+def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:
+    """Index the comparisons of a model, on one test set by one metric, by the other model, which is first."""
+    both = (direction for each in comparisons for direction in (each, each.swapped()))
+    return {each.first: each for each in both if each.second == label}
 
 
 # Paired comparison of models on all test sets, over all seeds together, with Holm's correction.
@@ -470,13 +464,12 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
             "There is one finished model, so nothing to compare." if only else "No two models share a seed."
         )
         return [reason, *lost]
-    matrix = comparison_matrix(comparisons)
+    known = {label for each in comparisons for label in (each.first, each.second)}
     means = mean_bleu(finished)
-    best, *others = sorted(means, key=lambda label: (label in matrix, means[label]), reverse=True)
-    sentences = [
-        describe_comparison(matrix[best][label], finished) for label in others if label in matrix[best]
-    ]
-    if missing := [label for label in others if label not in matrix[best]]:
+    best, *others = sorted(means, key=lambda label: (label in known, means[label]), reverse=True)
+    found = compared_with(comparisons, best)
+    sentences = [describe_comparison(found[label], finished) for label in others if label in found]
+    if missing := [label for label in others if label not in found]:
         sentences.append(f"Not compared with {best}: {', '.join(missing)}.")
     return [*sentences, *lost]
 

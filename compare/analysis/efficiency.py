@@ -132,7 +132,7 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
 
 def _validation_rows(run: FinishedRun) -> list[Row]:
     """List the rows of ``progress`` of one run."""
-    lines = read_metrics(run.folder / "metrics.jsonl")
+    lines = read_metrics(run.metrics)
     train_lines = lines_by_update(lines, "train")
     flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
     rows = []

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compare.config.run import Run
 from compare.experiment.prepare import load_corpus
 from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
@@ -20,13 +19,10 @@ OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinishedRun:
-    """Result and translations of one finished run, that is of one model and seed."""
+class FinishedRun(RunFolder):
+    """The folder of one finished run, that is of one model and seed, with its result and translations."""
 
     result: Result
-    folder: Path
-    run: Run
-    """All settings."""
     outputs: Mapping[str, tuple[str, ...]]
     """Translations by name of the test set, one line per source sentence; empty without texts."""
 
@@ -85,19 +81,18 @@ def load_runs(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:
     done = [result for result in results if result.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
-    folders = [RunFolder.read(folder / result.run, data_root=data_root) for result in done]
-    first, data = folders[0], folders[0].run.data
+    runs = []
+    for result in done:
+        read = RunFolder.read(folder / result.run, data_root=data_root)
+        runs.append(FinishedRun(run=read.run, folder=read.folder, result=result, outputs={}))
+    first, data = runs[0], runs[0].run.data
     corpus = Corpus(
         name=Path(data.root).name or "embedded",
         src_lang=data.src,
         tgt_lang=data.tgt,
         splits={test: Pairs((), ()) for test in first.tests or ["test", *further_tests(done[0].flat())]},
     )
-    runs = tuple(
-        FinishedRun(result=result, folder=run.folder, run=run.run, outputs={})
-        for result, run in zip(done, folders, strict=True)
-    )
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=runs, results=results)
+    return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs), results=results)
 
 
 def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool = True) -> FinishedExperiment:
@@ -150,7 +145,7 @@ def _outputs(run: FinishedRun, corpus: Corpus) -> dict[str, tuple[str, ...]]:
     """Read the translations of every test set; a blank line is an empty translation."""
     outputs = {}
     for test in corpus.tests:
-        path = RunFolder(run=run.run, folder=run.folder).output(test)
+        path = run.output(test)
         ensure_regular(path)
         lines = read_lines(path, allow_blank=True)
         if len(lines) != len(corpus.splits[test].src):

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from compare.attention.sentence_attention import KINDS, Layer, Weights, with_means
+from compare.attention.layers import KINDS, Layer, Weights, with_means
 
 CELL_INCHES = 0.27
 """Side of a cell, which holds one token at 9 points."""

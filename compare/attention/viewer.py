@@ -15,7 +15,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from compare.attention.sentence_attention import CROSS, KINDS, Layer, Weights, with_means
+from compare.attention.layers import CROSS, KINDS, Layer, Weights, with_means
 from data.text import visible_lines
 
 # Render a template as one self-contained HTML file, in which only the scripts of this package run.

@@ -13,7 +13,7 @@ from compare.analysis.comparison import (
     Comparison,
     aggregate_seeds,
     choose_reference,
-    comparison_matrix,
+    compared_with,
     describe_p,
     headlines,
     run_comparisons,
@@ -144,8 +144,7 @@ def result_table(
     for result in finished.results:
         groups.setdefault(result.label, []).append(result)
     against = f"against {reference}"
-    sides = comparison_matrix(comparisons)
-    verdicts = {label: found[reference] for label, found in sides.items() if reference in found}
+    verdicts = compared_with(comparisons, reference)
     rows: list[dict[str, Any]] = [
         {
             **means.get(label, {}),

@@ -14,7 +14,7 @@ from compare.analysis.comparison import (
     Comparison,
     aggregate_seeds,
     compare_models,
-    comparison_matrix,
+    compared_with,
     describe_comparison,
     describe_p,
     headlines,
@@ -178,10 +178,8 @@ def test_a_comparison_from_the_other_side():
     assert swapped.swapped() == WON
     assert WON.verdict == swapped.verdict == "new beats old"
     other = replace(WON, first="third")
-    matrix = comparison_matrix([WON, other])
-    assert matrix == {"new": {"old": WON}, "old": {"new": swapped, "third": other.swapped()}} | {
-        "third": {"old": other}
-    }
+    assert compared_with([WON, other], "old") == {"new": WON, "third": other}
+    assert compared_with([WON, other], "new") == {"old": swapped}
     words = {1.0: "p = 1", 0.0312: "p = 0.031", 0.0001: "p = 0.0001", 5e-5: "p < 0.0001"}
     assert [describe_p(p) for p in words] == list(words.values())
 

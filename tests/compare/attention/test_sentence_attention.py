@@ -8,7 +8,8 @@ from html import unescape
 import numpy as np
 import pytest
 
-from compare.attention.sentence_attention import SentenceAttention, group_pieces, with_means
+from compare.attention.layers import group_pieces, with_means
+from compare.attention.sentence_attention import SentenceAttention
 from compare.attention.viewer import render_viewer
 from data.corpus import Pairs
 from data.symbols import EOS, SPECIALS

@@ -23,7 +23,7 @@ from compare.analysis.comparison import compare_models, smallest_differences
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import match_runs, score_tests
 from compare.analysis.word_links import word_pairs
-from compare.attention.sentence_attention import AttentionHead
+from compare.attention.layers import AttentionHead
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
