@@ -22,8 +22,6 @@ from compare.cli.app import (
     show,
 )
 
-logger = logging.getLogger(__name__)
-
 
 @app.command()
 def translate(
