@@ -226,7 +226,6 @@ CASES = {
     "--format|pdf": "--format is for one figure",
     "length|--line|2": "--sentence, --line, --model, --pieces and --self-attention have no effect on length",
     "--sentence|a|--line|2": "--sentence and --line both say what to draw",
-    "attention|--line|0": "line 0 is not in the test set of",
     "--sentence|a|--model|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",
     "--sentence|a|--out|x.png": "x.png can show one model, but there are 2: choose one of luong, transformer",
