@@ -148,29 +148,3 @@ def test_a_folder_begun_with_other_data(tiny_toml: Path, copy: Path, tmp_path: P
         message = refusal("run", tiny_toml, "--out", copy, "-q", *settings, *more)
         assert "was begun with other data (data_hash " in message
         assert files(copy).keys() == before.keys()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "commands", "part"),
-    [
-        ("config.toml", b"[x", ["plot", "translate"], "config.toml: not TOML"),
-        ("result.json", b"{", ["run", "table", "plot"], "result.json: not a result record"),
-        ("../experiment.json", b"[]", ["run", "table", "plot"], "experiment.json: Expected `object`"),
-        ("vocabulary.json", b"{}", ["plot", "translate"], "vocabulary.json: holds neither"),
-        ("checkpoints/final.safetensors", b"x", ["plot", "translate"], "not a readable safetensors file"),
-    ],
-)
-def test_a_damaged_file_is_named(
-    tiny_toml: Path, copy: Path, refusal: Refusal, name: str, content: bytes, commands: list[str], part: str
-):
-    (copy / ROWS[0] / name).write_bytes(content)
-    known = {
-        "run": ["run", tiny_toml, "--out", copy, "-q"],
-        "table": ["table", copy],
-        "plot": ["plot", copy, "-q"],
-        "translate": ["translate", copy / ROWS[0]],
-    }
-    before = files(copy / ROWS[1])
-    for command in commands:
-        assert part in refusal(*known[command])
-    assert files(copy / ROWS[1]) == before

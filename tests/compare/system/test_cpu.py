@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 from itertools import chain
 from types import SimpleNamespace
 from typing import Any
@@ -177,44 +176,6 @@ def test_search_with_a_copy_finds_what_it_finds_with_the_model_itself(name: str,
     assert {key: id(module) for key, module in model.named_modules()} == before
     own = {id(tensor) for tensor in chain(model.parameters(), model.buffers())}
     assert all(id(tensor) in own for key, tensor in copy.named_parameters() if "joined_gates" not in key)
-
-
-class Awkward(nn.Module):
-    """Holds what copy.deepcopy refuses, one layer twice, a module with nothing to replace, and prepares."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lock, self.generator = threading.Lock(), (i for i in range(3))
-        self.first = nn.Linear(3, 3)
-        self.again, self.second = self.first, nn.Sequential(self.first, nn.Tanh())
-        self.rnn, self.nothing = nn.LSTM(3, 3), None
-        self.weight = nn.Parameter(torch.ones(3))
-
-    def prepare_decoding(self) -> None:
-        self.register_buffer("computed", 3 * self.weight, persistent=False)
-        self.weight = nn.Parameter(4 * self.weight.detach())
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.rnn(self.second(self.first(x)))[0]
-
-
-@pytest.mark.usefixtures("packing")
-def test_nothing_of_a_model_has_to_be_copyable_and_the_model_stays_as_it_is():
-    model = nn.Sequential(Awkward())
-    names = list(model.state_dict())
-    copy = decoding_copy(model)
-    assert copy[0].first is copy[0].again is copy[0].second[0]
-    assert (copy[0].rnn, copy[0].second[1], copy[0].lock) == (model[0].rnn, model[0].second[1], model[0].lock)
-    x = torch.rand(4, 3)
-    with torch.no_grad():
-        torch.testing.assert_close(copy(x), model(x))
-    assert is_packed(copy)
-    assert torch.equal(copy[0].computed, torch.full((3,), 3.0))
-    assert torch.equal(copy[0].weight, torch.full((3,), 4.0))
-    assert list(model.state_dict()) == names
-    assert not hasattr(model[0], "computed")
-    assert torch.equal(model[0].weight, torch.ones(3))
-    assert type(model[0].first) is type(model[0].second[0]) is nn.Linear
 
 
 def test_where_nothing_is_packed_the_model_itself_decodes(packing: None, monkeypatch: pytest.MonkeyPatch):
