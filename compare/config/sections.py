@@ -26,8 +26,6 @@ EMBEDDED_TRAIN_SIZE = 20_000
 """Training pairs of the built-in corpus, unless the config says otherwise."""
 EXTRA_TOKENS = 10
 """Tokens that a translation may have beyond ``max_ratio`` times those of its source."""
-MAX_PENALTIES = 50
-"""Length penalties that one search serves: it keeps the best translation for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +46,7 @@ class DataConfig(Section):
     max_test: Natural = setting(
         0, "Decode and score only this many pairs of each test set, for a quick look; 0: all."
     )
-    train_size: Annotated[int, Meta(ge=0, le=10_000_000)] = setting(
+    train_size: Natural = setting(
         0,
         "Number of training pairs: the first of a folder, or as many as the built-in corpus generates; "
         "0: all of a folder, 20,000 of the built-in corpus.",
@@ -74,7 +72,7 @@ class VocabularyConfig(Section):
     kind: Literal["words", "characters", "unigram", "bpe"] = setting(
         "unigram", "words, characters, unigram or bpe (the last two by SentencePiece)."
     )
-    size: Annotated[int, Meta(ge=5, le=10_000_000)] = setting(
+    size: Annotated[int, Meta(ge=5)] = setting(
         8_000, "Maximum number of entries, the four special ones included."
     )
     joint: bool = setting(True, "One vocabulary for both languages.")
@@ -100,9 +98,7 @@ class TrainConfig(Section):
         "On a GPU, compute the same bits each time, which is slower; a processor always does.",
         shared=False,
     )
-    batch_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] = setting(
-        4_096, "Maximum number of target tokens per batch, padding included."
-    )
+    batch_tokens: Positive = setting(4_096, "Maximum number of target tokens per batch, padding included.")
     accumulate: Positive = setting(
         1,
         "Parts that a batch is computed in, one after the other, where memory cannot hold it at once.",
@@ -215,7 +211,7 @@ class DecodeConfig(Section):
     beam_size: Annotated[int, Meta(ge=1, le=MAX_BEAM_SIZE)] = setting(
         5, "Hypotheses kept per sentence; 1 is greedy search."
     )
-    length_penalties: tuple[Annotated[float, Meta(ge=0, le=10)], ...] = setting(
+    length_penalties: tuple[NonNegative, ...] = setting(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0),
         "Values of alpha, the strength of the length penalty; one of several is chosen on validation.",
     )
@@ -224,10 +220,10 @@ class DecodeConfig(Section):
         "Divisor of a log-probability: wu, ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14), length, "
         "length ** alpha, or both: one of the two is chosen too.",
     )
-    max_ratio: Annotated[float, Meta(gt=0, le=1_000)] = setting(
+    max_ratio: Annotated[float, Meta(gt=0)] = setting(
         2.0, "A translation has at most max_ratio * source tokens + 10 tokens."
     )
-    batch_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = setting(
+    batch_tokens: Natural = setting(
         0,
         "Maximum of source tokens times hypotheses decoded together; 0: 4,096, or 65,536 on a GPU.",
         shared=False,  # a translation does not depend on the sentences that are decoded with it
@@ -236,12 +232,8 @@ class DecodeConfig(Section):
     def __post_init__(self) -> None:
         """Reject length penalties that are no list of different ones."""
         super().__post_init__()
-        if not 1 <= (count := len(self.length_penalties)) <= MAX_PENALTIES:
-            raise ValueError(f"length_penalties must hold 1 to {MAX_PENALTIES} numbers, found {count}")
-        if any(later <= earlier for earlier, later in pairwise(self.length_penalties)):
-            raise ValueError(
-                f"length_penalties must rise, found {', '.join(map(str, self.length_penalties))}"
-            )
+        if not self.length_penalties or any(a >= b for a, b in pairwise(self.length_penalties)):
+            raise ValueError(f"length_penalties must rise, found {list(self.length_penalties)}")
 
     def batch_tokens_on(self, device: str) -> int:
         """Return ``batch_tokens``, or if it is 0 the number that suits a device, such as "cuda:1"."""
