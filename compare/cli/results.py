@@ -83,7 +83,7 @@ def plot(
     ] = "",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention for this sentence.")] = None,
     line: Annotated[
-        int | None, typer.Option(min=1, help="Draw the attention for this line of the test set [default: 1].")
+        int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
     model: Annotated[str, typer.Option(help="Draw the attention of this label or run.")] = "",
     pieces: Annotated[bool, flag("pieces", "Attention between subwords, not words.")] = False,
@@ -120,9 +120,16 @@ def plot(
         print_visible("\n".join(f"{name:<17} {about}" for name, about in abouts.items()))
         return 0
     if kind == ATTENTION:
-        options = {"pieces": pieces, "self_attention": self_attention}
+        line = 1 if line is None else line
         written = draw_attention(
-            folder, sentence, line=line or 1, model=model, formats=formats, out=out, **options
+            folder,
+            sentence,
+            line=line,
+            model=model,
+            formats=formats,
+            out=out,
+            pieces=pieces,
+            self_attention=self_attention,
         )
     else:
         refresh_views(folder)
