@@ -205,19 +205,6 @@ def _check_status(run: CheckedRun) -> Findings:
     yield ComparedValue(run.name, "status", status, "done" if ended else status)
 
 
-def _check_initial_weights(run: CheckedRun) -> Findings:
-    """Compare the recorded hash of the weights that training started from with these weights."""
-    train = run.folder.run.train
-    if train.init_from is None:
-        return
-    weights = Path(train.init_from) / WEIGHTS
-    if weights.is_file():
-        yield ComparedValue(run.name, "train.init_hash", train.init_hash, hash_file(weights))
-    else:
-        yield Gap("the weights that training started from, which are not here", run.name)
-    yield Gap("vocabularies, which are those of the run that training started from", run.name)
-
-
 def _check_log(run: CheckedRun) -> Findings:
     """Compare learning rates with the schedule; epochs and tokens with the batches of the run's seed."""
     windows = [line for line in run.lines if line["kind"] == "train"]
@@ -306,7 +293,9 @@ def _compare_hashes(result: Result, found: Mapping[str, str], required: Iterable
 
 def _check_vocabulary(run: CheckedRun) -> Findings:
     """Compare the saved vocabularies with those that the run's training text gives."""
-    if run.prepared is not None:
+    if run.folder.run.train.init_from is not None:
+        yield Gap("vocabularies, which are those of the run that training started from", run.name)
+    elif run.prepared is not None:
         recorded = load_pair(run.folder.folder).content_hash
         yield ComparedValue(run.name, "vocabulary", recorded, run.prepared.vocabularies.content_hash)
 
@@ -360,7 +349,6 @@ Check = Callable[[CheckedRun], Findings]
 """Check of one run."""
 INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
     ("status", False, _check_status),
-    ("train.init_from", False, _check_initial_weights),
     ("metrics.jsonl", False, _check_log),
     ("metrics.jsonl: final line", False, _check_choice),
     ("hashes", True, _check_hashes),

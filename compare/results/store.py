@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 from compare.config.sections import run_name
 from compare.results.result import Result, Status
@@ -208,23 +207,20 @@ def _warn(text: str) -> None:
 
 
 REGISTRY = "experiment.json"
-Name = Annotated[str, Meta(pattern=r"^[^/\\\0]+$", max_length=200)]
-"""Name of a child of a folder."""
-Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 @dataclass(kw_only=True)
 class Registry:
     """Content of experiment.json."""
 
-    runs: list[Name] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
     """Names of all runs that were begun or are about to be."""
-    asked_seeds: dict[Name, list[Seed]] = field(default_factory=dict)
+    asked_seeds: dict[str, list[int]] = field(default_factory=dict)
     """Every seed that any call asked for, by label: a run that is taken out later leaves a gap here."""
     data_hash: str = ""
     vocabulary_hash: str = ""
     settings_hash: str = ""
-    seconds_per_update: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
+    seconds_per_update: dict[str, float] = field(default_factory=dict)
     """Measured by label, for a budget of time."""
     calibrated_as: dict[str, str] = field(default_factory=dict)
     """Hash of what was measured, by label."""

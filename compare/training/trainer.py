@@ -110,13 +110,11 @@ class Trainer:
         self._resume()
         self.criterion.train()
         self.energy.take()
+        batches = self._batches()
         with stop_on_signals() as stop:
             while not self._finished():
-                for batch in self._batches():
-                    self._update(batch, stop)
-                    self._after_update(stop)
-                    if self._finished():
-                        break
+                self._update(next(batches), stop)
+                self._after_update(stop)
         self._choose()
         return self.state
 
@@ -126,23 +124,24 @@ class Trainer:
         return self.state.update >= self.train_config.max_updates or 0 < patience <= self.state.worse
 
     def _batches(self) -> Iterator[GlobalBatch]:
-        """Yield the rest of the current epoch, and count the time spent waiting for data."""
-        batches = self.train_batches.global_batches(
-            self.state.epoch,
-            self.state.position,
-            rank=self.processes.rank,
-            processes=self.processes.size,
-            accumulate=self.train_config.accumulate,
-        )
+        """Yield the batches from the current position on, without end; waiting for them is timed."""
+        state, processes = self.state, self.processes
         while True:
-            with self.state.timed("data"):
-                batch = next(batches, None)
-                if batch is not None:
-                    batch = batch.to(self.device)
-            if batch is None:
-                self.state.epoch, self.state.position = self.state.epoch + 1, 0
-                return
-            yield batch
+            epoch = self.train_batches.global_batches(
+                state.epoch,
+                state.position,
+                rank=processes.rank,
+                processes=processes.size,
+                accumulate=self.train_config.accumulate,
+            )
+            batches = (batch.to(self.device) for batch in epoch)
+            while True:
+                with state.timed("data"):
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
+            state.epoch, state.position = state.epoch + 1, 0
 
     def _update(self, batch: GlobalBatch, stop: StopRequest) -> None:
         """Take one optimizer step on the mean loss of a batch's target tokens."""

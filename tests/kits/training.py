@@ -50,21 +50,20 @@ def trainer(
     report: Callable[[dict[str, Any]], None] = lambda line: None,
     *,
     architecture: Architecture = SMALL,
+    vocabulary: int = 18,
     device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
     regularization: RegularizationConfig | None = None,
     processes: Processes = SINGLE,
     **settings: Any,
 ) -> Trainer:
     """Build a trainer whose n-th validation gives ``scores[n]``, and after the last score that one again."""
     remaining: Iterator[Validation] = iter(scores)
-    train = TrainConfig(
-        **{"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1, **settings}
-    )
+    known = {"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1}
+    train = TrainConfig(**(known | settings))
     torch.manual_seed(train.seed)
-    model = build(architecture, 18, 18)
-    criterion = TranslationLoss(model, train.label_smoothing, regularization or RegularizationConfig()).to(
-        device
-    )
+    model = build(architecture, vocabulary, vocabulary)
+    criterion = TranslationLoss(model, train.label_smoothing, regularization).to(device, dtype)
     return Trainer(
         criterion=criterion,
         train_batches=stream,

@@ -15,21 +15,16 @@ import torch
 from torch import Tensor
 
 import compare.training.loss
-from compare.config.sections import RegularizationConfig, TrainConfig
+from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
-from compare.models.registry import build
-from compare.optim import OptimConfig
 from compare.system.distributed import Processes, join_processes
-from compare.training.checkpoints import Validation
-from compare.training.loss import TranslationLoss
 from compare.training.serialization import CHECKPOINTS, load_weights, model_weights, save_weights
 from compare.training.step import dropout_seed
-from compare.training.trainer import Trainer
 from data.batches import BatchStream
 from tests.kits.loader import random_split
 from tests.kits.paths import ROOT
 from tests.kits.together import fork, statuses
-from tests.kits.training import metrics
+from tests.kits.training import bleus, metrics, trainer
 
 FAMILIES: dict[str, Any] = {
     name: replace(PRESETS[name].architecture, embedding_size=8, hidden_size=8, dropout=0.0)
@@ -58,26 +53,23 @@ def train(folder: Path, family: str, accumulate: int, processes: Processes) -> N
     """Train in float64, and keep the weights of every process."""
     lengths = np.random.default_rng(5).integers(1, 12, size=(90, 2)).tolist()
     stream = BatchStream(random_split(lengths), batch_tokens=40, seed=3)
-    torch.manual_seed(1)
-    model = build(FAMILIES[family], 99, 99).double()
-    criterion = TranslationLoss(model, 0.1, REGULARIZATION.get(family, RegularizationConfig()))
-    trainer = Trainer(
-        criterion=criterion,
-        train_batches=stream,
-        validate=lambda: Validation(loss=3.0, bleu=1.0),
-        train_config=TrainConfig(
-            precision="fp32", max_updates=UPDATES, valid_every=UPDATES, log_every=5, accumulate=accumulate
-        ),
-        optim_config=OptimConfig(learning_rate=1e-3, warmup_updates=2),
-        run_folder=folder,
-        report=lambda line: None,
+    settings = {"max_updates": UPDATES, "valid_every": UPDATES, "log_every": 5, "accumulate": accumulate}
+    run = trainer(
+        stream,
+        folder,
+        bleus(1),
+        architecture=FAMILIES[family],
+        vocabulary=99,
+        dtype=torch.float64,
+        regularization=REGULARIZATION.get(family),
         processes=processes,
+        **settings,
     )
-    trainer.run()
+    run.run()
     if processes.is_main:
-        trainer.state.seconds = {}
-        (folder / "state").write_text(repr(trainer.state))
-    save_weights(folder / CHECKPOINTS / f"rank{processes.rank}", model_weights(trainer.model))
+        run.state.seconds = {}
+        (folder / "state").write_text(repr(run.state))
+    save_weights(folder / CHECKPOINTS / f"rank{processes.rank}", model_weights(run.model))
 
 
 def main(root: Path) -> None:
