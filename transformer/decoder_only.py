@@ -37,7 +37,7 @@ class DecoderOnly(LayerStack):
             config: sizes and options.
             src_vocabulary: size of the source vocabulary.
             tgt_vocabulary: size of the target vocabulary.
-            parts: position encoding and residual connection; the attention function must be the standard one.
+            parts: residual connection and masks; the attention function must be the standard one.
 
         Raises:
             ValueError: ``parts.attend`` is replaced, or all embeddings are tied but the vocabularies differ
@@ -101,13 +101,12 @@ class DecoderOnly(LayerStack):
         """Compute the keys and values of src (B, S) once per sentence; src_mask (B, S) marks real tokens."""
         layers: list[KeysValues] = []
         src_mask = real_tokens(src, src_mask)
-        positions, mask = torch.arange(src.size(1), device=src.device), src_mask[:, None, None, :]
         visible = attend_within_source(self.patterns.encoder, src_mask)
-        x = self._embed_source(src)
+        x, positions = self._embed_source(src)
         relation = self.relate(positions, positions, src.size(1), visible, x)
         for layer in self.layers:
             x = layer(x, partial(layer.attention, relation=relation, stored=layers))
-        return Memory(tuple(layers), mask)
+        return Memory(tuple(layers), src_mask[:, None, None, :])
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
         """Build the state before the first token; arguments as for ``Transformer``."""
@@ -135,11 +134,10 @@ class DecoderOnly(LayerStack):
             relation = self.order(positions, keys, end, relation.mask, x)
         return self.output(self.advance(x, state, relation, memory, memory.mask)), state
 
-    def _embed_source(self, src: Tensor) -> Tensor:
-        """Embed src (B, S) and add positions: (B, S, D)."""
+    def _embed_source(self, src: Tensor) -> tuple[Tensor, Tensor]:
+        """Embed src (B, S) and add positions: (B, S, D), and these positions, (S,)."""
         positions = torch.arange(src.size(1), device=src.device)
-        embedded: Tensor = self.place(self.src_table(src), positions, src.size(1))
-        return embedded
+        return self.place(self.src_table(src), positions, src.size(1)), positions
 
     def _states(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
         """Compute the states of source and target, (B, S + T, D)."""
@@ -148,12 +146,11 @@ class DecoderOnly(LayerStack):
         tgt_len = tgt_in.size(1)
         positions = src_mask.sum(1, keepdim=True) + torch.arange(tgt_len, device=src.device)  # (B, T)
         end = src.size(1) + tgt_len
-        target = self.embed(tgt_in, positions, end)
-        sequence = torch.cat((self._embed_source(src), target), dim=1)
+        target, (source, src_positions) = self.embed(tgt_in, positions, end), self._embed_source(src)
+        sequence = torch.cat((source, target), dim=1)
         mask = self.patterns.sequence_mask(src_mask, tgt_len)
         if self.order is not None:
-            source = torch.arange(src.size(1), device=src.device).expand(len(src), -1)
-            positions = torch.cat((source, positions), dim=1)
+            positions = torch.cat((src_positions.expand(len(src), -1), positions), dim=1)
         return self.run(sequence, self.relate(positions, positions, end, mask, sequence))
 
 
@@ -166,7 +163,7 @@ class LanguageModel(LayerStack):
         Args:
             config: sizes and options; ``tie`` "all" means the same as "output".
             vocabulary: size of the vocabulary.
-            parts: position encoding, attention function, mask and residual connection.
+            parts: attention function, mask and residual connection.
 
         Raises:
             ValueError: a mask is for a source.

@@ -17,9 +17,8 @@ from .config import LayerConfig
 from .fast import Dropout
 from .masks import MaskPattern, build_pattern
 from .multihead import CrossAttention, SelfAttention
-from .positions import PositionalEmbedding
 
-# Replaceable parts of a model: position encoding, attention function, masks and residual connection.
+# Replaceable parts of a model: attention function, masks and residual connection.
 #
 # Shapes: B sentences, T positions, D model width.
 
@@ -80,8 +79,6 @@ class Parts:
     Example: ``Transformer(config, 8000, 8000, Parts(attend=my_attention))``.
     """
 
-    positional_embedding: Callable[[LayerConfig], nn.Module] = PositionalEmbedding
-    """Class of the module that adds positions to embedded tokens; called as ``PositionalEmbedding`` is."""
     attend: Attend = fused_attention
     """Attention function of every attention; the config's ``attention_kind`` must then be "scaled"."""
     residual: Callable[[LayerConfig], nn.Module] = Residual

@@ -23,7 +23,7 @@ from .masks import (
     real_tokens,
 )
 from .multihead import CrossAttention, Features, Memory, SelfAttention, State
-from .positions import Relation, attention_positions
+from .positions import PositionalEmbedding, Relation, attention_positions
 
 
 class LayerStack(nn.Module):
@@ -43,11 +43,11 @@ class LayerStack(nn.Module):
             config: gives sizes and options.
             layers: the layers, built as they are taken.
             embedding: the token embedding.
-            parts: position encoding, attention function and mask.
+            parts: attention function and mask.
             mask: the setting of its own mask, "encoder_mask" or "decoder_mask"; None has none.
         """
         super().__init__()
-        self.table, self.place = embedding, parts.positional_embedding(config)
+        self.table, self.place = embedding, PositionalEmbedding(config)
         self.order = attention_positions(config)
         self.mask_pattern = None if mask is None else parts.mask_pattern(mask, config)
         self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # of layers of one class
@@ -229,7 +229,7 @@ class Decoder(LayerStack):
             config: gives sizes and options.
             embedding: the target embedding.
             memory_size: width of the encoder's states; None means ``d_model``.
-            parts: position encoding, attention function and residual connection.
+            parts: attention function and residual connection.
         """
         size = memory_size or config.d_model
         layers = (Layer(config, parts, causal=True, memory_size=size) for _ in range(config.decoder_layers))
@@ -369,7 +369,7 @@ class Transformer(nn.Module):
             config: sizes and options.
             src_vocabulary: size of the source vocabulary.
             tgt_vocabulary: size of the target vocabulary.
-            parts: position encoding, attention function and residual connection.
+            parts: attention function and residual connection.
 
         Raises:
             ValueError: all embeddings are tied but the vocabularies differ in size.

@@ -210,7 +210,7 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Mod
     return cast("Model", model)
 
 
-# Closed formulas for the floating-point operations (FLOPs) of the models.
+# Floating-point operations (FLOPs) of the models.
 #
 # Each multiply-add of a matrix product counts as 2, including those of attention and of the output layer.
 # Only real tokens count, no padding; causal attention counts as the full square. Embedding look-ups, biases,

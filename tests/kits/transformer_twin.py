@@ -36,66 +36,58 @@ def visible(mask: str, i: int, j: int) -> bool:
     return mask == "full" or j <= i
 
 
+def affine(linear: nn.Linear, x: Tensor) -> Tensor:
+    return x @ linear.weight.T + (ZERO if linear.bias is None else linear.bias)
+
+
 def attend(
     module: SelfAttention | CrossAttention, x: Tensor, memory: Tensor, allowed: Tensor, config: LayerConfig
 ) -> Tensor:
-    """Let x (N, D) attend to memory (M, E) where ``allowed`` (N, M); a matrix for each head and role."""
+    """Let x (N, D) attend to memory (M, E) where ``allowed`` (N, M)."""
     size = config.head_size or config.d_model // config.num_heads
-    value_size = config.value_size or size
-    wide, is_self = size * config.num_heads, isinstance(module, SelfAttention)
-    if is_self:
-        w_q, w_k, w_v = module.project_in.weight.split((wide, wide, value_size * config.num_heads))
-        biases = module.project_in.bias if config.bias else torch.zeros(len(module.project_in.weight))
-        b_q, b_k, b_v = biases.split((wide, wide, value_size * config.num_heads))
+    wide, value_wide = size * config.num_heads, (config.value_size or size) * config.num_heads
+    if isinstance(module, SelfAttention):
+        q, k, v = affine(module.project_in, x).split((wide, wide, value_wide), dim=1)
     else:
-        w_q, merged = module.project_query.weight, module.project_memory.weight
-        b_q = module.project_query.bias if config.bias else torch.zeros(wide)
-        biases = module.project_memory.bias if config.bias else torch.zeros(len(merged))
-        w_k, w_v, b_k, b_v = merged[:wide], merged[wide:], biases[:wide], biases[wide:]
-    heads = []
-    for head in range(config.num_heads):
-        part, value_part = (slice(n * head, n * (head + 1)) for n in (size, value_size))
-        q, k = x @ w_q[part].T + b_q[part], memory @ w_k[part].T + b_k[part]
-        v = memory @ w_v[value_part].T + b_v[value_part]
-        if is_self and config.positions == "rotary":
-            q, k = (torch.stack([formulas.rotary(row, n) for n, row in enumerate(rows)]) for rows in (q, k))
-        if config.attention_kind == "linear":
-            weights = torch.where(allowed, formulas.linear_weights(q, k), 0)
-            heads.append(weights / weights.sum(1, keepdim=True) @ v)
-        elif is_self and config.positions == "relative":
-            heads.append(_attend_by_distance(module, q, k, v, allowed, config))
-        else:
-            is_alibi = is_self and config.positions == "alibi"
-            bias = (
-                partial(formulas.alibi, slope=formulas.alibi_slope(head, config.num_heads))
-                if is_alibi
-                else None
-            )
-            if bias is None and config.attention_kind == "scaled" and allowed.all():
-                heads.append(formulas.attention(q, k, v))
-            else:
-                heads.append(_weigh(q, k, allowed, config, bias) @ v)
-    return formulas.multi_head(heads, module.project_out.weight) + (
-        module.project_out.bias if config.bias else 0
-    )
+        q = affine(module.project_query, x)
+        k, v = affine(module.project_memory, memory).split((wide, value_wide), dim=1)
+    of_heads = zip(*(part.chunk(config.num_heads, dim=1) for part in (q, k, v)), strict=True)
+    heads = [attend_head(module, head, *parts, allowed, config) for head, parts in enumerate(of_heads)]
+    multi_head = formulas.multi_head(heads, module.project_out.weight)
+    return multi_head if module.project_out.bias is None else multi_head + module.project_out.bias
 
 
-def _weigh(
-    q: Tensor, k: Tensor, allowed: Tensor, config: LayerConfig, bias: Callable[[Tensor], Tensor] | None = None
+def attend_head(
+    module: nn.Module, head: int, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, config: LayerConfig
 ) -> Tensor:
+    positions = config.positions if isinstance(module, SelfAttention) else "none"
+    if positions == "rotary":
+        q, k = (torch.stack([formulas.rotary(row, n) for n, row in enumerate(rows)]) for rows in (q, k))
+    if positions == "relative":
+        return attend_by_distance(module, q, k, v, allowed, config)
+    if config.attention_kind == "linear":
+        weights = torch.where(allowed, formulas.linear_weights(q, k), 0)
+        return weights / weights.sum(1, keepdim=True) @ v
+    if positions != "alibi" and config.attention_kind == "scaled" and allowed.all():
+        return formulas.attention(q, k, v)
+    slope = formulas.alibi_slope(head, config.num_heads) if positions == "alibi" else None
+    return weigh(q, k, allowed, config, slope) @ v
+
+
+def weigh(q: Tensor, k: Tensor, allowed: Tensor, config: LayerConfig, slope: float | None = None) -> Tensor:
     e = (formulas.unscaled_scores if config.attention_kind == "unscaled" else formulas.scaled_scores)(q, k)
-    e = torch.where(allowed, e if bias is None else bias(e), float("-inf"))
+    e = torch.where(allowed, e if slope is None else formulas.alibi(e, slope), float("-inf"))
     return (formulas.hard_weights if config.attention_kind == "hard" else formulas.softmax)(e)
 
 
-def _attend_by_distance(
+def attend_by_distance(
     module: SelfAttention, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, config: LayerConfig
 ) -> Tensor:
     rows = []
     for i in range(len(q)):
         index = formulas.relative_index(i, len(k), config.max_distance or 16)
         keys, values = k + module.relative.keys.weight[index], v + module.relative.values.weight[index]
-        rows.append(_weigh(q[i : i + 1], keys, allowed[i : i + 1], config) @ values)
+        rows.append(weigh(q[i : i + 1], keys, allowed[i : i + 1], config) @ values)
     return torch.cat(rows)
 
 

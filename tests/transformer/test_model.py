@@ -36,6 +36,7 @@ from tests.kits.transformer_twin import (
     transformer_twin,
 )
 from transformer import Decoder, DecoderOnly, LanguageModel, Parts, Transformer, plain_attention
+from transformer.attention import fused_attention
 from transformer.layers import Layer
 from transformer.model import initialise
 from transformer.multihead import KeyValueCache
@@ -90,6 +91,7 @@ def test_attention_gives_the_weights_of_each_layer_under_its_name(changed: str):
         parameter[:D] = 0
     found, past = model.attention(src, mask, tgt), torch.ones(T, T, dtype=torch.bool).tril()
     assert found.keys() == QUERIES.keys()
+    assert model.get_submodule(QUERIES[changed].rpartition(".")[0]).attend is fused_attention  # as before
     for name, weights in found.items():
         allowed = (past if name.startswith("decoder") else mask[:, None, None, :]).expand_as(weights)
         assert torch.equal(weights > 0, allowed)

@@ -29,7 +29,7 @@ from tests.kits.transformer import (
     stepped,
 )
 from transformer import DecoderOnly, LanguageModel, Parts, plain_attention
-from transformer.config import LayerConfig, Positions
+from transformer.config import Positions
 from transformer.fast import LEVELS, Dropout
 from transformer.layers import FeedForward, Residual
 from transformer.positions import MIN_CACHED, PositionalEmbedding, Relation, alibi_slopes, sinusoids
@@ -41,27 +41,19 @@ _float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_sinusoids_of_low_precision_are_the_exact_ones_rounded(dtype):
-    where = torch.arange(100_001, 100_004)
-    placed = PositionalEmbedding(small())(torch.zeros(1, 3, D, dtype=dtype), where)
-    assert torch.equal(placed[0], sinusoids(where, D).to(dtype))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_cached_sinusoids_are_those_computed(dtype):
+def test_cached_sinusoids_are_the_exact_ones_rounded(dtype):
     """The cache grows, follows the dtype, can be used in training after search, and is no part of weights."""
     place = PositionalEmbedding(small())
-    for end in (5, 3, MIN_CACHED + 1, 700):
+    for end in (5, 3, MIN_CACHED + 1, 100_000):
         where = torch.tensor([[0, end - 1, end // 2]])
         embedded = torch.zeros(1, 3, D, dtype=dtype, requires_grad=True)
         with torch.inference_mode():
             place(embedded.detach(), where, end)
-        placed = place(embedded, where, end)
-        assert torch.equal(placed, place(embedded, where))
-        placed.sum().backward()
+        for found in (place(embedded, where, end), place(embedded, where)):
+            assert torch.equal(found, sinusoids(where, D).to(dtype))
+            found.sum().backward()
     assert not place.state_dict()
-    assert place(embedded.double(), where, 700).dtype == torch.float64
-    assert torch.equal(place(embedded.double(), where, 700), place(embedded.double(), where))
+    assert place(embedded.double(), where, end).dtype == torch.float64
 
 
 def test_past_the_learned_positions_is_an_error():
@@ -187,52 +179,19 @@ def test_the_gradient_passes_where_the_entry_did_and_the_generator_decides_where
 # --- replaced parts
 
 
-class Bare(nn.Module):
-    """f(x): no residual path, no norm."""
-
-    def __init__(self, config: LayerConfig) -> None:
-        super().__init__()
-
-    def forward(self, x: Tensor, sublayer: object) -> Tensor:
-        return sublayer(x)
-
-
-class Joined(nn.Module):
-    """Sinusoids of width 6 that replace the last 6 numbers of an embedding."""
-
-    def __init__(self, config: LayerConfig) -> None:
-        super().__init__()
-
-    def forward(self, embedded: Tensor, positions: Tensor, end: int) -> Tensor:
-        where = sinusoids(positions, 6).expand(*embedded.shape[:-1], 6)
-        return torch.cat((embedded[..., :-6], where), dim=-1)
-
-
 def unscaled(queries: Tensor, *rest: object) -> Tensor:
     return plain_attention(queries * math.sqrt(queries.size(-1)), *rest)[0]
 
 
-STUDIES = {
-    "unscaled": (Parts(attend=unscaled), {}),
-    "bare": (Parts(residual=Bare), {"norm": "post"}),
-    "joined": (Parts(positional_embedding=Joined), {}),
-}
-
-
-@pytest.mark.parametrize("study", STUDIES)
-def test_a_part_of_a_study_takes_its_place_in_training_and_in_decoding(study):
-    parts, changes = STUDIES[study]
+def test_an_attention_of_a_study_takes_its_place_in_training_and_in_decoding():
     src, mask, tgt = batch()
-    model, standard = make(parts, **changes), make(**changes)
-    shared = {key: value for key, value in standard.state_dict().items() if key in model.state_dict()}
-    model.load_state_dict(shared)
+    model, standard, same = make(Parts(attend=unscaled)), make(), make(attention_kind="unscaled")
+    for other in (standard, same):
+        other.load_state_dict(model.state_dict())
     full = model(src, mask, tgt)
     assert not torch.allclose(full, standard(src, mask, tgt), atol=1e-3)
-    torch.testing.assert_close(stepped(model, src, mask, tgt), full, rtol=1e-12, atol=1e-12)
-    alone = make_language_model(parts, **changes)
-    state = alone.init_state(B, 1, T)
-    logits = torch.cat([alone.step(tgt[:, t : t + 1], state)[0] for t in range(T)], dim=1)
-    torch.testing.assert_close(logits, alone(tgt), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(full, same(src, mask, tgt), **EXACT)
+    torch.testing.assert_close(stepped(model, src, mask, tgt), full, **EXACT)
 
 
 def test_a_replaced_attention_and_a_kind_of_attention_exclude_each_other():

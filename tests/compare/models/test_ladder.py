@@ -33,6 +33,7 @@ RUNGS = {
 }
 GRU = {"encoder_mixer": "gru", "decoder_mixer": "gru", "norm": "post", "positions": "none", "residual": False}
 RUNGS["gru"] = LadderConfig(**SIZES, **GRU, num_heads=2, bias=False)
+RUNGS["last-cross"] = LadderConfig(**SIZES, cross_layers="last")
 RUNGS["lstm-decoder"] = LadderConfig(
     **SIZES, decoder_mixer="lstm", positions="alibi", encoder_mask="window:2"
 )
