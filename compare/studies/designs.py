@@ -22,14 +22,14 @@ and stopped early.
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from compare.analysis.tables import Row
+from compare.models.ladder import NoResidual
 from compare.scoring.score import corpus_bleu
 from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean
 from compare.studies.study import Measured, Settings, StudyResult
@@ -48,7 +48,7 @@ from compare.studies.tasks import (
 )
 from compare.studies.training import Plan, Trained, make_plan, train_designs
 from data.symbols import EOS
-from transformer.layers import Parts, Residual
+from transformer.layers import Parts
 
 logger = logging.getLogger(__name__)
 
@@ -136,15 +136,6 @@ def warmup_claims(trained: Designs) -> dict[str, Measured]:
 
 
 FULL, NO_NORM, NO_RESIDUAL, NEITHER = "both", "no layer norm", "no residual paths", "neither"
-
-
-class NoResidual(Residual):
-    """f(norm(x)), or norm(f(x)): a sublayer without residual path."""
-
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply a sublayer to x (B, T, D)."""
-        output: Tensor = self.dropout(sublayer(self.norm(x)) if self.pre else self.norm(sublayer(x)))
-        return output
 
 
 def ablation(settings: Settings) -> StudyResult:
