@@ -139,8 +139,8 @@ class Beams:
     """Open hypotheses of the unfinished sentences, and a record of every step of all sentences.
 
     Tensors of open hypotheses have one row per sentence still in the batch; ``rows`` maps these to the
-    sentences of the call, which the others have one row for. The record holds no hypothesis: which tokens it
-    has is read off at the end, by following the parents from its last step to its first.
+    sentences of the call, which ``best`` has one row for. The record holds no hypothesis: which tokens it has
+    is read off at the end, by following the parents from its last step to its first.
     """
 
     def __init__(
@@ -160,15 +160,15 @@ class Beams:
         self.divisors = torch.tensor(by_length, dtype=torch.float64, device=device)  # (steps, P)
         self.rows = torch.arange(sentences, device=device)  # sentence of the call in each row
         self.limits = limits.to(device)
+        self.largest = self.divisors[self.limits]  # of hypotheses as long as allowed, (B, P)
         self.open = torch.ones(sentences, dtype=torch.bool, device=device)
         self.ended = torch.zeros(sentences, dtype=torch.long, device=device)  # number of ended hypotheses
         self.scores = torch.full((sentences, beam), float("-inf"), device=device)
         self.scores[:, 0] = 0.0  # all hypotheses begin alike: only the first may be continued
         self.best = torch.full((sentences, len(penalties), n_best), float("-inf"), device=device)
-        # The record of the steps: tokens and parents of the hypotheses, scores and parents of those that end.
-        shape = (steps, sentences, beam)
-        self.tokens, self.parents = (torch.zeros(shape, dtype=torch.long, device=device) for _ in range(2))
-        self.ends: list[tuple[Tensor, Tensor]] = []
+        # Time, rows, then what these chose: tokens and parents, or scores and parents of those that end.
+        self.chosen: list[tuple[int, Tensor, Tensor, Tensor]] = []
+        self.ends: list[tuple[int, Tensor, Tensor, Tensor]] = []
 
     def advance(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Take one step on logits (B, K, V); returns the next tokens (B, K) and their parents (B, K)."""
@@ -176,13 +176,13 @@ class Beams:
         ends = (tokens == self.special.eos) & scores.isfinite()
         # Of 2K candidates at most K end (one per parent), so K others remain; greedy search needs no other,
         # because its only hypothesis has ended. An end counts only among the best K candidates.
-        among_best = torch.arange(scores.size(1), device=scores.device) < self.beam
-        self._finish(ends & among_best & self.open.unsqueeze(1), scores, parents)
+        best = slice(self.beam)
+        self._finish(ends[:, best] & self.open.unsqueeze(1), scores[:, best], parents[:, best])
         self.scores = scores
         if self.beam > 1:
-            order = ends.long().sort(dim=1, stable=True).indices[:, : self.beam]
+            order = ends.long().sort(dim=1, stable=True).indices[:, best]
             tokens, parents, self.scores = (part.gather(1, order) for part in (tokens, parents, scores))
-        self.tokens[self.time, self.rows], self.parents[self.time, self.rows] = tokens, parents
+        self.chosen.append((self.time, self.rows, tokens, parents))
         self.time += 1
         self._close()
         return tokens, parents
@@ -197,10 +197,10 @@ class Beams:
         # NaN is the largest value to topk, so it stays in a row's scores until the row is dropped here.
         if self.scores[~self.open].isnan().any():
             raise ValueError(NAN_SCORES)
-        rows = self.open.nonzero().squeeze(1)
-        for name in ("rows", "limits", "open", "ended", "scores"):
-            setattr(self, name, getattr(self, name)[rows])
-        return rows
+        kept = self.open.nonzero().squeeze(1)
+        open_rows = (self.rows, self.limits, self.largest, self.open, self.ended, self.scores)
+        self.rows, self.limits, self.largest, self.open, self.ended, self.scores = keep(open_rows, kept)
+        return kept
 
     def results(self) -> list[list[list[Hypothesis]]]:
         """Return for each penalty and sentence its ended hypotheses, the best first, at most N.
@@ -208,18 +208,19 @@ class Beams:
         Raises:
             ValueError: the hypotheses of a sentence ended with probability 0.
         """
-        scores = torch.stack([scores for scores, _ in self.ends], dim=1)  # (B, T, C)
-        count = scores.size(2)
-        divisors = self.divisors[: scores.size(1)].t().to(scores.dtype)  # (P, T)
-        values = (scores / divisors[:, None, :, None]).flatten(2)  # (P, B, T * C), earlier ends first
-        best, index = _stable_topk(values, min(self.n_best, values.size(2)))
-        parents = torch.stack([parents for _, parents in self.ends], dim=1).flatten(1)  # (B, T * C)
-        last = parents.expand_as(values).gather(2, index)
-        record = self.tokens.tolist(), self.parents.tolist()
+        if not self.ends:
+            raise ValueError(NEVER_ENDS)
+        scores, end_parents = self._by_time(self.ends, fill=-math.inf)  # (T, B, K)
+        tokens, parents = self._by_time(self.chosen, fill=0)
+        divisors = self.divisors[: self.time].t().to(scores.dtype)  # (P, T)
+        values = (scores.transpose(0, 1) / divisors[:, None, :, None]).flatten(2)  # (P, B, T * K), in time
+        best, index = _stable_topk(values, self.n_best)
+        last = end_parents.transpose(0, 1).flatten(1).expand_as(values).gather(2, index)
+        record = tokens.tolist(), parents.tolist()
         found = [
             [
                 [
-                    Hypothesis(_follow(*record, sentence, position // count, hypothesis), score)
+                    Hypothesis(_follow(*record, sentence, position // self.beam, hypothesis), score)
                     for score, position, hypothesis in zip(*kept, strict=True)
                     if score > -math.inf
                 ]
@@ -230,6 +231,17 @@ class Beams:
         if not all(map(all, found)):
             raise ValueError(NEVER_ENDS)
         return found
+
+    def _by_time(self, record: Sequence[tuple[int, Tensor, Tensor, Tensor]], fill: float) -> list[Tensor]:
+        """Arrange a record as two tensors (T, B, K), with ``fill`` in the first where a sentence has none."""
+        times, rows, values, parents = zip(*record, strict=True)
+        counts = torch.tensor([len(each) for each in rows], device=self.rows.device)
+        where = torch.tensor(times, device=self.rows.device).repeat_interleave(counts), torch.cat(rows)
+        shape, arranged = (self.time, len(self.best), self.beam), []
+        for parts, empty in ((values, fill), (parents, 0)):
+            joined = torch.cat(parts)
+            arranged.append(joined.new_full(shape, empty).index_put(where, joined))
+        return arranged
 
     def _candidates(self, logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Find the C = 2K best continuations, 1 if K = 1: scores, parents and tokens, (B, C) each."""
@@ -242,17 +254,13 @@ class Beams:
         return best_continuations(self.scores.to(logp.dtype), logp, 1 if self.beam == 1 else 2 * self.beam)
 
     def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
-        """Record the hypotheses that end now, and the N best scores so far; arguments are (B, C)."""
-        sentences = len(self.best)
-        ending = scores.new_full((sentences, scores.size(1)), float("-inf"))
-        ending_parents = parents.new_zeros(ending.shape)
-        self.ends.append((ending, ending_parents))
+        """Record the hypotheses that end now, and the N best scores so far; arguments are (B, K)."""
         if self.synchronous and not ends.any():
             return
         self.ended += ends.sum(dim=1)
         scores = scores.masked_fill(~ends, float("-inf"))
-        ending[self.rows], ending_parents[self.rows] = scores, parents
-        values = scores.unsqueeze(1) / self.divisors[self.time].to(scores.dtype).unsqueeze(1)  # (B, P, C)
+        self.ends.append((self.time, self.rows, scores, parents))
+        values = scores.unsqueeze(1) / self.divisors[self.time].to(scores.dtype).unsqueeze(1)  # (B, P, K)
         best = self.best.to(values.dtype)
         together = torch.cat((best[self.rows], values), dim=2)
         self.best = best.index_copy(0, self.rows, together.topk(self.n_best).values)
@@ -260,8 +268,7 @@ class Beams:
     def _close(self) -> None:
         """Close finished rows: enough hypotheses ended, limit reached, or no better one possible."""
         # Log-probabilities only decrease, so this is an upper bound for every open hypothesis.
-        largest = self.divisors[self.limits].to(self.scores.dtype)  # of hypotheses as long as allowed, (B, P)
-        reachable = self.scores.max(dim=1, keepdim=True).values / largest
+        reachable = self.scores.max(dim=1, keepdim=True).values / self.largest.to(self.scores.dtype)
         cannot_improve = (self.best[self.rows, :, -1] >= reachable).all(dim=1)
         self.open &= ~(cannot_improve | (self.ended >= self.beam) | (self.time > self.limits))
 
