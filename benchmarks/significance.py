@@ -87,9 +87,6 @@ def compare(differences: FloatArray, tests: int = 1) -> Comparison:
         p_randomisation=p,
         p_bootstrap=p,
         p=min(tests * p, 1.0),
-        wins=0.0,
-        losses=0.0,
-        ties=0.0,
     )
 
 

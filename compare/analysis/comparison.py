@@ -95,12 +95,6 @@ class Comparison:
     Randomisation decides because the bootstrap rejects the null hypothesis too often (Riezler and Maxwell
     2005).
     """
-    wins: float
-    """Sentences in which first has the higher chrF, mean over seeds."""
-    losses: float
-    """Sentences in which second has the higher chrF, mean over seeds."""
-    ties: float
-    """Sentences in which both have the same chrF, mean over seeds."""
     failed: tuple[str, ...] = ()
     """Runs of either model that failed, as "label seed 2"; they have no translations to compare."""
 
@@ -141,8 +135,6 @@ class Comparison:
             second=self.first,
             differences=tuple(-difference for difference in self.differences),
             intervals=self.intervals.map(lambda interval: Interval(-interval.high, -interval.low)),
-            wins=self.losses,
-            losses=self.wins,
         )
 
     @property
@@ -214,8 +206,6 @@ def _compare(matched: MatchedRuns, swaps: BoolArray) -> Comparison:
         swaps,
     )
     differences = matched.differences
-    chrf_signs = np.sign([one.sentence_chrf - other.sentence_chrf for one, other in matched.runs])
-    wins, losses, ties = (float((chrf_signs == sign).sum(axis=1).mean()) for sign in (1, -1, 0))
     return Comparison(
         test=matched.test,
         metric=matched.metric,
@@ -227,9 +217,6 @@ def _compare(matched: MatchedRuns, swaps: BoolArray) -> Comparison:
         p_randomisation=p,
         p_bootstrap=bootstrap_p(float(differences.mean()), matched.resampled),
         p=p,
-        wins=wins,
-        losses=losses,
-        ties=ties,
         failed=matched.failed,
     )
 

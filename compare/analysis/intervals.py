@@ -45,12 +45,7 @@ class ScoredRun:
 
     @cached_property
     def sentence_chrf(self) -> FloatArray:
-        """chrF2 of each sentence, (N,), which decides the sentences won and lost.
-
-        Sentence BLEU is not used: most sentences of a weak model share no 4-gram with their reference, so
-        that smoothing would decide. chrF correlates better with human judgement of single sentences (Popović
-        2015).
-        """
+        """chrF2 of each sentence, (N,)."""
         return chrf(self.scores["chrf"].counts)
 
 

@@ -70,13 +70,11 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
         "chrF are compared, other scores only shown."
     )
     optional = {"seeds", "seeds 95%", "p randomisation", "p bootstrap"}
-    optional |= {"sentences won", "sentences lost", "sentences tied"}
     if any(comparison.intervals.combined for comparison in comparisons):
         optional.add("test set 95%")
     yield Table(
         "The score of the model minus that of the one that it is against, mean over the seeds both have; its "
-        "three intervals; p-values (randomisation, bootstrap, and the first by Holm); sentences won, lost "
-        "and tied by chrF; and the verdict.",
+        "three intervals; p-values (randomisation, bootstrap, and the first by Holm); and the verdict.",
         [
             {
                 "test": each.test,
@@ -92,9 +90,6 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
                 "p_randomisation": each.p_randomisation,
                 "p_bootstrap": each.p_bootstrap,
                 "p_holm": each.p,
-                "sentences_won": each.wins,
-                "sentences_lost": each.losses,
-                "sentences_tied": each.ties,
                 "verdict": each.verdict,
             }
             for each in comparisons
@@ -145,12 +140,13 @@ def result_table(
         groups.setdefault(result.label, []).append(result)
     against = f"against {reference}"
     verdicts = compared_with(comparisons, reference)
+    differences = {reference: 0.0} | {label: each.difference for label, each in verdicts.items()}
     rows: list[dict[str, Any]] = [
         {
             **means.get(label, {}),
             "label": label,
             "status": _status(results),
-            against: verdicts[label].difference if label in verdicts else None,
+            against: differences.get(label),
             "runs": [{**result.flat(), "label": None} for result in results],
         }
         for label, results in groups.items()
