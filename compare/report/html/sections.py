@@ -96,7 +96,7 @@ def embed_figure(figure: Figure, name: str, title: str, description: str = "", c
 def _drawing(name: str, rows: Sequence[Row], description: str = "", choice: str = "") -> Drawing:
     """Draw one of ``FIGURES``."""
     plan = FIGURES[name]
-    return embed_figure(plan.plot(rows), name, plan.title, description, choice)
+    return embed_figure(plan.plot(rows), f"figure-{name}", plan.title, description, choice)
 
 
 def _means(table: Table) -> Table:
