@@ -6,7 +6,7 @@ from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.analysis.tables import Row, Table
-from compare.experiment.tune import TrialResult, candidates, trials_by_label
+from compare.experiment.tune import TrialResult, group_trials
 from compare.training.metrics_log import lines_by_update, read_metrics
 
 COSTS = {
@@ -197,8 +197,8 @@ def tuning_curve(trials: Sequence[TrialResult]) -> Table:
         trials: ended trials, as read by ``read_trials``.
     """
     rows: list[Row] = []
-    for label, group in trials_by_label(trials).items():
-        first = [candidate.results[0] for candidate in candidates(group)]
+    for label, candidates in group_trials(trials).items():
+        first = [candidate.results[0] for candidate in candidates]
         scores, seconds = [trial.score for trial in first], fmean(trial.seconds for trial in first)
         rows += [
             {

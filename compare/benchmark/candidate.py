@@ -18,12 +18,10 @@ from compare.config.run import Run
 from compare.decoding.search import SPECIAL, Hypothesis, search
 from compare.experiment.prepare import prepare_data, sides
 from compare.models.registry import build, train_flops_per_token
-from compare.optim import build_optimizer
 from compare.system.cpu import for_decoding
 from compare.system.measure import Workload
 from compare.system.messages import did_you_mean
-from compare.training.loss import TranslationLoss
-from compare.training.step import count_tokens, training_work
+from compare.training.step import TrainingWork
 from data.batches import Batch, BatchStream, make_source_batch
 from data.encode import EncodedSplit, Sequences
 from data.symbols import SPECIALS
@@ -249,14 +247,8 @@ class Candidate:
 
     def _training(self, precision: str) -> Task:
         """Train on all batches once per repeat."""
-        train, batches = self.run.train, self.inputs.batches
-        criterion = TranslationLoss(self.model, train.label_smoothing, self.run.regularization)
-        optimizer = build_optimizer(criterion.parameters(), self.run.model.optim)
-        updates = [[batch] for batch in batches]
-        work = training_work(criterion, optimizer, updates, precision=precision, clip_norm=train.clip_norm)
-        measured = self._measurement(
-            "train", "tokens/s", precision, sum(map(len, batches)), count_tokens(batches)
-        )
+        work = TrainingWork(self.run, self.model, [[batch] for batch in self.inputs.batches], precision)
+        measured = self._measurement("train", "tokens/s", precision, work.sentences, work.tokens)
         src_len, tgt_len = self.inputs.mean_lengths
         flops = train_flops_per_token(
             self.run.model.architecture,
@@ -265,7 +257,7 @@ class Candidate:
             tgt_vocabulary=self.inputs.vocabulary_sizes[1],
             passes=self.run.regularization.passes,
         )
-        return Task(replace(measured, flops_per_token=flops), work, (self.model, optimizer))
+        return Task(replace(measured, flops_per_token=flops), work, (self.model, work.optimizer))
 
     def _encoding(self, precision: str) -> Task:
         """Run only the encoder on the batches' sources."""

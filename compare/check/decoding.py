@@ -7,7 +7,7 @@ import torch
 from compare.check.invariants import CheckedRun, ComparedValue, Findings, Gap, join_differences
 from compare.decoding.length_penalty import length_penalties
 from compare.decoding.translator import Translator
-from compare.experiment.evaluation import score_translations
+from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.run_folder import load_model

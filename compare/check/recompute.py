@@ -163,17 +163,17 @@ def check_result(run: CheckedRun) -> Findings:
 
     Without the corpus, only what follows from the config is compared.
     """
-    begun = dataclasses.asdict(unfinished_result(run.folder, run.prepared))
+    unfinished = unfinished_result(run.folder, run.prepared)
+    begun = dataclasses.asdict(unfinished)
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
     derived |= {name: begun[name] for name in (*SETTINGS, "reproducible")}
     recorded = run.result.flat()
     yield from _compare_fields(run, recorded, derived)
     if run.result.status == "done" and run.prepared is not None:
-        figures = compute_figures(run.folder, run.prepared)
-        known = dataclasses.replace(run.result, **figures).flat()
-        further = (
-            dict.fromkeys(recorded) | known
-        )  # with the scores of test sets that the corpus does not have
+        kept = {name: getattr(run.result, name) for name in NOT_DERIVED}
+        figures = {**kept, **compute_figures(run.folder, run.prepared)}
+        # With the scores of test sets that the corpus does not have.
+        further = dict.fromkeys(recorded) | dataclasses.replace(unfinished, **figures).flat()
         yield from _compare_fields(
             run, recorded, {name: value for name, value in further.items() if name not in derived}
         )

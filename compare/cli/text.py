@@ -133,7 +133,7 @@ def score(
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
-    from compare.experiment.evaluation import score_model, score_runs
+    from compare.experiment.likelihood import score_model, score_runs
     from compare.integrations.external_metrics import add_external_scores, add_run_scores
     from compare.report.score_tables import render_forced_scores, render_scores
     from compare.scoring.score import HEADLINE, ScoringOptions, score_files

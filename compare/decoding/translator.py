@@ -362,7 +362,7 @@ class DecodingWork:
             beam_size: hypotheses per sentence.
         """
         self.translator, self.lines, self.beam_size = translator, lines, beam_size
-        self.tokens = 0
+        self.sentences, self.tokens = len(lines), 0
         """Tokens of the translations, end of sentence included; known after the first call."""
 
     def __call__(self) -> None:

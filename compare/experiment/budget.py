@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 
 from compare.config.run import Run
-from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import first_updates, fresh_update_work
 from compare.models.registry import Architecture, ResolvedModel, build_meta_model
@@ -267,7 +266,7 @@ def describe_work(runs: Sequence[Run]) -> dict[str, str]:
     return {label: sha256(repr(each).encode()).hexdigest() for label, each in work.items()}
 
 
-def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry, *, alone: bool = True) -> None:
+def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -> dict[str, float]:
     """Measure the seconds per update of each model, unless ``registry`` knows them, and note them there.
 
     The rounds are apart in time, so that a disturbance of the machine is spread over all models.
@@ -276,14 +275,16 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry, *
         runs: one run per model.
         prepared: their data.
         registry: what an earlier call has measured; models that have been changed since are measured again.
-        alone: whether no other process trains together with this one.
+
+    Returns:
+        The seconds by label.
 
     Raises:
-        ValueError: a model needs too much memory, or one is unknown and this process is not alone.
+        ValueError: a model needs too much memory, or one is unknown and torchrun has started this process.
     """
     work = describe_work(runs)
     unknown = [run for run in runs if registry.calibrated_as.get(run.label) != work[run.label]]
-    if unknown and not alone:
+    if unknown and torch.distributed.is_initialized():
         raise ValueError("budget.match = 'time' is measured by one process: begin without torchrun")
     spent = {run.label: 0.0 for run in unknown}
     updates = first_updates(prepared, UPDATES, runs[0].train.accumulate)
@@ -307,6 +308,7 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry, *
     for label in spent:
         registry.seconds_per_update[label] = per_update * spent[label] / (ROUNDS * tokens)
         registry.calibrated_as[label] = work[label]
+    return registry.seconds_per_update
 
 
 # Match the models of an experiment to one budget.
@@ -315,13 +317,13 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry, *
 # decides how many updates each model gets. The result is written into each run's config.toml.
 
 
-def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: Mapping[str, float]) -> list[Run]:
+def match_budget(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -> list[Run]:
     """Change the widths or updates of every run so that it meets the experiment's budget.
 
     Args:
         runs: one run per model.
         prepared: the data, for the vocabulary sizes and the mean lengths.
-        seconds: seconds per update by label; needed if the budget is time.
+        registry: the measured speeds, to which those of new models are added if the budget is time.
 
     Raises:
         ValueError: a model cannot meet the budget; the message contains the nearest amount it can reach.
@@ -331,11 +333,13 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData, seconds: Mapping[s
         return list(runs)
     reference = find_reference(runs)
     if budget.match == "time":
+        seconds = calibrate(runs, prepared, registry)
         amount = budget.amount or seconds[reference.label] * reference.train.max_updates
         matched = [_match_time(run, amount, seconds[run.label]) for run in runs]
     else:
-        flops = partial(training_flops, passes=runs[0].regularization.passes)
-        measure = partial(_params if budget.match == "params" else flops, prepared=prepared)
+        measure = partial(_params, sizes=prepared.vocabulary_sizes)
+        if budget.match == "flops":
+            measure = partial(prepared.training_flops, passes=runs[0].regularization.passes)
         amount = budget.amount or measure(reference.model.architecture)
         unchanged = () if budget.amount else (reference,)
         matched = [run if run in unchanged else match_widths(run, amount, measure) for run in runs]
@@ -368,7 +372,7 @@ def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
     return with_updates(run, updates)
 
 
-def _params(architecture: Architecture, *, prepared: PreparedData) -> float:
+def _params(architecture: Architecture, sizes: tuple[int, int]) -> float:
     """Count the trainable weights without allocating them."""
-    model = build_meta_model(architecture, *prepared.vocabulary_sizes)
+    model = build_meta_model(architecture, *sizes)
     return float(sum(parameter.numel() for parameter in model.parameters()))

@@ -16,8 +16,7 @@ from compare.config.run import Run, settings_hash
 from compare.config.sections import BudgetConfig
 from compare.experiment.prepare import PreparedData
 from compare.models.hybrid import HybridConfig
-from compare.models.registry import Architecture, build_meta_model, train_flops_per_token
-from compare.results.columns import SPREAD_ENDS, SPREADS
+from compare.models.registry import Architecture, build_meta_model
 from compare.results.records import RawSpeed, read_likelihoods, read_speed
 from compare.results.result import Result, recorded_settings
 from compare.results.run_folder import RunFolder
@@ -42,13 +41,6 @@ Figures = dict[str, Any]
 """Fields of ``Result`` by name."""
 MIN_PERCENTILE_SENTENCES = 100
 """Sentences from which the 95th percentile of latency is known: five of a hundred are above it."""
-TIMED = (
-    *SPREADS,
-    *SPREAD_ENDS,
-    *("train_tgt_tokens_per_s", "train_mfu", "decode_tokens_per_s", "latency_ms_p95"),
-    *("cpu_share", "decode_precision", "timed_together"),
-)
-"""Fields that are unknown before timing."""
 
 
 def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Result:
@@ -99,7 +91,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         ValueError: a file is missing or damaged, or the weights are those of another model.
     """
     run = folder.run
-    flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
+    flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
     size = size_figures(folder, run.model.architecture, prepared.vocabulary_sizes)
     metrics = read_metrics(folder.metrics)
     figures = {
@@ -156,23 +148,6 @@ def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes
     embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
     params = sum(parameter.numel() for parameter in model.parameters())
     return {"params": params, "params_no_embedding": params - embedding}
-
-
-def training_flops(architecture: Architecture, *, prepared: PreparedData, passes: int = 1) -> float:
-    """Count the FLOPs of training per token, at the mean lengths of the corpus.
-
-    Args:
-        architecture: config of the model.
-        prepared: the corpus.
-        passes: of the model over each batch.
-    """
-    return train_flops_per_token(
-        architecture,
-        src_len=float(prepared.train.src_lengths.mean()) + 1,
-        tgt_len=float(prepared.train.tgt_lengths.mean()) + 1,
-        tgt_vocabulary=len(prepared.vocabularies.tgt),
-        passes=passes,
-    )
 
 
 def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) -> Figures:
@@ -303,10 +278,9 @@ def speed_figures(
         precision: precision of training.
 
     Returns:
-        All fields of speed, None where it was not timed, and the machine of the timing.
+        The fields of speed that were timed, and the machine of the timing.
     """
-    costs = {"decode_s": raw.decode_s, "peak_memory_bytes": raw.peak_memory_bytes}
-    figures: Figures = {**dict.fromkeys(TIMED), **costs}
+    figures: Figures = {"decode_s": raw.decode_s, "peak_memory_bytes": raw.peak_memory_bytes}
     if raw.timings is None:
         return figures
     train, session = raw.timings.train, raw.timings.session

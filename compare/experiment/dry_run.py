@@ -12,17 +12,10 @@ import torch
 
 from compare.config.run import Run
 from compare.config.sections import Experiment
-from compare.experiment.budget import match_budget
-from compare.experiment.compute_result import training_flops
-from compare.experiment.folder import find_shorter, open_registry, request_runs
+from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch
-from compare.experiment.prepare import (
-    PreparedData,
-    ensure_initial_weights_fit,
-    ensure_models_fit,
-    prepare_data,
-)
-from compare.experiment.run import plan_models
+from compare.experiment.prepare import PreparedData
+from compare.experiment.run import plan_models, prepare_runs
 from compare.experiment.timing import first_updates, fresh_update_work
 from compare.models.registry import build_meta_model, training_bytes
 from compare.results.run_folder import RunFolder
@@ -33,8 +26,6 @@ from compare.training.metrics_log import read_metrics
 
 PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
 """Work of a timed forward and backward pass by kind of device: some tenths of a second."""
-MAX_SENTENCE_PARTS = 10
-"""A model is not timed if a single sentence takes this many times ``PART_FLOPS``."""
 MAX_CPU_BYTES = 4e9
 """A model with more memory for its weights and their training is not timed on a processor."""
 TIMED = 3
@@ -100,8 +91,9 @@ def estimate_experiment(
     """
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     with _planned(experiment, Path(folder), **request) as (runs, prepared):
-        seconds: dict[str, float | None] = {}
-        return [_estimate(run, prepared, seconds) for run in runs]
+        by_label = {run.run.label: run.run for run in runs}
+        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
+        return [_estimate(run, prepared, seconds[run.run.label]) for run in runs]
 
 
 @contextmanager
@@ -116,16 +108,11 @@ def _planned(
 ) -> Iterator[tuple[list[RunFolder], PreparedData]]:
     """Yield the runs and their data, which are encoded in a folder that is removed again."""
     models = plan_models(experiment, folder, context, launch)
-    if experiment.budget.match == "none":
-        find_shorter(request_runs(models, folder, seeds, only))
+    request_runs(models, folder, seeds, only)  # finds mistakes before the data are read
     with TemporaryDirectory() as encoded:
-        prepared = prepare_data(models[0], Path(encoded), tests=tests)
-        open_registry(folder, prepared)
-        if experiment.budget.match in ("params", "flops"):
-            models = match_budget(models, prepared, {})
-        ensure_models_fit(models, prepared.vocabulary_sizes)
-        runs = request_runs(models, folder, seeds, only)
-        ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
+        runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
+        if experiment.budget.match != "time":
+            find_shorter(runs)
         yield runs, prepared
 
 
@@ -135,32 +122,27 @@ def total_seconds(estimates: Sequence[RunEstimate]) -> float | None:
     return sum(known) if len(known) == len(estimates) else None
 
 
-def _estimate(folder: RunFolder, prepared: PreparedData, seconds: dict[str, float | None]) -> RunEstimate:
-    """Describe one run; ``seconds`` per update of models that are known are not measured again."""
+def _estimate(folder: RunFolder, prepared: PreparedData, per_update: float | None) -> RunEstimate:
+    """Describe one run, whose updates take ``per_update`` seconds each."""
     run, status, done = folder.run, "new", 0
     model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
-    memory_bytes = training_bytes(model, ema=run.train.ema > 0)
-    if run.label not in seconds:
-        seconds[run.label] = _seconds_per_update(run, prepared, memory_bytes)
-    per_update = seconds[run.label]
     if folder.config.is_file():
         status = read_result(folder.folder).status
         if status == "unfinished" and folder.metrics.is_file():
             done = max((line["update"] for line in read_metrics(folder.metrics)), default=0)
-    updates = run.train.max_updates
-    left = updates - done if status in ("new", "unfinished") else 0
+    left = run.train.max_updates - done if status in ("new", "unfinished") else 0
     return RunEstimate(
         name=run.name,
         status=status,
         params=sum(parameter.numel() for parameter in model.parameters()),
-        memory_bytes=memory_bytes,
-        updates=updates,
+        memory_bytes=training_bytes(model, ema=run.train.ema > 0),
+        updates=run.train.max_updates,
         updates_left=left,
         train_s=None if per_update is None else left * per_update,
     )
 
 
-def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> float | None:
+def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
     """Time some updates; None if the device of the run is not here, or the model too large for a short look.
 
     Of a batch that would take long, one of equal parts is computed, and its time is multiplied.
@@ -168,15 +150,13 @@ def _seconds_per_update(run: Run, prepared: PreparedData, memory_bytes: int) -> 
     device = torch.device(run.train.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         return None
-    if device.type == "cpu" and memory_bytes > MAX_CPU_BYTES:
+    model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
+    if device.type == "cpu" and training_bytes(model, ema=run.train.ema > 0) > MAX_CPU_BYTES:
         return None
-    flops = training_flops(run.model.architecture, prepared=prepared, passes=run.regularization.passes)
+    flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
     counts = prepared.stream.token_counts(1)
-    tokens = float(counts.sum())
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
-    if flops * tokens / len(prepared.train) > MAX_SENTENCE_PARTS * part_flops:
-        return None
-    parts = max(run.train.accumulate, ceil(flops * tokens / len(counts) / part_flops))
+    parts = max(run.train.accumulate, ceil(flops * float(counts.sum()) / len(counts) / part_flops))
     (batch,) = first_updates(prepared, 1, parts)
     rng = torch.get_rng_state()
     try:

@@ -1,4 +1,4 @@
-"""The folder of an experiment: the runs that a call asks for, and the refusal of others' folders."""
+"""The folder of an experiment: the runs that a call asks for, what they start from, whose folder it is."""
 
 import logging
 import shutil
@@ -11,13 +11,14 @@ from pathlib import Path
 
 from compare.config.parse import is_of_grid
 from compare.config.run import Run, find_difference, settings_hash
-from compare.experiment.prepare import PreparedData, with_initial_weights
+from compare.experiment.prepare import PreparedData
+from compare.models.registry import build_meta_model
 from compare.results.run_folder import RunFolder
-from compare.results.store import Registry, read_registry, read_result
+from compare.results.store import REGISTRY, Registry, read_registry, read_result
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.signals import lock_folder
-from compare.training.serialization import CHECKPOINTS, STATE
-from data.files import remove_leftovers, write_atomically
+from compare.training.serialization import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
+from data.files import hash_file, remove_leftovers, write_atomically
 from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,75 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
             )
         chosen |= matches
     return [run for run in models if run.label in chosen]
+
+
+def has_ended(run: RunFolder) -> bool:
+    """Return whether a run is done or has failed."""
+    return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
+
+
+# Fine-tuning: ``[train] init_from`` names the run whose weights and vocabularies training starts from.
+
+
+def with_initial_weights(run: Run) -> Run:
+    """Decide which run ``run`` starts from, and the hash of its weights; without ``init_from``, nothing.
+
+    Args:
+        run: a run with its own seed. If ``init_from`` is the folder of an experiment, the run of the same
+            label and seed there is meant.
+
+    Raises:
+        ValueError: there is no such run, it is not finished or has no weights, its vocabulary has other
+            settings, or its weights are not those of an ``init_hash`` that is given.
+    """
+    train = run.train
+    if train.init_from is None:
+        return run
+    root = Path(train.init_from).expanduser().absolute()
+    folder = root / run.name if (root / REGISTRY).is_file() else root
+    if not (folder / "config.toml").is_file():
+        raise ValueError(
+            f"train.init_from: {folder} is no run: give the folder of a finished run, or of an experiment "
+            "with a run of the same label and seed"
+        )
+    source = RunFolder.read(folder)
+    if read_result(folder).status != "done" or not source.weights.is_file():
+        raise ValueError(
+            f"train.init_from: {folder} is not finished, or has no weights (published runs have none)"
+        )
+    for name, value in vars(source.run.vocabulary).items():
+        if (here := getattr(run.vocabulary, name)) != value:
+            text = str(value).lower() if isinstance(value, bool) else value
+            raise ValueError(
+                f"train.init_from: {folder} has vocabulary.{name} = {text}, here {here}: its weights need "
+                f"its vocabularies: --set vocabulary.{name}={text}"
+            )
+    return replace(
+        run, train=replace(train, init_from=str(folder), init_hash=initial_hash(run, source.weights))
+    )
+
+
+def initial_hash(run: Run, weights: Path) -> str:
+    """Return the sha256 of the weights that ``run`` starts from; ValueError if it is not ``init_hash``."""
+    found, expected = hash_file(weights), run.train.init_hash
+    if expected not in (None, found):
+        raise ValueError(
+            f"{weights} are not the weights of train.init_hash (sha256 {found[:12]}, not "
+            f"{str(expected)[:12]}): restore them"
+        )
+    return found
+
+
+def ensure_initial_weights_fit(runs: Sequence[RunFolder], vocabulary_sizes: tuple[int, int]) -> None:
+    """Raise ValueError if the weights that a run starts from have other names or shapes than its model."""
+    for run in runs:
+        if run.run.train.init_from is not None:
+            path = Path(run.run.train.init_from) / WEIGHTS
+            model = build_meta_model(run.run.model.architecture, *vocabulary_sizes)
+            set_weights(model, load_weights(path), f"train.init_from of {run.run.label}: {path}")
+
+
+# Whose folder it is.
 
 
 def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
@@ -204,6 +274,7 @@ def begin_experiment(
     for test in prepared.corpus.tests[:1]:  # for plots and people
         lines = prepared.corpus.splits[test].src
         write_atomically(folder / "test.src", "".join(f"{line}\n" for line in lines))
+    prepared.stream.kept_hash(1, known=prepared.batch_hash)  # so that no later start computes it
     registry.settings_hash = shared
     registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in runs)]))
     for run in runs:

@@ -1,7 +1,8 @@
-"""Several processes of one call on one folder, side by side on this machine or as jobs of a Slurm cluster.
+"""Several processes of one experiment: side by side on this machine, jobs of a Slurm cluster, or by torchrun.
 
 Locks let processes share the runs of a folder, so each of them does the same: whatever has not ended and is
 not locked. The process that has started them waits, and shows their progress from the files of the runs.
+Processes of torchrun train each run together instead.
 """
 
 import _thread
@@ -18,14 +19,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 from compare.config.sections import Experiment
+from compare.experiment.folder import has_ended
+from compare.experiment.prepare import PreparedData, sides, training_batches
+from compare.experiment.run_one import build_trainer
+from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
+from compare.system.distributed import Processes
 from compare.system.log import PACKAGES, Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
 from compare.system.plugins import PLUGINS, load_plugins
@@ -35,6 +42,9 @@ from compare.system.signals import (
     raise_on_sigterm,
     stop_on_signals,
 )
+from data.corpus import Corpus, Pairs
+from data.encode import open_split
+from data.vocabulary import VocabularyPair
 
 logger = logging.getLogger(__name__)
 
@@ -107,32 +117,45 @@ class Launch:
             )
         return replace(experiment, train=train)
 
-    def run(
-        self, call: Callable[[], object], folder: Path, runs: Sequence[RunFolder], reporter: Reporter
+    def share_runs(
+        self,
+        call: Callable[..., object],
+        experiment: Experiment,
+        runs: Sequence[RunFolder],
+        reporter: Reporter,
+        *,
+        timing: bool,
     ) -> None:
-        """Let several processes call ``call``, which can be pickled, and wait for all of them.
+        """Let several processes run an experiment, and wait for all of them.
 
         Args:
-            call: what each process does.
-            folder: of the experiment.
-            runs: those that have not ended, whose progress is shown; none: one job, on a cluster alone.
-            reporter: shows it.
+            call: ``run_experiment`` with all other arguments, which can be pickled.
+            experiment: its first argument, as written.
+            runs: those that are asked for.
+            reporter: shows the progress of those that have not ended.
+            timing: let one more job of a cluster time the models; processes on this machine leave that to it.
 
         Raises:
             Interrupted: a signal arrived. On this machine, the processes have saved their states and ended;
                 jobs of a cluster go on.
             ValueError: the cluster refuses the jobs.
         """
+        decided, folder = runs[0].run.train, runs[0].folder.parent
+        train = replace(experiment.train, device=decided.device, precision=decided.precision)
+        call = partial(call, replace(experiment, train=train))
+        left = [run for run in runs if not has_ended(run)]
+        train_only = partial(call, timing=False)
         with reporter.trainings() as show:
-            watch = _Watch(runs, show)
+            watch = _Watch(left, show)
             if self.slurm is not None:
-                number = (self.jobs or len(runs)) if runs else 1
-                _run_on_cluster(Work(call, tuple(PLUGINS)), number, self.slurm, folder, watch)
-            elif runs:
-                device = runs[0].run.train.device
-                number = min(self.jobs or _suitable_jobs(device), len(runs))
+                if left:
+                    _run_on_cluster(Work(train_only), self.jobs or len(left), self.slurm, folder, watch)
+                if timing and results_to_time(folder):
+                    _run_on_cluster(Work(call), 1, self.slurm, folder, watch)
+            elif left:
+                number = min(self.jobs or _suitable_jobs(decided.device), len(left))
                 logger.info(f"{number} processes share the runs")
-                for status in run_processes(call, number, device, watch):
+                for status in run_processes(train_only, number, decided.device, watch):
                     if status not in (0, 2):
                         logger.warning(f"a process has ended with status {status}: what it left is done here")
             watch()
@@ -183,7 +206,7 @@ class Work:
     """What each process does, as it is pickled."""
 
     call: Callable[[], object]
-    plugins: tuple[str, ...]
+    plugins: tuple[str, ...] = field(default_factory=lambda: tuple(PLUGINS))
     """Modules that it imports first."""
 
     def __call__(self) -> None:
@@ -301,7 +324,7 @@ def run_processes(
     Raises:
         Interrupted: a signal arrived, and all have ended.
     """
-    work, workers = Work(call, tuple(PLUGINS)), list[subprocess.Popen[bytes]]()
+    work, workers = Work(call), list[subprocess.Popen[bytes]]()
     # In a session of their own, so that Ctrl-C in a terminal reaches this process alone.
     group: Any = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
     with stop_on_signals() as stop, ExitStack() as pipes:
@@ -412,3 +435,93 @@ def _queued(name: str) -> list[str]:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     except (OSError, subprocess.CalledProcessError) as error:
         raise ValueError(f"--slurm: squeue does not answer: {first_line(error)}") from None
+
+
+# Runs that several processes train together: process 0 announces each of them, the others take part.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """A run to train together, as process 0 sends it to the others; they read no text."""
+
+    folder: RunFolder
+    vocabularies: VocabularyPair
+    train: Path
+    """Folder of the encoded training set."""
+    valid: Path
+    """Folder of the encoded validation set."""
+    batch_hash: str
+
+    def open_data(self) -> PreparedData:
+        """Map the data of the run, without its text."""
+        run = self.folder.run
+        split = sides(open_split(self.train), run)
+        return PreparedData(
+            corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
+            vocabularies=self.vocabularies,
+            train=split,
+            valid=sides(open_split(self.valid), run),
+            stream=training_batches(split, self.vocabularies, run),
+            batch_hash=self.batch_hash,
+        )
+
+
+@contextmanager
+def announced(folder: RunFolder, prepared: PreparedData, processes: Processes) -> Iterator[None]:
+    """Let all processes train a run together, in a block in which process 0 does what ``take_part`` does.
+
+    Args:
+        folder: the run.
+        prepared: its data, encoded in a folder that all processes see.
+        processes: the processes; one alone has nobody to announce the run to.
+
+    Raises:
+        ValueError: the processes cannot use the device of the run.
+        ConnectionError: another process has ended.
+    """
+    if processes.size == 1:
+        yield
+        return
+    if prepared.train.folder is None or prepared.valid.folder is None:
+        raise ValueError("only data in files can be read by several processes")
+    announcement = Announcement(
+        folder=replace(folder, folder=folder.folder.resolve()),
+        vocabularies=prepared.vocabularies,
+        train=prepared.train.folder.resolve(),
+        valid=prepared.valid.folder.resolve(),
+        batch_hash=prepared.batch_hash,
+    )
+    with processes.task():
+        processes.broadcast(announcement)
+        processes.use_device(folder.run.train.device)
+        logger.info(
+            f"{folder.run.label}: {processes.size} processes on {processes.devices} devices "
+            f"of {processes.nodes} hosts train together"
+        )
+        processes.gather(lambda: None)  # the others open the data
+        yield
+
+
+def take_part(processes: Processes) -> None:
+    """Train with process 0 each run that it announces, until it dismisses the others.
+
+    Raises:
+        ConnectionError: another process has ended.
+    """
+    announcement: Announcement | None
+    while (announcement := processes.broadcast(None)) is not None:
+        try:
+            with processes.task():
+                _train_announced(announcement, processes)
+        except Exception:
+            if not processes.together:
+                raise
+
+
+def _train_announced(announcement: Announcement, processes: Processes) -> None:
+    processes.use_device(announcement.folder.run.train.device)
+    opened: list[PreparedData] = []
+    processes.gather(lambda: opened.append(announcement.open_data()))
+    trainer, translator = build_trainer(announcement.folder, opened[0], lambda _: None, processes)
+    trainer.run()
+    translator.lead(lambda: None)

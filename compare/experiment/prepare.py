@@ -1,129 +1,23 @@
-"""The data that all models of an experiment share, and the weights that a model starts from."""
+"""The data that all models of an experiment share: corpus, vocabularies, encoded splits, batches."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 
-from torch import nn
-
 from compare.config.run import Run
-from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, TrainConfig, VocabularyConfig
-from compare.models.registry import build_meta_model, ensure_fits_memory
-from compare.results.run_folder import RunFolder
-from compare.results.store import REGISTRY, read_registry, read_result
-from compare.training.serialization import WEIGHTS, load_weights, set_weights
+from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, VocabularyConfig
+from compare.models.registry import Architecture, train_flops_per_token
+from compare.results.store import read_registry
 from data.batches import BatchStream
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
-from data.files import hash_file
 from data.sampling import SampledSplit
 from data.text import unspaced
 from data.vocabulary import VocabularyPair, build_pair, load_pair
 
-# Training that starts from the weights of another run (fine-tuning), with its vocabularies.
-
-
 logger = logging.getLogger(__name__)
-
-KEY = "train.init_from"
-
-
-def with_initial_weights(run: Run) -> Run:
-    """Decide which run ``run`` starts from, and the hash of its weights; without ``init_from``, nothing.
-
-    Args:
-        run: a run with its own seed. If ``init_from`` is the folder of an experiment, the run of the same
-            label and seed there is meant.
-
-    Raises:
-        ValueError: there is no such run, it is not finished or has no weights, its vocabulary has other
-            settings, or its weights are not those of an ``init_hash`` that is given.
-    """
-    train = run.train
-    if train.init_from is None:
-        return run
-    root = Path(train.init_from).expanduser().absolute()
-    folder = root / run.name if (root / REGISTRY).is_file() else root
-    if not (folder / "config.toml").is_file():
-        raise ValueError(
-            f"{KEY}: {folder} is no run: give the folder of a finished run, or of an experiment with a run "
-            "of the same label and seed"
-        )
-    source = RunFolder.read(folder)
-    if read_result(folder).status != "done" or not source.weights.is_file():
-        raise ValueError(f"{KEY}: {folder} is not finished, or has no weights (published runs have none)")
-    _ensure_same_vocabulary(run.vocabulary, source.run.vocabulary, folder)
-    found = hash_file(source.weights)
-    if train.init_hash not in (None, found):
-        raise ValueError(
-            f"{source.weights} are not the weights of train.init_hash (sha256 {found[:12]}, not "
-            f"{str(train.init_hash)[:12]}): restore them"
-        )
-    return replace(run, train=replace(train, init_from=str(folder), init_hash=found))
-
-
-def initial_vocabularies(train: TrainConfig) -> VocabularyPair | None:
-    """Load the vocabularies of the run that training starts from; None if it starts from random weights.
-
-    Args:
-        train: settings of an experiment or of a run; the runs of an experiment share their vocabularies.
-
-    Raises:
-        ValueError: there is no such run.
-    """
-    if train.init_from is None:
-        return None
-    folder = Path(train.init_from).expanduser()
-    runs = [folder / name for name in read_registry(folder).runs]
-    folder = next((run for run in runs if (run / "config.toml").is_file()), folder)
-    if not (folder / "config.toml").is_file():
-        raise ValueError(f"{KEY}: {folder} is no run: give the folder of a finished run, or of an experiment")
-    return load_pair(folder)
-
-
-def ensure_initial_weights_fit(runs: Sequence[RunFolder], vocabulary_sizes: tuple[int, int]) -> None:
-    """Raise ValueError if the weights that a run starts from have other names or shapes than its model."""
-    for run in runs:
-        if run.run.train.init_from is not None:
-            path = Path(run.run.train.init_from) / WEIGHTS
-            model = build_meta_model(run.run.model.architecture, *vocabulary_sizes)
-            set_weights(model, load_weights(path), f"{KEY} of {run.run.label}: {path}")
-
-
-def load_initial_weights(model: nn.Module, train: TrainConfig) -> None:
-    """Give a model the weights that its training starts from, if there are any.
-
-    Raises:
-        ValueError: the weights are damaged, of another model, or not those of ``init_hash``.
-    """
-    if train.init_from is None:
-        return
-    path = Path(train.init_from) / WEIGHTS
-    weights = load_weights(path)
-    if (found := hash_file(path)) != train.init_hash:
-        raise ValueError(
-            f"{path} are not the weights that this run starts from (sha256 {found[:12]}, not "
-            f"{str(train.init_hash)[:12]}): restore them"
-        )
-    set_weights(model, weights, str(path))
-    logger.info(f"starts from {path} (sha256 {found[:12]})")
-
-
-def _ensure_same_vocabulary(here: VocabularyConfig, there: VocabularyConfig, source: Path) -> None:
-    """Raise ValueError if the ``[vocabulary]`` section is not that of the run whose vocabularies are used."""
-    for name, value in vars(there).items():
-        if getattr(here, name) != value:
-            text = str(value).lower() if isinstance(value, bool) else value
-            raise ValueError(
-                f"{KEY}: {source} has vocabulary.{name} = {text}, here {getattr(here, name)}: its weights "
-                f"need its vocabularies: --set vocabulary.{name}={text}"
-            )
-
-
-# The data that all models of an experiment share: corpus, vocabularies, encoded splits, batches.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,9 +37,20 @@ class PreparedData:
         """Number of entries of the source and of the target vocabulary."""
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
-    def keep_hash(self) -> None:
-        """Keep the hash of the batches beside the encoded data, so that no later start computes it."""
-        self.stream.kept_hash(1, known=self.batch_hash)
+    def training_flops(self, architecture: Architecture, passes: int = 1) -> float:
+        """Count the FLOPs of training per token, at the mean lengths of the corpus.
+
+        Args:
+            architecture: config of the model.
+            passes: of the model over each batch.
+        """
+        return train_flops_per_token(
+            architecture,
+            src_len=float(self.train.src_lengths.mean()) + 1,
+            tgt_len=float(self.train.tgt_lengths.mean()) + 1,
+            tgt_vocabulary=len(self.vocabularies.tgt),
+            passes=passes,
+        )
 
     def for_seed(self, seed: int) -> "PreparedData":
         """Return the same data with the batches of another seed."""
@@ -201,7 +106,8 @@ def prepare_data(
     times = [perf_counter()]
     corpus = load_corpus(run.data, tests=tests)
     pairs = corpus.splits["train"]
-    logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: " + _sizes(corpus))
+    sizes = ", ".join(f"{name} {len(split.src):,}" for name, split in corpus.splits.items())
+    logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: {sizes}")
     for test in corpus.tests:
         if overlap := corpus.overlap(test):
             logger.warning(
@@ -215,8 +121,9 @@ def prepare_data(
             "translations by attnbench score --tokenize zh or ja-mecab"
         )
     times.append(perf_counter())
-    vocabularies = vocabularies or initial_vocabularies(run.train)
-    vocabularies = vocabularies or build_vocabularies(pairs, run.vocabulary)
+    if vocabularies is None:
+        source = run.train.init_from
+        vocabularies = initial_vocabularies(source) if source else build_vocabularies(pairs, run.vocabulary)
     times.append(perf_counter())
     limit = run.data.max_tokens
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
@@ -245,6 +152,13 @@ def prepare_data(
     )
 
 
+def initial_vocabularies(init_from: str) -> VocabularyPair:
+    """Load the vocabularies of the run, or of the runs of the experiment, that training starts from."""
+    folder = Path(init_from).expanduser()
+    runs = [folder / name for name in read_registry(folder).runs]
+    return load_pair(next((run for run in runs if (run / "config.toml").is_file()), folder))
+
+
 def sides(split: EncodedSplit, run: Run) -> EncodedSplit:
     """Return what the models read of an encoded split: of language models the targets alone."""
     return split if run.translates else split.without_sources()
@@ -262,12 +176,12 @@ def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run
         ValueError: a batch cannot hold the longest target, or the text cannot be sampled.
     """
     train, strength = run.train, run.regularization.subword_sampling
-    if not strength:
-        return BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
-    sampled = SampledSplit(
-        split, vocabularies, strength=strength, seed=train.seed, max_tokens=run.data.max_tokens
-    )
-    return BatchStream(sampled, batch_tokens=train.batch_tokens, seed=train.seed)
+    source: EncodedSplit | SampledSplit = split
+    if strength:
+        source = SampledSplit(
+            split, vocabularies, strength=strength, seed=train.seed, max_tokens=run.data.max_tokens
+        )
+    return BatchStream(source, batch_tokens=train.batch_tokens, seed=train.seed)
 
 
 def build_vocabularies(train: Pairs, config: VocabularyConfig) -> VocabularyPair:
@@ -275,16 +189,3 @@ def build_vocabularies(train: Pairs, config: VocabularyConfig) -> VocabularyPair
     return build_pair(
         train, kind=config.kind, size=config.size, joint=config.joint, min_count=config.min_count
     )
-
-
-def _sizes(corpus: Corpus) -> str:
-    return ", ".join(f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items())
-
-
-def ensure_models_fit(runs: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:
-    """Raise ValueError if this machine's memory cannot hold the training of one of the models."""
-    for run in runs:
-        context = f"models.{run.label}"
-        ensure_fits_memory(
-            run.model.architecture, *vocabulary_sizes, training=True, context=context, ema=run.train.ema > 0
-        )

@@ -11,47 +11,40 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import torch
-
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import calibrate, find_reference, match_budget
-from compare.experiment.compute_result import compute_figures, training_flops, unfinished_result
-from compare.experiment.evaluation import evaluate_run
+from compare.experiment.budget import find_reference, match_budget
+from compare.experiment.compute_result import unfinished_result
 from compare.experiment.folder import (
     begin_experiment,
     begin_run,
+    ensure_initial_weights_fit,
     find_shorter,
+    has_ended,
     locked_for_setup,
     open_registry,
     request_runs,
 )
-from compare.experiment.launch import Launch
-from compare.experiment.prepare import (
-    PreparedData,
-    ensure_initial_weights_fit,
-    ensure_models_fit,
-    prepare_data,
-)
+from compare.experiment.launch import Launch, announced, take_part
+from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.run_one import run_one
 from compare.experiment.timing import forget_timings, results_to_time, time_all
-from compare.experiment.trainers import announced, build_trainer, take_part
-from compare.results.records import RawSpeed
+from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     REGISTRY,
+    Registry,
     Result,
     check_output_folder,
     read_result,
     read_results,
     save_result,
     write_json_lines,
-    write_record,
 )
 from compare.system.cpu import tune_cpu
-from compare.system.device import this_machine
 from compare.system.distributed import SINGLE, Processes, join_processes
 from compare.system.log import Reporter, log_to_file
-from compare.system.measure import is_out_of_memory, peak_memory_bytes, reset_peak_memory
+from compare.system.measure import is_out_of_memory
 from compare.system.messages import first_line
 from compare.system.plugins import code_version
 from compare.system.signals import LOCK, Locked, lock_folder
@@ -121,34 +114,22 @@ def run_experiment(
             if not time_again and _is_finished(folder, runs, timing=timing):
                 return [read_result(run.folder) for run in runs]
             with locked_for_setup(folder):
-                prepared = prepare_data(models[0], folder / "encoded", tests=tests)
-                registry = open_registry(folder, prepared)
-                if experiment.budget.match == "time":
-                    calibrate(models, prepared, registry, alone=processes.size == 1)
-                models = match_budget(models, prepared, registry.seconds_per_update)
-                runs = request_runs(models, folder, seeds, only)
-                ensure_models_fit(models, prepared.vocabulary_sizes)
-                ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
+                runs, prepared, registry = prepare_runs(
+                    models, folder, folder / "encoded", seeds, only, tests
+                )
                 begin_experiment(folder, registry, runs, prepared)
-                prepared.keep_hash()
                 if time_again:
                     forget_timings(folder)
+            reporter.expect(_expected_work(runs, prepared))
             if launch is not None:
-                decided = models[0].train
-                train = replace(experiment.train, device=decided.device, precision=decided.precision)
-                experiment = replace(experiment, train=train)
-                same = partial(run_experiment, experiment, folder.resolve(), seeds=seeds, only=only)
-                same = partial(same, context=context, tests=tests)
-                _announce(runs, prepared, reporter)
-                if left := [run for run in runs if not has_ended(run)]:
-                    launch.run(partial(same, timing=False), folder, left, reporter)
-                if launch.slurm is not None:  # one more job does what this process does otherwise
-                    if timing and results_to_time(folder):
-                        launch.run(same, folder, [], reporter)
-                    return [read_result(run.folder) for run in runs]
-            run_each(runs, prepared, reporter, processes)
-            if timing:
-                time_all(folder, models[0], prepared)
+                same = partial(
+                    run_experiment, folder=folder.resolve(), seeds=seeds, only=only, context=context
+                )
+                launch.share_runs(partial(same, tests=tests), experiment, runs, reporter, timing=timing)
+            if launch is None or launch.slurm is None:  # jobs of a cluster have done the rest, too
+                run_each(runs, prepared, reporter, processes)
+                if timing:
+                    time_all(folder, models[0], prepared)
             return [read_result(run.folder) for run in runs]
         finally:
             processes.dismiss()
@@ -164,11 +145,52 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: Laun
         experiment = launch.for_nodes(experiment, context)
     models = resolve_models(experiment, context, other_machine=on_nodes)
     find_reference(models)
-    ensure_models_fit(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
+    _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
     if (folder / REGISTRY).is_file():
         read_results(folder)  # names what is damaged
     return models
+
+
+def prepare_runs(
+    models: Sequence[Run],
+    folder: Path,
+    encoded: Path,
+    seeds: Sequence[int],
+    only: Sequence[str],
+    tests: bool,
+    *,
+    calibrate: bool = True,
+) -> tuple[list[RunFolder], PreparedData, Registry]:
+    """Prepare the data, match the budget, and find mistakes that need the data.
+
+    Args:
+        models: one run per model.
+        folder: of the experiment, in which nothing is written.
+        encoded: cache of the encoded data.
+        seeds: of each model.
+        only: labels of the models that are asked for.
+        tests: read the test sets.
+        calibrate: measure speeds for a budget of time, which is not matched otherwise.
+
+    Returns:
+        The runs that are asked for, their data, and the content of experiment.json.
+    """
+    prepared = prepare_data(models[0], encoded, tests=tests)
+    registry = open_registry(folder, prepared)
+    if calibrate or models[0].budget.match != "time":
+        models = match_budget(models, prepared, registry)
+    _ensure_memory(models, prepared.vocabulary_sizes)
+    runs = request_runs(models, folder, seeds, only)
+    ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
+    return runs, prepared, registry
+
+
+def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:
+    """Raise ValueError if this machine's memory cannot hold the training of one of the models."""
+    for run in models:
+        architecture, context, ema = run.model.architecture, f"models.{run.label}", run.train.ema > 0
+        ensure_fits_memory(architecture, *vocabulary_sizes, training=True, context=context, ema=ema)
 
 
 def _is_finished(folder: Path, runs: Sequence[RunFolder], *, timing: bool) -> bool:
@@ -188,21 +210,16 @@ def _is_finished(folder: Path, runs: Sequence[RunFolder], *, timing: bool) -> bo
     return True
 
 
-def has_ended(run: RunFolder) -> bool:
-    """Return whether a run is done or has failed."""
-    return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
-
-
-def _announce(runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter) -> None:
-    """Tell ``reporter`` the updates and FLOPs of all runs that have not ended."""
+def _expected_work(runs: Sequence[RunFolder], prepared: PreparedData) -> dict[str, tuple[int, float]]:
+    """Return updates and FLOPs of each run that has not ended."""
     expected = {}
     for run in runs:
         with suppress(ValueError):  # a damaged result is reported when its turn comes
             if not has_ended(run):
-                settings, passes = run.run, run.run.regularization.passes
-                flops = training_flops(settings.model.architecture, prepared=prepared, passes=passes)
-                expected[run.name] = (settings.train.max_updates, flops)
-    reporter.expect(expected)
+                passes = run.run.regularization.passes
+                flops = prepared.training_flops(run.run.model.architecture, passes)
+                expected[run.name] = (run.run.train.max_updates, flops)
+    return expected
 
 
 def run_each(
@@ -222,7 +239,6 @@ def run_each(
         ConnectionError: another process that torchrun has started has ended; no other run was begun.
     """
     errors: list[ValueError | OSError] = []
-    _announce(runs, prepared, reporter)
     for number, run in enumerate(runs, start=1):
         position = f"[{number}/{len(runs)}] {run.name}"
         try:
@@ -278,24 +294,3 @@ def finish_run(
         result = replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
     return result
-
-
-def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes) -> Result:
-    """Train one model, from the start or from where it was stopped, and test the chosen weights."""
-    run, was_trained = folder.run, folder.weights.is_file()
-    reset_peak_memory(torch.device(run.train.device))
-    with reporter.training(folder.name, run.train.max_updates) as report:
-        trainer, translator = build_trainer(folder, prepared, report, processes)
-        trainer.run()
-
-    def test() -> Result:
-        """Test the weights, in process 0, for whose searches the others wait."""
-        seconds = evaluate_run(folder, translator, prepared.corpus)
-        # That of training is unknown where an earlier process has trained the model.
-        peak = None if was_trained else peak_memory_bytes(translator.device)
-        machine = this_machine(translator.device)
-        write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
-        result = unfinished_result(folder, prepared)
-        return replace(result, status="done", files=folder.hashes(), **compute_figures(folder, prepared))
-
-    return translator.lead(test)

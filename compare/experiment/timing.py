@@ -3,9 +3,8 @@
 import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import torch
@@ -15,7 +14,6 @@ from compare.decoding.translator import DecodingWork, LatencyWork
 from compare.experiment.compute_result import speed_figures
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
-from compare.optim import build_optimizer
 from compare.results.records import Latency, Session, Timings, read_speed
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import (
@@ -30,14 +28,10 @@ from compare.system.device import precision_of, set_numerics, this_machine
 from compare.system.measure import Speed, TimedRepeat, Workload, is_out_of_memory, time_in_turn
 from compare.system.messages import first_line
 from compare.system.signals import lock_folder
-from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import read_metrics
-from compare.training.step import count_tokens, training_work
+from compare.training.step import TrainingWork
 from data.batches import Batch
 from data.files import hash_file
-
-if TYPE_CHECKING:
-    from compare.models.registry import Model
 
 logger = logging.getLogger(__name__)
 
@@ -144,29 +138,11 @@ def first_updates(prepared: PreparedData, number: int, accumulate: int) -> list[
     return [batch.parts for batch in islice(batches, number)]
 
 
-def update_work(run: Run, model: "Model", updates: Sequence[Sequence[Batch]]) -> Workload:
-    """Make the work of updates of a model with any weights, at the last learning rate of training.
-
-    The optimizer is a new one: its cost does not depend on its state. A moving average is not part of it.
-
-    Args:
-        run: its settings.
-        model: the model, on the device of the run.
-        updates: the batch of each update, in the parts whose gradients are added.
-    """
-    train, optim = run.train, run.model.optim
-    criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
-    optimizer = build_optimizer(criterion.parameters(), optim)
-    for group in optimizer.param_groups:
-        group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
-    return training_work(criterion, optimizer, updates, precision=train.precision, clip_norm=train.clip_norm)
-
-
 def fresh_update_work(run: Run, prepared: PreparedData, updates: Sequence[Sequence[Batch]]) -> Workload:
-    """Make the same of a model with fresh weights, before its run."""
+    """Make the work of updates of a model with fresh weights, before its run."""
     device = torch.device(run.train.device)
     set_numerics(device, deterministic=run.train.deterministic)
-    return update_work(run, build(run.model.architecture, *prepared.vocabulary_sizes).to(device), updates)
+    return TrainingWork(run, build(run.model.architecture, *prepared.vocabulary_sizes).to(device), updates)
 
 
 class TimedModel:
@@ -186,43 +162,42 @@ class TimedModel:
         Raises:
             ValueError: the weights are damaged or of another model.
         """
-        self.run, self.batches, bench = run, list(chain.from_iterable(updates)), settings.bench
-        translator = load_model(run.folder, settings.train.device)
-        self.device, self.decode_precision = translator.device, precision_of(translator.model)
+        bench, translator = settings.bench, load_model(run.folder, settings.train.device)
+        self.run, self.device, self.decode_precision = run, translator.device, precision_of(translator.model)
         beam, lines = translator.decode.beam_size, sources[: bench.sentences]
-        self.greedy, self.beam = DecodingWork(translator, lines, 1), DecodingWork(translator, lines, beam)
         self.latency = LatencyWork(translator, sources[: bench.latency_sentences], beam)
-        training = {"train": update_work(run.run, translator.model, updates)}
-        search: dict[str, Workload] = {"greedy": self.greedy, "beam": self.beam, "latency": self.latency}
-        self.works = search | training if run.run.translates else training
+        self.speeds: dict[str, DecodingWork | TrainingWork] = {}
+        if run.run.translates:
+            self.speeds["greedy"] = DecodingWork(translator, lines, 1)
+            self.speeds["beam"] = DecodingWork(translator, lines, beam)
+        self.works: dict[str, Workload] = {**self.speeds}
+        if run.run.translates:
+            self.works["latency"] = self.latency
+        self.works["train"] = self.speeds["train"] = TrainingWork(run.run, translator.model, updates)
         self.repeats: dict[str, list[TimedRepeat]] = {phase: [] for phase in self.works}
 
     def timings(self, session_id: str) -> Timings:
         """Combine the repeats of all workloads."""
-        sentences, tokens = sum(map(len, self.batches)), count_tokens(self.batches)
-        search = "beam" in self.works
-        shares = [repeat.cpu_share for repeat in self.repeats.get("latency", [])]
-        return Timings(
-            train=self._speed("train", sentences, tokens),
-            greedy=self._speed("greedy", len(self.greedy.lines), self.greedy.tokens) if search else None,
-            beam=self._speed("beam", len(self.beam.lines), self.beam.tokens) if search else None,
-            latency=Latency(ms=self.latency.ms, cpu_shares=shares) if search else None,
-            session=Session(
-                **dataclasses.asdict(this_machine(self.device)),
-                timed_together=session_id,
-                timed_run=self.run.name,
-                decode_precision=self.decode_precision,
-            ),
+        seconds = {name: [each.seconds for each in repeats] for name, repeats in self.repeats.items()}
+        shares = {name: [each.cpu_share for each in repeats] for name, repeats in self.repeats.items()}
+        speeds = {
+            name: Speed(
+                sentences=work.sentences, tokens=work.tokens, seconds=seconds[name], cpu_shares=shares[name]
+            )
+            for name, work in self.speeds.items()
+        }
+        session = Session(
+            **dataclasses.asdict(this_machine(self.device)),
+            timed_together=session_id,
+            timed_run=self.run.name,
+            decode_precision=self.decode_precision,
         )
-
-    def _speed(self, phase: str, sentences: int, tokens: int) -> Speed:
-        """Combine the repeats of work on this many sentences and tokens."""
-        repeats = self.repeats[phase]
-        return Speed(
-            sentences=sentences,
-            tokens=tokens,
-            seconds=[repeat.seconds for repeat in repeats],
-            cpu_shares=[repeat.cpu_share for repeat in repeats],
+        return Timings(
+            train=speeds["train"],
+            greedy=speeds.get("greedy"),
+            beam=speeds.get("beam"),
+            latency=Latency(ms=self.latency.ms, cpu_shares=shares["latency"]) if self.latency.ms else None,
+            session=session,
         )
 
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -388,25 +388,19 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     return trials
 
 
-def trials_by_label(trials: Sequence[TrialResult]) -> dict[str, list[TrialResult]]:
-    """Group trials by model, in the order in which the models first appear."""
-    groups: dict[str, list[TrialResult]] = {}
-    for trial in trials:
-        groups.setdefault(trial.label, []).append(trial)
-    return groups
-
-
-def candidates(trials: Iterable[TrialResult]) -> list[Candidate]:
-    """Group the trials of one model by number, in the order of the numbers."""
-    ordered = sorted(trials, key=lambda each: each.trial)  # stable, so the first seed stays first
-    return [Candidate(list(group)) for _, group in groupby(ordered, key=lambda each: each.trial)]
+def group_trials(trials: Iterable[TrialResult]) -> dict[str, list[Candidate]]:
+    """Group trials by model, in the order in which the models first appear, and by number in its order."""
+    groups: dict[str, dict[int, list[TrialResult]]] = {}
+    for each in trials:
+        groups.setdefault(each.label, {}).setdefault(each.trial, []).append(each)
+    return {label: [Candidate(group[trial]) for trial in sorted(group)] for label, group in groups.items()}
 
 
 def find_finalists(trials: Sequence[TrialResult], number: int) -> set[tuple[str, int]]:
     """Find the ``number`` best trials of each model, by label and number, of those that did not fail."""
     finalists = set()
-    for label, group in trials_by_label(trials).items():
-        done = [each for each in candidates(group) if each.loss < math.inf]
+    for label, found in group_trials(trials).items():
+        done = [each for each in found if each.loss < math.inf]
         best = sorted(done, key=lambda each: each.rank, reverse=True)[:number]
         finalists |= {(label, each.trial) for each in best}
     return finalists
@@ -415,8 +409,7 @@ def find_finalists(trials: Sequence[TrialResult], number: int) -> set[tuple[str,
 def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
     """Find the best candidate of each model, of those with the most seeds; none if all trials failed."""
     winners = {}
-    for label, group in trials_by_label(trials).items():
-        found = candidates(group)
+    for label, found in group_trials(trials).items():
         seeds = max(len(each.results) for each in found)
         usable = [each for each in found if len(each.results) == seeds and each.loss < math.inf]
         if usable:
@@ -426,28 +419,24 @@ def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
 
 def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
     """Summarize a search in one row per model: its effort, and the settings and scores of its best trial."""
-    winners = find_winners(trials)
-    rows = []
-    for label, group in trials_by_label(trials).items():
-        winner = winners.get(label)
-        rows.append(
-            {
-                "label": label,
-                "trials": len(candidates(group)),
-                "failed": sum(trial.status != "done" for trial in group),
-                "updates_per_trial": max(trial.updates for trial in group),
-                "seconds": sum(trial.seconds for trial in group),
-                "best_trial": winner and winner.trial,
-                **(winner.settings if winner else {}),
-                "validation_bleu": winner and winner.bleu,
-                "validation_loss": winner and winner.loss,
-            }
-        )
+    winners, rows = find_winners(trials), []
+    for label, found in group_trials(trials).items():
+        winner, results = winners.get(label), [result for each in found for result in each.results]
+        row = {
+            "label": label,
+            "trials": len(found),
+            "failed": sum(result.status != "done" for result in results),
+            "updates_per_trial": max(result.updates for result in results),
+            "seconds": sum(result.seconds for result in results),
+            "best_trial": winner and winner.trial,
+            **(winner.settings if winner else {}),
+            "validation_bleu": winner and winner.bleu,
+            "validation_loss": winner and winner.loss,
+        }
         if len({trial.seed for trial in trials}) > 1:
-            rows[-1] |= {
-                "seeds": winner and len(winner.results),
-                "lowest_validation_bleu": winner and min(result.score for result in winner.results),
-            }
+            row["seeds"] = winner and len(winner.results)
+            row["lowest_validation_bleu"] = winner and min(result.score for result in winner.results)
+        rows.append(row)
     return rows
 
 

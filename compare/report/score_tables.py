@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
-from compare.experiment.evaluation import ForcedScores
+from compare.experiment.likelihood import ForcedScores
 from compare.results.result import without_nan
 from compare.results.text import UNKNOWN, escape_markdown, format_number, markdown_table
 from compare.scoring.metrics import METRICS

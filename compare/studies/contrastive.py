@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
-from compare.experiment.evaluation import score_translations
+from compare.experiment.likelihood import score_translations
 from compare.studies.kit import Panel, column, conclude, differences, mean
 from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.tasks import RECURRENT, TRANSFORMER, TRANSLATORS

@@ -10,7 +10,7 @@ import torch
 
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
-from compare.experiment.evaluation import token_log_probabilities
+from compare.experiment.likelihood import token_log_probabilities
 from compare.models.registry import Architecture
 from compare.optim import OptimConfig, build_optimizer
 from compare.studies.study import Settings

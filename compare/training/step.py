@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from compare.config.run import Run
+from compare.optim import build_optimizer
 from compare.system.device import autocast
 from compare.system.distributed import Processes
-from compare.system.measure import Workload
 from compare.system.signals import StopRequest
 from compare.training.loss import LossSums, TranslationLoss
 from compare.training.serialization import model_weights
@@ -100,35 +103,41 @@ def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:
     return loss
 
 
-# Workload of timing training: real updates on given batches.
+# What is timed of training: real updates on given batches.
 
 
-def training_work(
-    criterion: TranslationLoss,
-    optimizer: torch.optim.Optimizer,
-    updates: Sequence[Sequence[Batch]],
-    *,
-    precision: str,
-    clip_norm: float,
-) -> Workload:
-    """Make the work of some updates, whose batches are moved to the model's device before.
+class TrainingWork:
+    """Updates of a model with any weights on given batches, at the last learning rate of training.
 
-    Args:
-        criterion: the loss, which holds the model.
-        optimizer: its optimizer.
-        updates: the batch of each update, in the parts whose gradients are added.
-        precision: fp32 or bf16.
-        clip_norm: maximum norm of the gradient.
+    The optimizer is a new one: its cost does not depend on its state. A moving average is not part of it.
     """
-    device = next(criterion.parameters()).device
-    placed = [[part.to(device) for part in parts] for parts in updates]
 
-    def update() -> None:
-        criterion.train()
-        for parts in placed:
-            train_step(criterion, optimizer, *parts, precision=precision, clip_norm=clip_norm)
+    def __init__(
+        self, run: Run, model: nn.Module, updates: Sequence[Sequence[Batch]], precision: str = ""
+    ) -> None:
+        """Move the batches to the model's device.
 
-    return update
+        Args:
+            run: settings of training.
+            model: the model, on the device of the run.
+            updates: the batch of each update, in the parts whose gradients are added.
+            precision: fp32 or bf16; by default that of the run.
+        """
+        train, optim = run.train, run.model.optim
+        self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
+        self.optimizer = build_optimizer(self.criterion.parameters(), optim)
+        for group in self.optimizer.param_groups:
+            group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
+        self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)
+        batches, device = list(chain.from_iterable(updates)), next(self.criterion.parameters()).device
+        self.sentences, self.tokens = sum(map(len, batches)), count_tokens(batches)
+        self._updates = [[part.to(device) for part in parts] for parts in updates]
+
+    def __call__(self) -> None:
+        """Do all updates once."""
+        self.criterion.train()
+        for parts in self._updates:
+            self._step(self.criterion, self.optimizer, *parts)
 
 
 def count_tokens(batches: Iterable[Batch]) -> int:

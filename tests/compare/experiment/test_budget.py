@@ -1,6 +1,5 @@
 """Matched budgets: widths and updates are solved for; a budget that cannot be met is an error."""
 
-import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_model, resolve_models
 from compare.config.sections import BudgetConfig, ModelConfig
 from compare.experiment import budget as calibration
-from compare.experiment import run as run_all
 from compare.experiment.budget import (
     FFN_RATIOS,
     GRID,
@@ -25,7 +23,6 @@ from compare.experiment.budget import (
     match_budget,
     with_updates,
 )
-from compare.experiment.compute_result import training_flops
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
@@ -40,16 +37,21 @@ from tests.kits.runs import first_run
 MAY_CHANGE = {"d_model", "num_heads", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
 MAY_CHANGE |= {"embedding_size"}
 SMALL = {"embedding_size": 128, "hidden_size": 192}
-REFERENCE_TASK = "translation"
 REFERENCE = ModelConfig(preset="bahdanau", label="reference", overrides=SMALL)
 OTHERS = [
-    name for name, preset in PRESETS.items() if not preset.paper_size and preset.model.task == REFERENCE_TASK
+    name for name, preset in PRESETS.items() if not preset.paper_size and preset.model.task == "translation"
 ]
 
 
 @pytest.fixture(scope="module")
 def prepared(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     return prepare_data(first_run(tiny_toml), tmp_path_factory.mktemp("encoded"))
+
+
+def measured(runs: list[Run], *seconds: float) -> Registry:
+    """The content of experiment.json once these seconds per update were measured."""
+    known = dict(zip((run.label for run in runs), seconds, strict=True))
+    return Registry(seconds_per_update=known, calibrated_as=describe_work(runs))
 
 
 def runs_of(tiny_toml: Path, *models: ModelConfig, **settings: object) -> list[Run]:
@@ -61,7 +63,7 @@ def amount(kind: str, model: ModelConfig | ResolvedModel, prepared: PreparedData
     """Counted in a model that was really made, or by the formula that is tested against torch's counter."""
     architecture = (resolve_model(model) if isinstance(model, ModelConfig) else model).architecture
     if kind == "flops":
-        return training_flops(architecture, prepared=prepared)
+        return prepared.training_flops(architecture)
     made = build(architecture, *(len(side) for side in prepared.vocabularies))
     return sum(parameter.numel() for parameter in made.parameters())
 
@@ -75,7 +77,7 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
     sizes = {"d_model": 128, "ffn_size": 384, **SMALL}
     small = {name: size for name, size in sizes.items() if name in PRESETS[preset].model.settings()}
     other = ModelConfig(preset=preset, label="other", overrides=small)
-    first, second = match_budget(runs_of(tiny_toml, REFERENCE, other, match=kind), prepared, {})
+    first, second = match_budget(runs_of(tiny_toml, REFERENCE, other, match=kind), prepared, Registry())
     target = amount(kind, REFERENCE, prepared)
     assert first.model == resolve_model(REFERENCE)
     assert first.budget == second.budget == BudgetConfig(match=kind, reference="reference", amount=target)
@@ -92,8 +94,7 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
         assert head / HEAD_STRETCH <= second.model.head_size() <= head * HEAD_STRETCH
 
 
-@pytest.mark.parametrize("kind", ["params", "flops"])
-@pytest.mark.parametrize("shrink", [0.4, 3])
+@pytest.mark.parametrize(("kind", "shrink"), [("params", 0.4), ("flops", 3)])
 def test_shapes_stay_those_of_the_family(kind: str, shrink: float, tiny_toml: Path, prepared: PreparedData):
     """Heads stay about as large, ffn_size within 2 to 8 times d_model, RNNs keep their proportions."""
     sizes = {"transformer": {"d_model": 256, "num_heads": 4, "ffn_size": 1024}}
@@ -101,7 +102,7 @@ def test_shapes_stay_those_of_the_family(kind: str, shrink: float, tiny_toml: Pa
     for preset, overrides in sizes.items():
         given = ModelConfig(preset=preset, label=preset, overrides=overrides)
         target = shrink * amount(kind, given, prepared)
-        (run,) = match_budget(runs_of(tiny_toml, given, match=kind, amount=target), prepared, {})
+        (run,) = match_budget(runs_of(tiny_toml, given, match=kind, amount=target), prepared, Registry())
         assert abs(amount(kind, run.model, prepared) / target - 1) <= TOLERANCE
         after = run.model.settings()
         if preset == "lstm":
@@ -114,88 +115,53 @@ def test_shapes_stay_those_of_the_family(kind: str, shrink: float, tiny_toml: Pa
             assert after["ffn_size"] % 8 == 0
 
 
-def test_widths_that_are_no_multiples_of_8_are_announced(
-    tiny_toml: Path, prepared: PreparedData, caplog: pytest.LogCaptureFixture
-):
-    """At a width of about 12, steps of 8 are too coarse; the note names the model and the grid."""
-    tiny = ModelConfig(preset="lstm", label="narrow", overrides={"embedding_size": 8, "hidden_size": 8})
-    between = replace(tiny, overrides={"embedding_size": 12, "hidden_size": 12})
-    target = amount("flops", between, prepared)
-    (found,) = match_budget(runs_of(tiny_toml, tiny, match="flops", amount=target), prepared, {})
-    assert found.model.width_multiple() == 4
-    assert found.model.widths() == {"hidden_size": 12, "embedding_size": 12}
-    assert "models.narrow: no multiples of 8 meet the budget within 2%" in caplog.text
-    assert "multiples of 4" in caplog.text
-
-
 def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared: PreparedData):
     with pytest.raises(
         ValueError, match=r"models\.reference: cannot meet the budget of 1,000,000,000 params"
     ) as caught:
-        match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=1e9), prepared, {})
+        match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=1e9), prepared, Registry())
     wide = replace(REFERENCE, overrides={"embedding_size": 16 * 128, "hidden_size": 4 * 192})
     off = amount("params", wide, prepared) / 1e9 - 1
     assert f"{off:+.1%} is the nearest" in str(caught.value)
 
 
 def test_time_buys_updates(tiny_toml: Path, prepared: PreparedData):
-    other = replace(REFERENCE, label="slow")
-    whole = runs_of(tiny_toml, REFERENCE, other, match="time")
-    first, second = match_budget(whole, prepared, {"reference": 0.2, "slow": 0.55})
-    assert first.train.max_updates == 90
-    assert second.train.max_updates == round(90 * 0.2 / 0.55)
+    whole = runs_of(tiny_toml, REFERENCE, replace(REFERENCE, label="slow"), match="time")
+    known = measured(whole, 0.2, 0.55)
+    first, second = match_budget(whole, prepared, known)
+    assert (first.train.max_updates, second.train.max_updates) == (90, round(90 * 0.2 / 0.55))
     assert first.budget.amount == second.budget.amount == pytest.approx(18)
     given = [replace(run, budget=BudgetConfig(match="time", amount=11)) for run in whole]
-    assert [e.train.max_updates for e in match_budget(given, prepared, {"reference": 0.2, "slow": 0.55})] == [
-        55,
-        20,
-    ]
-    given = [replace(run, budget=BudgetConfig(match="time", amount=0.1)) for run in whole]
-    with pytest.raises(ValueError, match=r"one update takes 0\.55 s, more than the budget of 0\.10 s"):
-        match_budget(given, prepared, {"reference": 0.1, "slow": 0.55})
+    assert [run.train.max_updates for run in match_budget(given, prepared, known)] == [55, 20]
+    given = [replace(run, budget=BudgetConfig(match="time", amount=0.2)) for run in whole]
+    with pytest.raises(ValueError, match=r"one update takes 0\.55 s, more than the budget of 0\.20 s"):
+        match_budget(given, prepared, known)
 
 
 def test_time_scales_what_is_a_share_of_training(tiny_toml: Path, prepared: PreparedData):
-    """Validations at the same shares of training, as many of them, and a warm-up of the same share."""
+    """Validations at the same shares of training, as many of them, and a learning rate of the same curve."""
     plan = replace(load_experiment(tiny_toml).train, max_updates=4100, valid_every=450, checkpoint_every=450)
     slow = replace(REFERENCE, label="slow", overrides={**SMALL, "warmup_updates": 400})
-    runs = [
-        replace(run, train=plan) for run in runs_of(tiny_toml, REFERENCE, slow, match="time", amount=4100)
-    ]
-    same, half = match_budget(runs, prepared, {"reference": 1.0, "slow": 2.0})
-    assert same.train == plan
-    assert same.model == runs[0].model
+    runs = runs_of(tiny_toml, REFERENCE, slow, match="time", amount=4100)
+    runs = [replace(run, train=plan) for run in runs]
+    same, half = match_budget(runs, prepared, measured(runs, 1.0, 2.0))
+    assert (same.train, same.model) == (plan, runs[0].model)
     assert (half.train.max_updates, half.train.valid_every, half.train.checkpoint_every) == (2050, 225, 225)
     assert half.model == runs[1].model.override({"warmup_updates": 200})
+    for schedule in SCHEDULES:
+        long = replace(runs[1], model=runs[1].model.override({"schedule": schedule}))
+        short = with_updates(long, 2050).model.optim
+        for update in (100, 200, 400, 1600, 4098):
+            expected = long.model.optim.learning_rate_at(update, 4100)
+            assert short.learning_rate_at(update // 2, 2050) == pytest.approx(expected, rel=0.3)
 
 
-@pytest.mark.parametrize("updates", [*range(100, 140, 7), 999, 1000, 6150])
-@pytest.mark.parametrize(
-    ("max_updates", "valid_every"), [(4100, 450), (1050, 350), (40, 20), (90, 40), (7, 9)]
-)
+@pytest.mark.parametrize("updates", [100, 114, 135, 999, 6150])
+@pytest.mark.parametrize(("max_updates", "valid_every"), [(4100, 450), (1050, 350), (40, 20), (90, 40)])
 def test_every_run_is_validated_as_often(updates: int, max_updates: int, valid_every: int, tiny_toml: Path):
     (run,) = runs_of(tiny_toml, REFERENCE)
     run = replace(run, train=replace(run.train, max_updates=max_updates, valid_every=valid_every))
     assert count_validations(with_updates(run, updates)) == count_validations(run)
-
-
-def test_a_schedule_is_stretched_with_the_updates(tiny_toml: Path):
-    """After the same share of training the learning rate is the same, for every schedule."""
-    for schedule in SCHEDULES:
-        sizes = {**SMALL, "schedule": schedule, "warmup_updates": 100}
-        (run,) = runs_of(tiny_toml, replace(REFERENCE, overrides=sizes))
-        run = replace(run, train=replace(run.train, max_updates=1000))
-        longer = with_updates(run, 1500)
-        assert longer.model.optim.warmup_updates == 150
-        for update in (50, 100, 400, 999):
-            short = run.model.optim.learning_rate_at(update, 1000)
-            assert longer.model.optim.learning_rate_at(update * 3 // 2, 1500) == pytest.approx(short, rel=0.3)
-    assert (
-        with_updates(
-            replace(run, model=run.model.override({"warmup_updates": 0})), 1500
-        ).model.optim.warmup_updates
-        == 0
-    )
 
 
 def count_validations(run: Run) -> int:
@@ -256,51 +222,28 @@ def test_a_row_says_what_was_matched_and_how_closely(toml: Path, tmp_path: Path)
     ]
 
 
-@pytest.mark.slow
-def test_a_calibration_is_kept(toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A resumed run is the same run, even if the speed of the machine has changed."""
-    folder = tmp_path / "run"
-    given = load_experiment(toml, ["budget.match=time", "train.max_updates=3"])
-    run_experiment(given, folder, Reporter(quiet=True))
-    stored = json.loads((folder / "experiment.json").read_text())["seconds_per_update"]
-    assert set(stored) == {"luong", "transformer"}
-    before = {path: path.read_text() for path in folder.glob("*/config.toml")}
-    monkeypatch.setattr(
-        calibration, "time_in_turn", lambda *_, **__: pytest.fail("known: not measured again")
-    )
-    monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("what is done is not done again"))
-    run_experiment(given, folder, Reporter(quiet=True))
-    assert {path: path.read_text() for path in folder.glob("*/config.toml")} == before
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["match=parms"], "match must be one of none, params, flops, time"),
-        (["match=params", "reference=lstm"], "budget.reference 'lstm' is not a model of this experiment"),
-        (["reference=luong"], "reference and amount have no effect without match"),
-        (["match=flops", "amount=-1"], "amount must be at least 0"),
-    ],
-)
-def test_a_budget_that_means_nothing(
-    settings: list[str], message: str, toml: Path, tmp_path: Path, refusal: Refusal
-):
-    given = [part for setting in settings for part in ("--set", f"budget.{setting}")]
-    assert message in refusal("run", toml, "--out", tmp_path / "run", *given)
+def test_a_reference_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refusal):
+    settings = ("--set", "budget.match=params", "--set", "budget.reference=lstm")
+    message = refusal("run", toml, "--out", tmp_path / "run", *settings)
+    assert "budget.reference 'lstm' is not a model of this experiment" in message
     assert not (tmp_path / "run").exists()
 
 
-def test_a_changed_model_is_calibrated_again(tiny_toml: Path, prepared: PreparedData):
+def test_a_changed_model_is_calibrated_again(
+    tiny_toml: Path, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+):
     runs = resolve_models(load_experiment(tiny_toml))
     known = {"luong": 1.0, "transformer": 2.0}
-    registry = Registry(seconds_per_update=dict(known), calibrated_as=describe_work(runs))
+    registry = measured(runs, 1.0, 2.0)
     calibrate(runs, prepared, registry)
     slower = resolve_models(load_experiment(tiny_toml, ["models.transformer.learning_rate=0.5"]))
     calibrate(slower, prepared, registry)
     assert registry.seconds_per_update == known
     changed = resolve_models(load_experiment(tiny_toml, ["models.transformer.d_model=32"]))
-    with pytest.raises(ValueError, match="is measured by one process: begin without torchrun"):
-        calibrate(changed, prepared, registry, alone=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.distributed, "is_initialized", lambda: True)
+        with pytest.raises(ValueError, match="is measured by one process: begin without torchrun"):
+            calibrate(changed, prepared, registry)
     calibrate(changed, prepared, registry)
     assert registry.seconds_per_update["luong"] == 1.0
     assert registry.seconds_per_update["transformer"] != 2.0

@@ -1,12 +1,7 @@
 """One folder: other experiments are refused, longer ones continue, several processes share it."""
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,10 +20,8 @@ from compare.results.store import read_results
 from compare.system.log import Reporter
 from compare.system.signals import lock_folder
 from compare.training.metrics_log import read_metrics
-from compare.training.serialization import CHECKPOINTS, FINAL, METRICS
-from data.files import hash_file, remove_leftovers, temporary_path, write_atomically
+from data.files import hash_file, write_atomically
 from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files
 
 TOML = """
@@ -43,13 +36,12 @@ preset = "lstm"
 label = "lstm-large"
 [[models]]
 preset = "bahdanau"
-{more}
 """
 
 
-def chosen(folder: Path, *only: str, more: str = "") -> list[str]:
+def chosen(folder: Path, *only: str) -> list[str]:
     path = folder / "grid.toml"
-    path.write_text(TOML.format(more=more))
+    path.write_text(TOML)
     return [run.label for run in choose_models(resolve_models(load_experiment(path)), only)]
 
 
@@ -65,10 +57,6 @@ def test_the_label_of_a_grid_means_all_its_models(tmp_path: Path):
             chosen(tmp_path, label)
 
 
-def test_a_model_comes_before_a_grid_of_the_same_label(tmp_path: Path):
-    assert chosen(tmp_path, "lstm", more='[[models]]\npreset = "luong-general"\nlabel = "lstm"') == ["lstm"]
-
-
 @pytest.mark.parametrize(("override", "key"), [("train.clip_norm=3", "clip_norm"), ("data.src=fr", "src")])
 def test_another_experiment_in_the_same_folder_is_refused(
     finished: Path, run_tiny: Callable[..., Path], override: str, key: str
@@ -80,24 +68,15 @@ def test_another_experiment_in_the_same_folder_is_refused(
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
 
-def test_other_data_in_the_same_folder_is_refused(finished: Path, tiny_toml: Path, tmp_path: Path):
+def test_other_data_in_the_same_folder_is_refused(
+    copy: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
     """Another seed makes rows of other names, but the text and its hash must stay."""
-    subprocess.run(["cp", "-r", finished, tmp_path / "run"], check=True)
-    root = tmp_path / "corpus"
-    subprocess.run(["cp", "-r", tiny_toml.parent / "corpus", root], check=True)
+    root = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "corpus"))
     (root / "valid.de").write_text((root / "valid.de").read_text().replace("Hund", "Wolf"))
-    arguments = [
-        "run",
-        str(tiny_toml),
-        "--out",
-        str(tmp_path / "run"),
-        "-q",
-        "--set",
-        f"data.root={root.as_posix()}",
-    ]
-    assert main(arguments) == 2  # the row's folder holds another root
-    assert main([*arguments, "--set", "train.seed=2"]) == 2
-    assert not (tmp_path / "run" / "luong-seed2").exists()
+    settings = ("--set", f"data.root={root.as_posix()}", "--set", "train.seed=2")
+    assert "was begun with other data" in refusal("run", tiny_toml, "--out", copy, "-q", *settings)
+    assert not (copy / "luong-seed2").exists()
 
 
 @pytest.fixture
@@ -253,59 +232,28 @@ def test_it_equals_training_from_the_start_also_after_a_kill(
 def test_what_cannot_be_continued_is_refused(
     folder: Path, run_tiny: Callable[..., Path], tiny_toml: Path, tmp_path: Path, refusal: Refusal
 ):
-    settings = [word for each in SETTINGS for word in ("--set", each)]
-    command = ["run", str(tiny_toml), "--out", str(folder), "-q", *settings, "--set", "train.max_updates=14"]
+    def refused(out: Path, *settings: str) -> str:
+        words = [word for each in (*settings, "train.max_updates=14") for word in ("--set", each)]
+        return refusal("run", tiny_toml, "--out", out, "-q", *words)
+
     before = files(folder)
-    assert "has train.max_updates: 8, here 14" in refusal(*command, "--only", "luong")
+    words = [word for each in (*SETTINGS, "train.max_updates=14") for word in ("--set", each)]
+    said = refusal("run", tiny_toml, "--out", folder, "-q", *words, "--only", "luong")
+    assert "has train.max_updates: 8, here 14" in said
     assert files(folder) == before
     (folder / ROWS[1] / "checkpoints" / "trainer.pt").unlink()
-    assert refusal(*command).endswith(
-        "cannot be continued to 14: it has no checkpoints/trainer.pt: choose another folder with --out"
-    )
+    assert "cannot be continued to 14: it has no checkpoints/trainer.pt" in refused(folder, *SETTINGS)
     other = run_tiny(tmp_path / "other", "train.max_updates=4", "train.valid_every=3")
-    again = ["run", str(tiny_toml), "--out", str(other), "-q", "--set", "train.valid_every=3"]
-    assert "schedule = 'linear' has lowered the learning rate in view of its end" in refusal(
-        *again, "--set", "train.max_updates=8"
-    )
+    assert "schedule = 'linear' has lowered the learning rate" in refused(other, "train.valid_every=3")
     flat = run_tiny(tmp_path / "flat", SETTINGS[0], "train.max_updates=4", "train.valid_every=3")
-    again = [*again[:3], str(flat), *again[4:], "--set", SETTINGS[0], "--set", "train.max_updates=8"]
-    assert "its last validation is no multiple of train.valid_every = 3" in refusal(*again)
-    shutil.rmtree(flat / ROWS[0])
-    shutil.rmtree(flat / ROWS[1])
-    assert main(again) == 2  # experiment.json is of four updates
+    said = refused(flat, SETTINGS[0], "train.valid_every=3")
+    assert "its last validation is no multiple of train.valid_every = 3" in said
+    for row in ROWS:
+        shutil.rmtree(flat / row)
+    refused(flat, SETTINGS[0], "train.valid_every=3")  # experiment.json is of four updates
 
 
 # Several processes, and interrupted ones.
-
-
-def start(toml: Path, folder: Path, *arguments: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "compare", "run", str(toml), "--out", str(folder), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=toml.parent, env=environment
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_plots")
-def test_two_processes_share_the_rows_of_one_experiment(tiny_toml: Path, tmp_path: Path, finished: Path):
-    """Each row is trained once, to the same weights."""
-    processes = [start(tiny_toml, tmp_path / "run") for _ in "ab"]
-    outputs = [process.communicate(timeout=300) for process in processes]
-    assert all("Traceback" not in error for _, error in outputs)
-    assert {process.returncode for process in processes} <= {0, 1}  # 1: a row was left to the other process
-    assert "".join(error for _, error in outputs).count("timing 2 models in turn") == 1  # by who ended last
-    timed = {result.timed_together for result in read_results(tmp_path / "run")}
-    assert len(timed - {None}) == 1
-    assert main(["run", str(tiny_toml), "--out", str(tmp_path / "run"), "-q"]) == 0
-    assert {result.timed_together for result in read_results(tmp_path / "run")} == timed
-    for name in ROWS:
-        one, other = (folder / name / CHECKPOINTS / FINAL for folder in (tmp_path / "run", finished))
-        assert one.read_bytes() == other.read_bytes()
-        lines = [json.loads(line) for line in (tmp_path / "run" / name / METRICS).read_text().splitlines()]
-        assert sum(line["updates"] for line in lines if line["kind"] == "train") == 90
-    assert not list((tmp_path / "run").rglob("*.tmp"))
-    assert not list((tmp_path / "run").rglob(".lock"))
 
 
 def test_a_row_in_use_is_left_out_and_named(
@@ -331,17 +279,6 @@ def test_a_row_in_use_is_left_out_and_named(
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_the_status_is_that_of_the_rows_asked_for(finished: Path, tiny_toml: Path, tmp_path: Path):
-    """Another seed of the same folder is not finished: no failure of a call that did not ask for it."""
-    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
-    registry = json.loads((folder / "experiment.json").read_text())
-    registry["runs"].append("luong-seed7")
-    (folder / "experiment.json").write_text(json.dumps(registry))
-    assert [result.status for result in read_results(folder)] == ["done", "done", "unfinished"]
-    assert main(["run", str(tiny_toml), "--out", str(folder), "-q"]) == 0
-
-
-@pytest.mark.usefixtures("without_plots")
 def test_views_that_a_killed_process_left_behind_are_rebuilt(finished: Path, tiny_toml: Path, tmp_path: Path):
     folder = Path(shutil.copytree(finished, tmp_path / "copy"))
     whole = (folder / "results.jsonl").read_text()
@@ -353,37 +290,3 @@ def test_views_that_a_killed_process_left_behind_are_rebuilt(finished: Path, tin
     (folder / "results.jsonl").write_text("\0\0")
     assert main(["run", str(tiny_toml), "--out", str(folder), "-q"]) == 0
     assert (folder / "results.jsonl").read_text() == whole
-
-
-def test_temporary_files_of_dead_processes_are_removed(tmp_path: Path):
-    dead = subprocess.run(
-        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
-    )
-    live = temporary_path(tmp_path / "a.json")
-    names = [live.name.replace(f"-{os.getpid()}-", f"-{dead.stdout.strip()}-")]
-    names += [names[0].replace(".a.json.", ".b.json."), live.name, ".a.json.hand-made.tmp"]
-    for name in names:
-        (tmp_path / name).touch()
-    remove_leftovers(tmp_path, "a.json")
-    assert {path.name for path in tmp_path.iterdir()} == set(names[1:])
-    remove_leftovers(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == set(names[2:])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", ["prepared:", "decoding", "timing greedy, 1 of 200"])
-def test_sigterm_outside_of_training_ends_with_one_line(words: str, tiny_toml: Path, tmp_path: Path):
-    process = start(tiny_toml, tmp_path / "run", "--set", "bench.repeats=200")
-    assert process.stderr is not None
-    for line in process.stderr:
-        if words in line:
-            break
-    time.sleep(0.3 if words == "decoding" else 0)
-    process.send_signal(signal.SIGTERM)
-    _, error = process.communicate(timeout=120)
-    assert process.returncode == 143
-    last = error.splitlines()[-1]
-    assert last.startswith("stopped")
-    assert "Traceback" not in error
-    assert not list((tmp_path / "run").rglob("*.tmp"))
-    assert not list((tmp_path / "run").rglob(".lock"))

@@ -1,4 +1,4 @@
-"""``--jobs`` and ``--slurm``: several processes of one call; equal rows, kills, signals, refusals."""
+"""Several processes of one experiment: ``--jobs``, ``--slurm``, torchrun; equal rows, kills, refusals."""
 
 import json
 import os
@@ -9,18 +9,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
+from compare.check.recompute import check_experiment
 from compare.cli import main
+from compare.config.parse import load_experiment
 from compare.experiment import launch
 from compare.experiment.launch import Launch, parse_launch
+from compare.experiment.run import run_experiment
+from compare.results.store import read_result
+from compare.system.distributed import pick_own_device
 from compare.training.serialization import CHECKPOINTS, STATE
 from tests.kits.cli import Refusal, files
 from tests.kits.contents import differences, leftovers, read_contents
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
+from tests.kits.training import metrics
 
 sends_signals = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
 
@@ -112,19 +119,8 @@ def test_a_signal_to_the_first_process_saves_all_runs(
 ):
     """Even if it is killed; the others then end soon after."""
     folder = tmp_path / "jobs"
-    command = [
-        sys.executable,
-        "-m",
-        "compare",
-        "run",
-        str(tiny_toml),
-        "--out",
-        str(folder),
-        "--jobs",
-        "2",
-        "-q",
-    ]
-    command += ["--set", "train.max_updates=100000", "--set", "train.checkpoint_every=3"]
+    command = [sys.executable, "-m", "compare", "run", str(tiny_toml), "--out", str(folder)]
+    command += ["--jobs", "2", "-q", "--set", "train.max_updates=100000", "--set", "train.checkpoint_every=3"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         for row in ROWS:
             wait_for((folder / row / CHECKPOINTS / STATE).exists)
@@ -177,25 +173,6 @@ def test_jobs_of_a_cluster_save_before_their_time_limit_and_are_queued_again(
     assert not (folder / "slurm").exists()
 
 
-@sends_signals
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-def test_a_stopped_command_leaves_its_jobs(tiny_toml: Path, tmp_path: Path):
-    pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
-    folder = tmp_path / "out"
-    command = [sys.executable, "-m", "compare", "run", str(tiny_toml), "--out", str(folder), "-q"]
-    with subprocess.Popen(
-        [*command, "--jobs", "1", "--slurm", "cluster=local,time=10"], stderr=subprocess.PIPE, text=True
-    ) as process:
-        wait_for((folder / ROWS[0] / CHECKPOINTS / STATE).exists)
-        process.send_signal(signal.SIGINT)
-        assert process.stderr
-        assert process.stderr.readline().startswith("stopped waiting for jobs ")
-        assert process.wait(60) == 130
-    wait_for((folder / ROWS[1] / "result.json").exists)
-    assert json.loads((folder / ROWS[1] / "result.json").read_bytes())["status"] == "done"
-
-
 def test_the_options_of_a_launch():
     assert parse_launch("") is parse_launch("1") is None
     assert parse_launch("auto") == Launch()
@@ -206,31 +183,20 @@ def test_the_options_of_a_launch():
     assert parse_launch("", "time=90") == Launch(slurm={"time": 90})
 
 
+AUTO = ("--set", "train.device=auto", "--set", "train.precision=auto")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--jobs", "two"], "--jobs two: must be auto, or a whole number from 1 on"),
-        (["--jobs", "0"], "--jobs 0: must be auto, or a whole number from 1 on"),
         (["--slurm", "gpu=1"], "--slurm gpu=1: unknown key 'gpu'; did you mean 'gpus'?"),
-        (
-            ["--slurm", "gpus=x"],
-            "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32, gpus=1",
-        ),
-        (["--slurm", "partition="], "--slurm partition=: partition needs a value, such as"),
-        (
-            ["--slurm", "cluster=local", "--set", "budget.match=time", "--set", "budget.amount=60"],
-            "is measured on",
-        ),
-        (
-            [
-                *("--slurm", "cluster=local,gpus=1", "--set", "train.device=auto"),
-                *("--set", "train.precision=auto", "--dry-run"),
-            ],
-            "add --set train.precision=bf16 or fp32",
-        ),
+        (["--slurm", "gpus=x"], "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32"),
+        (["--slurm", "cluster=local", "--set", "budget.match=time"], "is measured on"),
+        (["--slurm", "cluster=local,gpus=1", *AUTO, "--dry-run"], "add --set train.precision=bf16 or fp32"),
         (
             ["--slurm", "partition=p"],
-            "--slurm: no sbatch here: run this on a machine that submits jobs to the cluster",
+            "no sbatch here: run this on a machine that submits jobs",
         ),
     ],
 )
@@ -274,3 +240,164 @@ def test_the_cluster_is_asked_for_the_jobs_of_a_folder(tmp_path: Path, monkeypat
     squeue.write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(ValueError, match=r"^--slurm: squeue does not answer"):
         launch._queued("mine")
+
+
+EQUAL = ("updates", "epochs", "tokens_seen", "best_update", "bleu", "chrf", "batch_hash", "settings_hash")
+"""Figures that do not depend on the number of processes; those of the loss are equal but for rounding."""
+
+
+@pytest.fixture(scope="module")
+def config(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first model of the tiny experiment, for a shorter time and without dropout."""
+    text = tiny_toml.read_text().replace("max_updates = 90", "max_updates = 40")
+    text = text.replace("valid_every = 40", "valid_every = 20").replace("dropout = 0.3", "dropout = 0.0")
+    path = tmp_path_factory.mktemp("short") / "tiny.toml"
+    path.write_text("[[models]]".join(text.split("[[models]]")[:2]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def alone(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The experiment in one process."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    run_experiment(load_experiment(config), folder)
+    return folder
+
+
+def assert_equal_but_for_speed(folder: Path, alone: Path, processes: int) -> None:
+    """Compare the run of several processes with that of one."""
+    found, expected = (read_result(each / "luong-seed1") for each in (folder, alone))
+    for name in EQUAL:
+        assert getattr(found, name) == getattr(expected, name), name
+    assert found.valid_loss == pytest.approx(expected.valid_loss, rel=1e-4)
+    assert (folder / "luong-seed1/test.hyp").read_text() == (alone / "luong-seed1/test.hyp").read_text()
+    assert expected.processes is None
+    assert expected.together_tokens_per_s is None
+    assert (found.processes, found.devices, found.nodes) == (processes, 1, 1)
+    assert found.together_tokens_per_s == found.together_tokens_per_s_per_device
+    updates = [line["update"] for line in metrics(folder / "luong-seed1") if line["kind"] == "train"]
+    assert updates == list(range(1, 41))
+    assert not list(folder.rglob("*.tmp"))
+    assert not list(folder.rglob(".lock"))
+    assert not check_experiment(folder).differences
+
+
+class Ended(NamedTuple):
+    """What ``tests.kits.run_together`` leaves."""
+
+    folder: Path
+    statuses: list[list[int]]
+    stderr: list[str]
+
+
+@pytest.fixture(scope="module")
+def ended(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    folder = tmp_path_factory.mktemp("ended") / "run"
+    command = [sys.executable, "-m", "tests.kits.run_together", str(config), str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    return Ended(folder, json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines())
+
+
+@pytest.mark.slow
+def test_all_processes_end_together_with_one_line(ended: Ended):
+    no_memory, killed, stopped, stopped_alone, finished = ended.statuses
+    assert no_memory == [1, 0]
+    record = json.loads((ended.folder.parent / "failed.json").read_text())
+    assert (record["status"], record["reason"]) == (
+        "unfinished",
+        "out of memory: no memory left in process 1",
+    )
+    assert killed == [2, -signal.SIGKILL]
+    assert stopped == [143, 0]
+    assert stopped_alone == [143]
+    assert finished == [0, 0, 0, 0]
+    lines = [line for line in ended.stderr if "out of memory" not in line]
+    assert len(lines) == 3, ended.stderr
+    assert lines[0].startswith("error: another process of this job has ended or cannot be reached")
+    assert all(line.startswith("stopped at update") for line in lines[1:])
+
+
+@pytest.mark.slow
+def test_two_then_one_then_four_processes_give_the_row_of_one(ended: Ended, alone: Path):
+    log = metrics(ended.folder / "luong-seed1")
+    counts = [line.get("processes", 1) for line in log if line["kind"] == "train"]
+    assert sorted(set(counts), key=counts.index) == [2, 1, 4]
+    assert_equal_but_for_speed(ended.folder, alone, processes=4)
+
+
+def workers(agent: int) -> Iterator[tuple[int, dict[str, str]]]:
+    """The processes that torchrun has started, with their environment."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == agent:
+                pairs = (item.partition("=") for item in (path / "environ").read_text().split("\0"))
+                yield int(path.name), {name: value for name, _, value in pairs}
+        except OSError:
+            continue  # ended meanwhile
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="needs the environment of other processes"
+)
+def test_torchrun_restarts_a_killed_process(config: Path, alone: Path, tmp_path: Path):
+    folder, environment = tmp_path / "run", {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [*torchrun, "--max-restarts", "1", "-m", "compare", "run", str(config), "--out", str(folder)]
+    with (tmp_path / "stderr").open("w") as stderr:
+        agent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        log, deadline = folder / "luong-seed1" / "metrics.jsonl", time.monotonic() + 300
+        while not (log.exists() and log.read_text().count("\n") >= 10):
+            assert agent.poll() is None, (tmp_path / "stderr").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        by_rank = {variables.get("RANK"): pid for pid, variables in workers(agent.pid)}
+        os.kill(by_rank["1"], signal.SIGKILL)
+        output, _ = agent.communicate(timeout=600)
+    messages = (tmp_path / "stderr").read_text()
+    assert agent.returncode == 0, messages
+    assert messages.count("luong: 2 processes on 1 devices of 1 hosts train together") == 2
+    assert output.count("| luong ") == 1
+    assert_equal_but_for_speed(folder, alone, processes=2)
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+
+
+COMPLETE = {
+    "RANK": 0,
+    "WORLD_SIZE": 2,
+    "LOCAL_RANK": 0,
+    "LOCAL_WORLD_SIZE": 2,
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": 1,
+}
+
+
+def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
+    set_environment(monkeypatch, **COMPLETE)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match=r"2 processes on .*, which has 1 GPUs: start at most one per GPU"):
+        pick_own_device("cuda")
+    with pytest.raises(ValueError, match=r"train\.device is cuda:1, but several processes"):
+        pick_own_device("cuda:1")
+    assert pick_own_device("cpu") == "cpu"
+
+
+@pytest.mark.parametrize("command", ["tune", "table"])
+def test_other_commands_are_refused_under_torchrun(
+    command: str, config: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+):
+    set_environment(monkeypatch, **COMPLETE, TORCHELASTIC_RUN_ID="x")
+    assert refusal(command, config).startswith(f"{command} works in one process: start it without torchrun")
+
+
+def test_an_error_is_printed_by_process_0_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    set_environment(monkeypatch, **COMPLETE | {"RANK": 1, "LOCAL_RANK": 1})
+    assert main(["run", str(tmp_path / "missing.toml")]) == 2
+    assert capsys.readouterr().err == ""

@@ -11,20 +11,17 @@ import torch
 from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.experiment.dry_run import dry_run
 from compare.experiment.prepare import prepare_data
 from compare.experiment.publish import published_run
 from compare.experiment.run import run_experiment
-from compare.experiment.trainers import build_trainer
+from compare.experiment.run_one import build_trainer
 from compare.report.conditions import list_conditions
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.training.checkpoints import Validation
 from compare.training.serialization import FINAL, load_weights
 from data.batches import BatchStream
-from data.encode import EncodedSplit
 from data.files import hash_file
-from data.sampling import SampledSplit
 from tests.kits.cli import ROWS, Refusal
 from tests.kits.forgery import renew_views
 from tests.kits.runs import first_run
@@ -36,7 +33,7 @@ def test_the_hash_of_the_batches_is_computed_once(
 ):
     settings = first_run(tiny_toml)
     first = prepare_data(settings, tmp_path)
-    first.keep_hash()
+    first.stream.kept_hash(1, known=first.batch_hash)
     hashes = [first.batch_hash, first.for_seed(7).batch_hash]
     assert hashes == [first.stream.stream_hash(1), first.for_seed(7).stream.stream_hash(1)]
     monkeypatch.delattr(BatchStream, "stream_hash")
@@ -100,26 +97,6 @@ def test_all_models_see_the_same_samples_and_check_draws_them_again(sampled: Pat
     rows = [{"subword_sampling": result.subword_sampling} for result in results]
     assert ("Training", "subword sampling bpe 0.3") in list_conditions(rows)
     assert check_experiment(sampled).differences == []
-
-
-def test_a_start_draws_nothing_for_a_kept_hash_and_check_draws_again(
-    sampled: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
-):
-    drawn = []
-    draw = SampledSplit.epoch
-
-    def recorded(split: SampledSplit, epoch: int) -> EncodedSplit:
-        drawn.append(epoch)
-        return draw(split, epoch)
-
-    monkeypatch.setattr(SampledSplit, "epoch", recorded)
-    settings = first_run(tiny_toml, SAMPLED)
-    prepare_data(settings, sampled / "encoded").keep_hash()
-    drawn.clear()
-    prepare_data(settings, sampled / "encoded")
-    assert drawn == []
-    assert check_experiment(sampled).differences == []
-    assert set(drawn) == {1, 2}
 
 
 def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
@@ -217,7 +194,6 @@ def test_a_published_config_has_no_path(tuned: Path, finished: Path):
             "has vocabulary.kind = words, here characters: its weights need its",
         ),
         (["models.luong.hidden_size=32"], "but the model's is"),
-        (["train.init_from=absent"], "is no run: give the folder of a finished run"),
         (["train.seed=2"], "luong-seed2 is no run"),
         (["train.init_hash=abc"], "are not the weights of train.init_hash"),
         (["train.init_from="], "init_from must name the folder of a run"),
@@ -231,10 +207,3 @@ def test_what_does_not_fit_is_refused(
         message = refusal("run", tiny_toml, "--only", "luong", "--out", tmp_path / "run", "-q", *words, *more)
         assert part in message
     assert not (tmp_path / "run").exists()
-
-
-def test_a_run_folder_serves_every_seed(finished: Path, tiny_toml: Path):
-    source = finished / ROWS[1]
-    experiment = load_experiment(tiny_toml, [f"train.init_from={source}"])
-    runs = dry_run(experiment, "absent", seeds=[3, 4], only=["transformer"])
-    assert {run.train.init_from for run in runs} == {str(source)}

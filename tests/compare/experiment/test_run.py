@@ -1,29 +1,29 @@
-"""Whole experiments: what a run leaves, that it repeats nothing, failures, seeds."""
+"""Whole experiments: what a run leaves, that it repeats nothing, failures, seeds; dry runs; ``fit``."""
 
 import json
-import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from compare.check.recompute import check_experiment
+from compare import fit, load_results
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
+from compare.experiment import dry_run as estimate
 from compare.experiment import run as run_all
+from compare.experiment.dry_run import dry_run, estimate_experiment
 from compare.experiment.run import run_experiment
+from compare.report.score_tables import render_estimates
 from compare.results.records import read_speed
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from compare.scoring.score import corpus_bleu
 from compare.system.log import Reporter
-from compare.training.serialization import CHECKPOINTS, METRICS, STATE, load_state
-from tests.kits.cli import Refusal
+from data.files import hash_file
+from tests.kits.raw_data import made_up
 from tests.kits.runs import ROWS, files
 from tests.kits.training import metrics
 
@@ -65,32 +65,19 @@ def test_a_row_holds_all_that_the_plan_names(finished: Path, tiny_toml: Path):
     assert json.loads((finished / "experiment.json").read_text())["runs"] == list(ROWS)
 
 
-def test_the_figures_of_a_row_follow_from_its_files(finished: Path):
-    """Speeds, tokens and sizes, computed again from metrics.jsonl and the weights."""
-    for row in ROWS:
-        result = json.loads((finished / row / "result.json").read_text())
-        lines = [json.loads(line) for line in (finished / row / "metrics.jsonl").read_text().splitlines()]
-        train = [line for line in lines if line["kind"] == "train"]
-        assert result["tokens_seen"] == sum(line["src_tokens"] + line["tgt_tokens"] for line in train)
-        share = result["train_tgt_tokens_per_s"] / result["train_tokens_per_s"]
-        tgt, src = (sum(line[f"{side}_tokens"] for line in train[1:]) for side in ("tgt", "src"))
-        assert share == pytest.approx(tgt / (src + tgt))
-        assert 1 < result["epochs"] < 2
-        assert result["updates"] == 90
-        assert 0 < result["params_no_embedding"] < result["params"]
-        raw = json.loads((finished / row / "speed.json").read_text())["timings"]
-        (seconds,) = raw["train"]["seconds"]
-        assert result["train_tokens_per_s"] == pytest.approx(raw["train"]["tokens"] / seconds)
-        assert "train_tokens_per_s_low" not in result  # one repeat has no spread
-        (seconds,) = raw["beam"]["seconds"]
-        assert result["beam_sentences_per_s"] == pytest.approx(2 / seconds)
-        assert result["decode_tokens_per_s"] == pytest.approx(raw["beam"]["tokens"] / seconds)
-        assert result["latency_ms_p50"] == raw["latency"]["ms"][0][0]
-        assert not {"latency_ms_p95", "train_mfu"} & result.keys()  # of one sentence; on a processor
-        assert result["timed_together"] == raw["session"]["timed_together"]
-        assert raw["session"]["timed_run"] == row
-        assert result["decode_precision"] == "fp32"
-        assert result["peak_memory_bytes"] > 10 * 2**20
+def test_all_rows_of_an_experiment_train_on_the_same_batches(finished: Path):
+    results = read_results(finished)
+    assert [len({getattr(row, name) for row in results}) for name in ("batch_hash", "data_hash")] == [1, 1]
+    tokens = [
+        [
+            (line["src_tokens"], line["tgt_tokens"])
+            for line in metrics(finished / row)
+            if line["kind"] == "train"
+        ]
+        for row in ROWS
+    ]
+    assert tokens[0] == tokens[1]
+    assert len(tokens[0]) == 90
 
 
 def test_every_setting_is_written_out(finished: Path, tiny_toml: Path, tmp_path: Path):
@@ -104,24 +91,6 @@ def test_every_setting_is_written_out(finished: Path, tiny_toml: Path, tmp_path:
         folder = RunFolder.read(finished / name)
         assert folder.run == run
         assert json.loads((finished / name / "result.json").read_text())["config_hash"] == folder.config_hash
-
-
-def test_all_rows_of_an_experiment_train_on_the_same_batches(finished: Path):
-    results = [json.loads((finished / row / "result.json").read_text()) for row in ROWS]
-    assert len({result["batch_hash"] for result in results}) == 1
-    assert len({result["data_hash"] for result in results}) == 1
-    assert len({result["config_hash"] for result in results}) == 2
-    assert {result["status"] for result in results} == {"done"}
-    tokens = [
-        [
-            (line["src_tokens"], line["tgt_tokens"])
-            for line in metrics(finished / row)
-            if line["kind"] == "train"
-        ]
-        for row in ROWS
-    ]
-    assert tokens[0] == tokens[1]
-    assert len(tokens[0]) == 90
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -141,16 +110,6 @@ def test_running_again_repeats_nothing(
     assert captured.err == ""
     assert [row["label"] for row in json.loads(captured.out)] == ["luong", "transformer"]
     assert captured.out == (finished / "table.json").read_text()
-
-
-def test_running_again_removes_what_a_process_left_that_was_killed_at_its_very_end(
-    tiny_toml: Path, copy: Path
-):
-    locks = [copy / ".lock", copy / ROWS[0] / ".lock"]
-    for lock in locks:
-        lock.write_text('{"host": "here", "pid": 1}')
-    run_experiment(load_experiment(tiny_toml), copy)
-    assert not any(lock.exists() for lock in locks)
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -190,17 +149,10 @@ def test_a_file_that_cannot_be_read_ends_one_run_only(
     ]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes\nat x.cpp"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
-    ],
-)
-def test_a_row_without_room_is_left_to_be_tried_again(
-    error: Exception, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_row_without_room_is_left_to_be_tried_again_and_no_other_fault_is_hidden(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    error: Exception = RuntimeError("DefaultCPUAllocator: can't allocate memory: 99 bytes\nat x.cpp")
     tried = []
 
     def full(row: RunFolder, *_: object) -> None:
@@ -214,15 +166,7 @@ def test_a_row_without_room_is_left_to_be_tried_again(
         assert all(str(result.reason).startswith("out of memory: ") for result in results)
         assert not any("\n" in str(result.reason) for result in results)
     assert tried == [*ROWS, *ROWS]
-
-
-def test_any_other_fault_of_torch_is_not_hidden(
-    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def faulty(*_: object) -> None:
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    monkeypatch.setattr(run_all, "run_one", faulty)
+    error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     with pytest.raises(RuntimeError, match="mat1"):
         run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter(quiet=True))
 
@@ -240,31 +184,6 @@ def test_a_row_that_had_hardly_begun_begins_again(
     assert (tmp_path / "run" / ROWS[0] / "config.toml").is_file()
 
 
-def test_a_broken_plot_does_not_keep_the_table_from_being_shown(
-    finished: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    def broken(*_: object) -> None:
-        raise OSError(28, "No space left on device", "plots/x.png")
-
-    monkeypatch.setattr("compare.report.views.write_views", broken)
-    assert main(["run", str(tiny_toml), "--out", str(finished), "-q"]) == 2
-    captured = capsys.readouterr()
-    assert captured.out.startswith("| model")
-    assert captured.err == "error: plots/x.png: No space left on device\n"
-
-
-def test_a_log_that_lost_lines_is_found_at_once(finished: Path, tiny_toml: Path, tmp_path: Path):
-    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
-    row = folder / ROWS[1]
-    (row / "result.json").unlink()
-    lines = (row / METRICS).read_text().splitlines(keepends=True)
-    (row / METRICS).write_text("".join(lines[:-4]))
-    state = load_state(row / CHECKPOINTS / STATE)
-    assert state is not None
-    with pytest.raises(ValueError, match=re.escape(f"{row / METRICS} covers ") + r"\d+ of the 90 updates"):
-        run_experiment(load_experiment(tiny_toml), folder)
-
-
 SHORT = ("train.max_updates=4", "train.valid_every=4")
 
 
@@ -275,16 +194,11 @@ def seeded(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_each_model_is_trained_from_each_seed(seeded: Path):
-    names = ["luong-seed1", "transformer-seed1", "luong-seed2", "transformer-seed2"]
-    assert json.loads((seeded / "experiment.json").read_text())["runs"] == names
-    rows = [json.loads((seeded / name / "result.json").read_text()) for name in names]
-    assert [row["seed"] for row in rows] == [1, 1, 2, 2]
-    assert rows[0]["batch_hash"] == rows[1]["batch_hash"] != rows[2]["batch_hash"] == rows[3]["batch_hash"]
-    assert len({row["data_hash"] for row in rows}) == 1
-
-
 def test_a_seed_beside_others_is_that_seed_alone(seeded: Path, tiny_toml: Path, tmp_path: Path):
+    names = ["luong-seed1", "transformer-seed1", "luong-seed2", "transformer-seed2"]
+    rows = read_results(seeded)
+    assert [row.run for row in rows] == names
+    assert rows[0].batch_hash == rows[1].batch_hash != rows[2].batch_hash == rows[3].batch_hash
     experiment = load_experiment(tiny_toml, (*SHORT, "train.seed=2"))
     run_experiment(experiment, tmp_path / "alone", Reporter(quiet=True))
     for name in ("luong-seed2", "transformer-seed2"):
@@ -303,26 +217,138 @@ def test_more_seeds_are_added_to_what_is_done(
     assert "luong-seed3" in capsys.readouterr().err
     assert all(path.read_bytes() == content for path, content in before.items())
     assert len(list(seeded.glob("*/result.json"))) == 6
+    for label in ("luong", "transformer"):
+        speeds = [read_speed(seeded / f"{label}-seed{seed}" / "speed.json").timings for seed in (1, 2, 3)]
+        assert speeds[0] == speeds[1] == speeds[2]
+        assert speeds[0] is not None
+        assert speeds[0].session.timed_run == f"{label}-seed1"
     for path, row in rows.items():  # all models were timed again, in turn with the added ones
         again = read_result(path.parent)
         assert again.timed_together != row.timed_together
         assert (again.bleu, again.updates, again.train_s) == (row.bleu, row.updates, row.train_s)
 
 
-def test_the_seeds_of_a_model_share_the_speeds_of_its_lowest(seeded: Path):
-    for label in ("luong", "transformer"):
-        one, other = (read_speed(seeded / f"{label}-seed{seed}" / "speed.json") for seed in (1, 2))
-        assert one.timings == other.timings
-        assert one.timings is not None
-        assert one.timings.session is not None
-        assert one.timings.session.timed_run == f"{label}-seed1"
-        assert one.decode_s != other.decode_s
-    assert len({result.timed_together for result in read_results(seeded)} - {None}) == 1
-    assert not check_experiment(seeded).differences
+def test_a_dry_run_checks_everything_and_writes_nothing(
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("a dry run starts nothing"))
+    assert main(["run", str(tiny_toml), "--dry-run"]) == 0
+    captured = capsys.readouterr()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in captured.out.splitlines()[2:4]]
+    assert [row[:2] for row in rows] == [[name, "new"] for name in ROWS]
+    assert [row[4:6] for row in rows] == [["90", "90"]] * 2
+    assert "all runs: about" in captured.out
+    assert "batches per epoch" in captured.err
+    assert main(["run", str(tiny_toml), "--dry-run", "-q", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    runs = json.loads(captured.out)
+    assert [run["name"] for run in runs] == list(ROWS)
+    assert all(run["train_s"] > 0 and run["memory_bytes"] == 16 * run["params"] for run in runs)
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("text", ["1,1", "a", "-1"])
-def test_what_are_no_seeds(text: str, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
-    said = refusal("run", tiny_toml, "--out", tmp_path / "run", f"--seeds={text}")
-    assert said == f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3"
-    assert not (tmp_path / "run").exists()
+def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):
+    """A run that has ended, one that was stopped at update 40 of 90, and a new one."""
+    before = files(copy)
+    assert [run.name for run in dry_run(load_experiment(tiny_toml), copy)] == list(ROWS)
+    assert files(copy) == before
+    (copy / ROWS[1] / "result.json").unlink()
+    log = copy / ROWS[1] / "metrics.jsonl"
+    lines = [line for line in log.read_text().splitlines() if json.loads(line)["update"] <= 40]
+    log.write_text("\n".join(lines) + "\n")
+    done, stopped, *new = estimate_experiment(load_experiment(tiny_toml), copy, seeds=[1, 2])
+    truth = json.loads((copy / ROWS[0] / "result.json").read_text())
+    assert (done.name, done.status, done.updates_left, done.train_s) == (ROWS[0], "done", 0, 0)
+    assert done.params == truth["params"]
+    averaged = estimate_experiment(load_experiment(tiny_toml, ["train.ema=0.9"]), copy.parent / "new")[0]
+    assert averaged.memory_bytes == 5 * done.memory_bytes / 4
+    assert (stopped.status, stopped.updates, stopped.updates_left) == ("unfinished", 90, 50)
+    assert [(run.status, run.updates_left) for run in new] == [("new", 90)] * 2
+    assert stopped.train_s == pytest.approx(new[1].train_s * 50 / 90)
+
+
+def test_a_model_that_is_too_large_for_a_short_look_is_not_timed(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(estimate, "fresh_update_work", lambda *_: pytest.fail("a model is built"))
+    monkeypatch.setattr(estimate, "MAX_CPU_BYTES", 0)
+    found = estimate_experiment(load_experiment(tiny_toml), tmp_path / "run")
+    assert [run.train_s for run in found] == [None, None]
+    assert "training: unknown where" in render_estimates(found)
+
+
+PAIRS = made_up(60)
+SETTINGS = {"d_model": 16, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "ffn_size": 32}
+QUICK = [
+    "train.device=cpu",
+    "train.batch_tokens=64",
+    "train.max_updates=4",
+    "train.valid_every=2",
+    "decode.beam_size=1",
+    "decode.max_ratio=0.1",
+    "bench.sentences=1",
+    "bench.repeats=1",
+    "bench.updates=1",
+    "bench.latency_sentences=1",
+]
+
+
+def quick_fit(folder: Path, pairs=PAIRS, **changes):
+    options = {"settings": SETTINGS, "overrides": QUICK, "langs": ("de", "en")} | changes
+    return fit(pairs, folder=folder, reporter=Reporter(quiet=True), **options)
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_it_trains_as_the_commands_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    translator = quick_fit(tmp_path / "fit")
+    run = tmp_path / "fit" / "transformer-seed1"
+    assert translator.folder == run.resolve()
+    (row,) = load_results(tmp_path / "fit").to_dict("records")
+    assert (row["status"], row["updates"]) == ("done", 4)
+    assert row["train_tokens_per_s"] > 0
+
+    # the commands on the corpus that it made
+    model = "".join(f"{key} = {value}\n" for key, value in SETTINGS.items())
+    (starter,) = (tmp_path / "fit").glob("corpus-*/transformer.toml")
+    head, table = starter.read_text().split("[[models]]\n")
+    kept = [line for line in table.splitlines() if line.partition(" ")[0] not in SETTINGS]
+    config = starter.with_name("same.toml")
+    config.write_text(f"{head}[[models]]\n" + "\n".join(kept) + f"\n{model}")
+    settings = [word for each in QUICK for word in ("--set", each)]
+    assert main(["run", str(config), "--out", str(tmp_path / "run"), "-q", *settings]) == 0
+    weights = Path("transformer-seed1", "checkpoints", "final.safetensors")
+    assert hash_file(tmp_path / "fit" / weights) == hash_file(tmp_path / "run" / weights)
+
+    # called again it loads what is there; another preset joins it, other pairs are refused
+    before = (run / "metrics.jsonl").stat().st_mtime_ns
+    again = quick_fit(tmp_path / "fit")
+    assert (run / "metrics.jsonl").stat().st_mtime_ns == before
+    assert again.translate("a") == translator.translate("a")
+    quick_fit(tmp_path / "fit", preset="lstm", settings={"embedding_size": 8, "hidden_size": 8})
+    frame = load_results(tmp_path / "fit")
+    assert list(frame["label"]) == ["transformer", "lstm"]
+    assert frame["data_hash"].nunique() == frame["settings_hash"].nunique() == 1
+    for pairs, changes in ((PAIRS[1:], {}), (PAIRS, {"test": 2}), (PAIRS, {"langs": ("fr", "en")})):
+        with pytest.raises(
+            ValueError, match="holds a model of other pairs than these, or of other languages"
+        ):
+            quick_fit(tmp_path / "fit", pairs, **changes)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "changes", "message"),
+    [
+        ([("a", "b"), "cd"], {}, r"pairs\[1\] must be a source and its target, found 'cd'"),
+        ([("a", None)], {}, r"pairs\[0\] must be a source and its target, found \('a', None\)"),
+        ([("a", "b")], {}, "give at least 3 different pairs"),
+        ([], {}, "no pairs: give"),
+        (PAIRS, {"settings": {"d_modle": 8}}, "unknown key 'd_modle'; did you mean 'd_model'"),
+        (PAIRS, {"overrides": ["train.updates=1"]}, "unknown key 'train.updates'"),
+    ],
+)
+def test_mistakes_of_pairs_are_one_line(pairs, changes: dict, message: str, tmp_path: Path):
+    with pytest.raises(ValueError, match=message) as caught:
+        quick_fit(tmp_path / "fit", pairs, **changes)
+    assert "\n" not in str(caught.value)

@@ -14,6 +14,7 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.decoding.translator import Translator
 from compare.experiment import run as run_module
+from compare.experiment import run_one
 from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import (
     DEFAULT_SPACE,
@@ -34,7 +35,6 @@ from compare.experiment.tune import (
 from compare.results.store import read_results
 from compare.system.signals import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
-from compare.training.trainer import Trainer
 from tests.kits.cli import Refusal
 
 LABELS = ["luong", "transformer"]
@@ -124,7 +124,6 @@ def test_candidates_are_the_models_with_drawn_settings_and_a_warm_up_in_proporti
     [
         (["--trials", "0"], "--trials 0, --updates 0: must be at least 1 and 0"),
         (["--finalists", "2"], "--finalists needs several --seeds"),
-        (["--finalists", "3", "--seeds", "1,2", "--trials", "2"], "from 2 to the number of --trials"),
         (["--space", "hidden_size=8,16"], "--space hidden_size: no model has this setting of its optimizer"),
         (["--space", "lerning_rate=1,2"], "did you mean 'learning_rate'?"),
         (["--space", "dropout=3"], "--space: models.luong: dropout"),
@@ -197,6 +196,16 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
         before = (folder / "best.toml").read_bytes()
         assert tune(tiny_toml, folder).missing == 0
         assert (folder / "best.toml").read_bytes() == before
+
+    def lock(place: Path, **options: bool) -> Any:
+        if place.name == "luong-trial3-seed1":
+            raise Locked(f"{place} is in use by process 7")
+        return lock_folder(place, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_module, "lock_folder", lock)
+        left = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10))
+        assert (left.missing, left.best, len(left.trials)) == (1, None, 5)
     more = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10))
     assert untimed(more.trials[:4]) == untimed(read_trials(tuned))
     assert [each.trial for each in more.trials[4:]] == [3, 3]
@@ -243,7 +252,7 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
 def test_what_fails_is_recorded_and_the_others_go_on(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    build, calls = run_module.build_trainer, list[object]()
+    build, calls = run_one.build_trainer, list[object]()
 
     def full(*arguments: Any, **options: Any) -> object:
         calls.append(arguments)
@@ -253,7 +262,7 @@ def test_what_fails_is_recorded_and_the_others_go_on(
             )
         return build(*arguments, **options)
 
-    monkeypatch.setattr(run_module, "build_trainer", full)
+    monkeypatch.setattr(run_one, "build_trainer", full)
     plan = TuningPlan(trials=3, updates=10, space={"learning_rate": (1e-3, 1e38)})
     draws = [draw["learning_rate"] for draw in draw_settings(plan.space, 3, seed=1)]
     assert set(draws) == {1e-3, 1e38}
@@ -267,72 +276,18 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     assert all(each.settings == {"learning_rate": 1e-3} for each in find_winners(tuning.trials).values())
     capsys.readouterr()
     wild = ["--trials", "1", "--updates", "2", "--space", "learning_rate=1e38", "--space", "dropout=0"]
-    assert main(["tune", str(tiny_toml), "--out", str(tmp_path / "wild"), *wild]) == 1
-    assert "all trials of a model failed" in capsys.readouterr().err
-    assert not (tmp_path / "wild" / "best.toml").exists()
-    assert len(read_trials(tmp_path / "wild")) == 2
-
-
-def test_a_stopped_trial_continues_and_that_of_another_process_is_left_out(
-    tuned: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    class Killed(BaseException):
-        pass
-
-    update, updates = Trainer._update, list[int]()
-
-    def count(self: Trainer, *arguments: Any) -> None:
-        if self.state.update == 8 and len(updates) == 8:
-            raise Killed
-        updates.append(self.state.update)
-        update(self, *arguments)
-
-    folder = tmp_path / "out"
-    monkeypatch.setattr(Trainer, "_update", count)
-    with pytest.raises(Killed):
-        tune(tiny_toml, folder)
-
-    def lock(place: Path, **options: bool) -> Any:
-        if place.name == "luong-trial1-seed1":
-            raise Locked(f"{place} is in use by process 7")
-        return lock_folder(place, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "lock_folder", lock)
-        left = tune(tiny_toml, folder)
-        assert (left.missing, left.best, len(left.trials)) == (1, None, 3)
-    del updates[8:]
-    assert untimed(tune(tiny_toml, folder).trials) == untimed(read_trials(tuned))
-    assert updates[8:] == [7, 8, 9]  # from the state of update 7
-
-
-def test_the_tables_of_the_command(tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    command = ["tune", str(tiny_toml), "--out", str(tmp_path / "out"), "--trials", "2", "--updates", "2"]
-    command += ["--space", "dropout=0,0.25"]
+    command = ["tune", str(tiny_toml), "--out", str(tmp_path / "wild"), *wild]
     assert main([*command, "--dry-run", "--json", "-q"]) == 0
     drawn = json.loads(capsys.readouterr().out)
-    assert not (tmp_path / "out").exists()
-    assert main(command) == 0
-    printed = capsys.readouterr()
-    assert f"written to {tmp_path / 'out' / 'best.toml'}" in printed.err
-    assert [row.split()[1] for row in printed.out.splitlines()[2:]] == LABELS
-    trials = read_trials(tmp_path / "out")
+    assert not (tmp_path / "wild").exists()
+    assert main(command) == 1
+    captured = capsys.readouterr()
+    assert "all trials of a model failed" in captured.err
+    assert [row.split()[1] for row in captured.out.splitlines()[2:]] == LABELS
+    assert not (tmp_path / "wild" / "best.toml").exists()
+    trials = read_trials(tmp_path / "wild")
     assert drawn == [{"label": each.label, "trial": each.trial, **each.settings} for each in trials]
-    assert main([*command, "--json", "-q"]) == 0
-    printed = capsys.readouterr()
-    assert printed.err == ""
-    assert json.loads(printed.out) == summarize(trials)
-
-
-def test_a_damaged_record(tuned: Path, tmp_path: Path):
-    line = (tuned / "trials.jsonl").read_text().splitlines()[0]
-    for damaged, problem in (
-        ("{", "truncated"),
-        (line.replace('"trial"', '"trail"'), "trail"),
-        ("7", "object"),
-    ):
-        (tmp_path / "trials.jsonl").write_text(f"{line}\n{damaged}\n")
-        with pytest.raises(
-            ValueError, match=rf"trials.jsonl, line 2: not the result of a trial: .*{problem}"
-        ):
-            read_trials(tmp_path)
+    with (tmp_path / "wild" / "trials.jsonl").open("a") as file:
+        file.write("{")
+    with pytest.raises(ValueError, match=r"trials.jsonl, line 3: not the result of a trial: "):
+        read_trials(tmp_path / "wild")

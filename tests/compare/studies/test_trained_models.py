@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from compare.experiment.evaluation import SentenceScore
+from compare.experiment.likelihood import SentenceScore
 from compare.studies import contrastive, designs, heads, positions, reversal, tasks, training
 from compare.studies.contrastive import Group
 from compare.studies.registry import run_study

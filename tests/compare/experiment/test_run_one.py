@@ -1,8 +1,7 @@
-"""Evaluation of trained models: length penalty, forced scoring, other test sets, ensembles."""
+"""One run: length penalty, probabilities of given text, other test sets, ensembles; language models."""
 
 import dataclasses
 import gzip
-import io
 import json
 import math
 import shutil
@@ -13,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 import compare.training.cross_entropy
 from compare import (
@@ -23,33 +23,31 @@ from compare import (
     score_runs,
     score_translations,
 )
+from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.decoding import translator
+from compare.config.run import resolve_models
 from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.decoding.search import Ensemble, Hypothesis, search, search_all
 from compare.decoding.translator import Translator
-from compare.experiment import evaluation
-from compare.experiment.prepare import load_corpus
+from compare.experiment import run_one as evaluation
+from compare.experiment.budget import match_budget
+from compare.experiment.prepare import load_corpus, prepare_data
 from compare.experiment.run import run_experiment
+from compare.experiment.tune import TuningPlan, find_winners, tune_experiment
+from compare.models.registry import build_meta_model
 from compare.results.records import choose, read_selection
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_result
+from compare.results.store import read_result, read_results
 from compare.scoring.score import all_metrics, score_texts
 from compare.system.log import Reporter
 from compare.system.signals import Interrupted
+from compare.training.metrics_log import read_metrics
 from data.files import hash_file
-from data.symbols import SPECIALS
-from data.vocabulary import BOS, EOS, load_pair
+from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
-from tests.kits.runs import ROWS, files
-from tests.kits.search import (
-    SENTENCES,
-    TableModel,
-    inputs,
-    random_limits,
-    random_model,
-)
+from tests.kits.forgery import edit_json, renew_views
+from tests.kits.paths import ROOT
+from tests.kits.runs import ROWS, files, first_run
 
 
 def test_every_run_chooses_from_the_same_grid_by_the_same_rule(finished: Path):
@@ -64,15 +62,9 @@ def test_every_run_chooses_from_the_same_grid_by_the_same_rule(finished: Path):
         assert result.files["selection.json"]
         assert selection.weights == result.files["checkpoints/final.safetensors"]
         assert load_model(finished / name).penalty == selection.penalty == folder.penalty()
-
-
-def test_the_scores_of_a_grid_are_those_of_plain_searches(finished: Path):
-    name = ROWS[0]
-    translator = load_model(finished / name)
-    folder = RunFolder.read(finished / name)
+    translator = load_model(finished / ROWS[0])  # the scores of a grid are those of plain searches
     valid = load_corpus(folder.run.data).splits["valid"]
-    penalties = length_penalties(folder.run.decode)
-    for point in read_selection(folder.selection, penalties).grid:
+    for point in read_selection(finished / ROWS[0] / "selection.json", penalties).grid:
         translator.penalty = point.penalty
         scores = score_texts(translator.translate(valid.src), valid.tgt, n_bootstrap=2)
         assert (point.bleu, point.length_ratio) == (scores.bleu, scores.length_ratio)
@@ -114,9 +106,11 @@ def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     place: str, copy: Path, tiny_toml: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Stopped after the choice is written, and just before."""
-    for name in ROWS:
+    for name in ROWS:  # the kept choice of the second is of other weights
         (copy / name / "result.json").unlink()
-        (copy / name / "selection.json").unlink()
+    (copy / ROWS[0] / "selection.json").unlink()
+    other = copy / ROWS[1] / "selection.json"
+    other.write_text(json.dumps({**json.loads(other.read_text()), "weights": "0" * 64}))
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, place, Mock(side_effect=Interrupted(15, "stopped")))
         with pytest.raises(Interrupted):
@@ -131,61 +125,6 @@ def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     for name in ROWS:
         for file in ("selection.json", "test.hyp"):
             assert (copy / name / file).read_bytes() == (finished / name / file).read_bytes()
-
-
-def test_a_choice_for_other_weights_is_made_again(copy: Path, tiny_toml: Path, finished: Path):
-    path = copy / ROWS[0] / "selection.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "weights": "0" * 64}))
-    (copy / ROWS[0] / "result.json").unlink()
-    run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
-    assert path.read_bytes() == (finished / ROWS[0] / "selection.json").read_bytes()
-
-
-BYTES = "\nA\u2028\r\x85\x0c\x00B\n".encode()
-"""Output of the model. Some of these line breaks are two or three bytes in UTF-8, one piece per byte."""
-IDS = [len(SPECIALS) + byte for byte in BYTES]
-LINE = " A     B "
-QUICK = {
-    "vocabulary.kind": "unigram",
-    "vocabulary.size": 290,
-    "train.max_updates": 2,
-    "train.valid_every": 1,
-    "train.batch_tokens": 256,
-}
-
-
-@pytest.fixture
-def line_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets every search find ``IDS``, whatever the model has learnt."""
-
-    def found(*arguments: Any, **options: Any) -> list[list[list[Hypothesis]]]:
-        rows = search_all(*arguments, **options)
-        return [[[Hypothesis(IDS, best.score)] for (best,) in row] for row in rows]
-
-    monkeypatch.setattr(translator, "search_all", found)
-
-
-@pytest.mark.usefixtures("line_breaks")
-def test_an_experiment_whose_models_write_line_breaks_ends_in_a_table(
-    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    out = tmp_path / "out"
-    settings = [word for key, value in QUICK.items() for word in ("--set", f"{key}={value}")]
-    command = ["run", str(tiny_toml), "--out", str(out), "-q", "--json", *settings]
-    assert main(command) == 0
-    results = json.loads(capsys.readouterr().out)
-    assert [result["status"] for result in results] == ["done", "done"]
-    pieces = load_pair(out / ROWS[0]).tgt.pieces(IDS)
-    assert pieces == [f"<0x{byte:02X}>" for byte in BYTES]
-    for name in ROWS:
-        assert (out / name / "test.hyp").read_bytes().decode() == f"{LINE}\n" * 8
-
-    model = load_model(out / ROWS[0])
-    assert model.translate(["dog", "", "cat"]) == [LINE, "", LINE]
-    assert model.translate("dog") == LINE
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"dog\n\ncat\n")))
-    assert main(["translate", str(out / ROWS[0])]) == 0
-    assert capsys.readouterr().out == f"{LINE}\n\n{LINE}\n"
 
 
 # Forced scoring.
@@ -254,57 +193,12 @@ def test_neighbours_and_batches_change_nothing(double: Translator):
         assert sentence.pieces == alone.pieces
 
 
-def test_the_score_is_that_of_search(double: Translator):
-    """The hypothesis of search has the same log-probability when it is scored as a given translation."""
-    double.penalty = LengthPenalty(0.0)
-    found = double.search(SOURCES)
-    texts = [double.vocabularies.tgt.decode(hypothesis.tokens) for hypothesis in found]
-    scores = score_translations(double, SOURCES, texts).sentences
-    known = [pair for pair in zip(found, scores, strict=True) if "<unk>" not in pair[1].pieces]
-    assert known
-    for hypothesis, sentence in known:
-        assert sentence.total == pytest.approx(hypothesis.score, abs=1e-9)
-
-
 def test_nan_is_an_error(finished: Path):
     translator = load_model(finished / ROWS[0])
     with torch.no_grad():
         translator.model.output.weight[5] = math.nan
     with pytest.raises(ValueError, match="scores are NaN"):
         score_translations(translator, ["dog"], ["Hund"])
-
-
-def test_lists_that_do_not_match(double: Translator):
-    for sources, translations in ((["dog"], []), ([], []), (["a", "b"], ["c"])):
-        with pytest.raises(ValueError, match="one translation per source"):
-            score_translations(double, sources, translations)
-    with pytest.raises(ValueError, match="sources must be a list of sentences, found one string"):
-        score_translations(double, "dog", ["Hund"])
-
-
-def test_the_command_of_forced_scoring(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
-):
-    src, tgt = tmp_path / "src", tmp_path / "tgt"
-    src.write_text("".join(f"{line}\n" for line in SOURCES))
-    tgt.write_text("".join(f"{line}\n" for line in TRANSLATIONS))
-    runs = [str(finished / row) for row in ROWS]
-    expected = score_model(runs, src, tgt)
-    command = ["score", "--probabilities", "--src", str(src), "--ref", str(tgt), "-q"]
-    assert main([*command, *runs, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["run"] for row in rows] == runs
-    for row, found in zip(rows, expected.values(), strict=True):
-        assert row["perplexity"] == found.sums.perplexity
-        assert row["char_perplexity"] == found.sums.char_perplexity
-        assert [one["logp"] for one in row["sentences"]] == [one.total for one in found.sentences]
-    assert main([*command, runs[0]]) == 0
-    assert (
-        f"{expected[runs[0]].sums.perplexity:.4f} per token (18 tokens, 1 unknown)" in capsys.readouterr().out
-    )
-    tgt.write_text("eins\n")
-    assert f"{src} has 5 lines but {tgt} has 1" in refusal(*command, *runs)
-    assert "no such file" in refusal(*command, runs[0], "--src", tmp_path / "x")
 
 
 # Other test sets.
@@ -345,64 +239,8 @@ def test_a_new_test_set(finished: Path, tmp_path: Path):
     assert scores == {str(run): score_files(translations, [first, second], all_metrics())[str(translations)]}
 
 
-def test_mistakes_end_before_any_work(
-    finished: Path,
-    texts: tuple[Path, Path],
-    tmp_path: Path,
-    refusal: Refusal,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    src, ref = texts
-    run = finished / ROWS[0]
-    monkeypatch.setattr("compare.experiment.evaluation.load_model", None)
-    short = tmp_path / "short"
-    short.write_text("eins\n")
-    assert f"{src} has 8 lines but {short} has 1" in refusal("score", run, "--src", src, "--ref", short)
-    assert "no such file" in refusal("score", run, "--src", tmp_path / "x", "--ref", ref)
-    own = ["--src", src, "--ref", ref, "--out", tmp_path]
-    assert f"two runs are called {ROWS[0]}" in refusal("score", run, finished / ".." / "run" / ROWS[0], *own)
-    (tmp_path / f"{ROWS[0]}.hyp").touch()
-    assert "exists already" in refusal("score", run, *own)
-
-
-def test_nothing_is_written_if_a_later_run_cannot_be_translated(
-    finished: Path, texts: tuple[Path, Path], tmp_path: Path
-):
-    out = tmp_path / "out"
-    with pytest.raises((OSError, ValueError)):
-        score_runs([finished / ROWS[0], tmp_path / "absent"], texts[0], [texts[1]], out=out)
-    assert not list(out.glob("*"))
-
-
 # Ensembles: the mean of probabilities.
 LINES = ["dog", "old cat sees small red tree", "cat tree", "red dog sees"]
-
-
-class Module(torch.nn.Module):
-    """A table model as a module, which members of an ensemble are."""
-
-    def __init__(self, table: TableModel) -> None:
-        super().__init__()
-        self.encode, self.init_state, self.step = table.encode, table.init_state, table.step
-
-
-def averaged(models: list[TableModel]) -> TableModel:
-    """A table model of the mean probabilities, computed with lists of all prefixes at once."""
-    tables = [model.table.softmax(dim=2) for model in models]
-    return TableModel((sum(tables) / len(tables)).log())
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_it_searches_the_mean_of_the_probabilities(beam: int):
-    members = [random_model(seed=seed) for seed in (2, 3, 4)]
-    arguments = inputs(random_limits())
-    found = search(Ensemble(list(map(Module, members))), **arguments, beam_size=beam)
-    expected = search(averaged(members), **arguments, beam_size=beam)
-    for one, other in zip(found, expected, strict=True):
-        assert one.tokens == other.tokens
-        assert one.score == pytest.approx(other.score, abs=1e-10)
-    alone = search(members[0], **arguments, beam_size=beam)
-    assert sum(one.tokens != other.tokens for one, other in zip(found, alone, strict=True)) > SENTENCES // 3
 
 
 def test_forced_scores_are_the_mean_of_the_probabilities(finished: Path):
@@ -430,21 +268,184 @@ def test_members_must_be_different_runs_of_one_vocabulary(finished: Path, tmp_pa
     assert "no such file" in refusal("score", first, "--ensemble", *corpus)
 
 
-def test_the_commands_of_ensembles(
-    finished: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_command_that_scores_runs(
+    finished: Path,
+    texts: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    refusal: Refusal,
 ):
-    runs = [str(finished / row) for row in ROWS]
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
-    assert main(["translate", *runs]) == 0
+    """Each run, their ensemble, and the probabilities of both."""
+    (src, ref), runs = texts, [str(finished / row) for row in ROWS]
+    command = ["score", *runs, "--src", str(src), "--ref", str(ref), "-q", "--json"]
+    sources, references = (path.read_text().splitlines() for path in texts)
     together = load_ensemble(runs)
-    assert capsys.readouterr().out.splitlines() == together.translate(LINES)
-    corpus = tiny_toml.parent / "corpus"
-    texts = ["--src", str(corpus / "test.en"), "--ref", str(corpus / "test.de"), "-q", "--json"]
-    assert main(["score", *runs, "--ensemble", *texts]) == 0
+    assert main([*command, "--ensemble"]) == 0
     found = json.loads(capsys.readouterr().out)
-    src, ref = ((corpus / f"test.{side}").read_text().splitlines() for side in ("en", "de"))
-    scores = score_texts(together.translate(src), ref, scoring=all_metrics())
+    scores = score_texts(together.translate(sources), references, scoring=all_metrics())
     assert found == {"system": "+".join(runs), **scores.columns()}
-    assert main(["score", *runs, "--ensemble", "--probabilities", *texts]) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["perplexity"] == score_translations(together, src, ref).sums.perplexity
+    assert main([*command, "--ensemble", "--probabilities"]) == 0
+    expected = score_translations(together, sources, references)
+    assert json.loads(capsys.readouterr().out)["perplexity"] == expected.sums.perplexity
+    assert main([*command, "--probabilities"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["perplexity"] for row in rows] == [read_result(Path(run)).perplexity for run in runs]
+    short = tmp_path / "short"
+    short.write_text("eins\n")
+    for option in ([], ["--probabilities"]):
+        said = refusal("score", runs[0], "--src", src, "--ref", short, *option)
+        assert f"{src} has 8 lines but {short} has 1" in said
+    own = ["--src", src, "--ref", ref, "--out", tmp_path]
+    same = finished / ".." / finished.name / ROWS[0]
+    assert f"two runs are called {ROWS[0]}" in refusal("score", runs[0], same, *own)
+    (tmp_path / f"{ROWS[0]}.hyp").touch()
+    assert "exists already" in refusal("score", runs[0], *own)
+
+
+MODELS = """
+[[models]]
+preset = "lstm-lm"
+embedding_size = 16
+hidden_size = 16
+learning_rate = 1e-2
+
+[[models]]
+preset = "transformer-lm"
+d_model = 16
+num_heads = 2
+num_layers = 1
+ffn_size = 32
+warmup_updates = 5
+"""
+NAMES = ("lstm-lm-seed1", "transformer-lm-seed1")
+
+
+def shared_part(tiny_toml: Path) -> str:
+    """Return the tiny experiment without its models and its search settings."""
+    text = tiny_toml.read_text().replace("[decode]\nbeam_size = 2\n", "")
+    return text.replace("max_updates = 90", "max_updates = 24").replace("valid_every = 40", "valid_every = 8")
+
+
+@pytest.fixture(scope="module")
+def toml(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("language-models") / "tiny-lm.toml"
+    head = shared_part(tiny_toml)
+    path.write_text(head[: head.index("[[models]]")] + MODELS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def modelled(toml: Path) -> Path:
+    """The folder of the experiment, run to its end without a break, with its tables."""
+    folder = toml.parent / "run"
+    run_experiment(load_experiment(toml), folder, Reporter(quiet=True))
+    renew_views(folder)
+    return folder
+
+
+def test_only_likelihoods_are_measured_and_the_targets_alone_are_counted(modelled: Path, toml: Path):
+    prepared = prepare_data(first_run(toml), modelled / "encoded")
+    assert prepared.train.src_lengths.sum() == 0
+    for result in read_results(modelled):
+        assert result.status == "done"
+        assert result.perplexity is not None
+        assert 1 < result.char_perplexity < result.perplexity < 40
+        unknown = ("bleu", "chrf", "beam", "length_penalty", "beam_sentences_per_s", "latency_ms_p50")
+        assert {getattr(result, name) for name in unknown} == {None}
+        assert result.train_tokens_per_s == result.train_tgt_tokens_per_s > 0
+        assert sorted(path.name for path in (modelled / result.run).glob("*.hyp*")) == []
+        lines = read_metrics(modelled / result.run / "metrics.jsonl")
+        assert {line["bleu"] for line in lines if "bleu" in line} == {None}
+        windows = [line for line in lines if line["kind"] == "train"]
+        assert sum(line["src_tokens"] for line in windows) == 0
+        assert sum(line["tgt_tokens"] for line in windows) == result.tokens_seen
+    assert len({result.batch_hash for result in read_results(modelled)}) == 1
+
+
+def test_the_weights_with_the_lowest_validation_loss_are_kept(modelled: Path):
+    for name in NAMES:
+        lines = read_metrics(modelled / name / "metrics.jsonl")
+        validated = {line["update"]: line["loss"] for line in lines if line["kind"] == "valid"}
+        final = lines[-1]
+        assert len(validated) == 3
+        assert final["best_update"] == min(validated, key=lambda update: validated[update])
+        mean = next(line["loss"] for line in lines if line["kind"] == "average")
+        assert final["loss"] == min([mean, *validated.values()])
+        assert ("average" in final["chosen"]) == (mean < min(validated.values()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_perplexity_is_that_of_the_logits_sentence_by_sentence(name: str, modelled: Path, toml: Path):
+    """In float64, without batches, padding or the loss of training."""
+    translator = load_model(modelled / name)
+    model = translator.model.double().eval()
+    root = Path(load_experiment(toml).data.root)
+    lines = (root / "test.de").read_text().splitlines()
+    nll, tokens = 0.0, 0
+    for line in lines:
+        ids = translator.vocabularies.tgt.encode(line)
+        with torch.no_grad():
+            logits = model.model(torch.tensor([[BOS, *ids]]))[0]  # type: ignore[operator]
+        nll += float(cross_entropy(logits, torch.tensor([*ids, EOS]), reduction="sum"))
+        tokens += len(ids) + 1
+    result = read_result(modelled / name)
+    assert result.perplexity == pytest.approx(math.exp(nll / tokens), rel=1e-5)
+    characters = sum(len(line) + 1 for line in lines)
+    assert result.char_perplexity == pytest.approx(math.exp(nll / characters), rel=1e-5)
+    (scores,) = score_model(modelled / name, None, root / "test.de").values()
+    assert scores.sums.perplexity == pytest.approx(result.perplexity, rel=1e-5)
+
+
+def test_the_check_decodes_the_perplexities_again(modelled: Path, tmp_path: Path):
+    assert check_experiment(modelled, decode=1).differences == []
+    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
+    edit_json(copy / NAMES[0] / "perplexity.json", lambda content: content["tests"]["test"].update(nll=1.0))
+    found = {finding.name for finding in check_experiment(copy, decode=1).differences}
+    assert {"perplexity", "char_perplexity", "perplexity.json: nll of test, by the weights"} <= found
+
+
+def test_models_of_two_tasks_are_refused(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    mixed = tmp_path / "mixed.toml"
+    mixed.write_text(shared_part(tiny_toml) + MODELS)
+    found = refusal("run", mixed, "--out", tmp_path / "out", "-q")
+    assert "models.luong is for translation and models.lstm-lm for language modelling" in found
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_keeps_to_one_task(modelled: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
+    found = refusal("run", tiny_toml, "--out", copy, "-q")
+    assert "(lstm-lm-seed1 has task: language modelling, here translation)" in found
+    assert "choose another folder with --out" in found
+
+
+def test_a_search_is_decided_by_the_validation_loss(toml: Path, tmp_path: Path):
+    tuning = tune_experiment(load_experiment(toml), tmp_path / "out", TuningPlan(trials=2, updates=4))
+    assert {each.bleu for each in tuning.trials} == {None}
+    for label, winner in find_winners(tuning.trials).items():
+        losses = [each.loss for each in tuning.trials if each.label == label and each.loss is not None]
+        assert winner.loss == min(losses)
+
+
+def test_a_language_model_does_not_translate(modelled: Path):
+    translator = load_model(modelled / NAMES[0])
+    for call in (translator.translate, translator.generate, translator.attend):
+        with pytest.raises(ValueError, match="a language model reads no source, so it cannot translate"):
+            call(["red dog"] if call == translator.generate else "red dog")
+
+
+@pytest.mark.parametrize("kind", ["params", "flops"])
+def test_language_models_meet_a_budget(kind: str, tmp_path: Path):
+    """Those of configs/language-models.toml, within 2%."""
+    settings = ["data.train_size=200", f"budget.match={kind}"]
+    experiment = load_experiment(ROOT / "configs/language-models.toml", settings)
+    prepared = prepare_data(resolve_models(experiment)[0], tmp_path)
+
+    def amount(architecture: Any) -> float:
+        if kind == "flops":
+            return prepared.training_flops(architecture)
+        model = build_meta_model(architecture, *prepared.vocabulary_sizes)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    first, second = match_budget(resolve_models(experiment), prepared, {})
+    assert amount(first.model.architecture) == pytest.approx(amount(second.model.architecture), rel=0.02)

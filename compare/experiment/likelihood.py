@@ -1,11 +1,10 @@
-"""Evaluation of trained models: length penalty, translations, and the probability of given translations.
+"""Probability that trained models give to translations that are already there, and scores on other text.
 
-A run ends with ``evaluate_run``. ``score_runs`` and ``score_model`` do the same on other text.
+No search is needed, so lengths and beams do not matter: perplexity compares models by this.
 """
 
 import logging
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,102 +14,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.search import NAN_SCORES, Ensemble, mean_probability
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
-from compare.results.records import GridPoint, Likelihoods, LikelihoodSums, Selection, choose, read_selection
-from compare.results.run_folder import RunFolder, load_ensemble, load_model
-from compare.results.store import write_record
-from compare.scoring.score import SystemScores, all_metrics, bleu_and_length_ratio, score_texts
+from compare.results.records import LikelihoodSums
+from compare.results.run_folder import load_ensemble, load_model
+from compare.scoring.score import SystemScores, all_metrics, score_texts
 from compare.training.cross_entropy import linear_cross_entropy
 from data.batches import Batch, BatchStream
-from data.corpus import Corpus, Pairs
 from data.encode import EncodedSplit, Sequences
-from data.files import as_paths, ensure_unchanged, hash_file, write_atomically
+from data.files import as_paths, ensure_unchanged, write_atomically
 from data.text import line_count_error, read_lines
 from data.vocabulary import EOS, UNK
 
 logger = logging.getLogger(__name__)
-
-
-def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> float | None:
-    """Translate every test set once, with a penalty chosen on validation, and score all references.
-
-    A language model translates nothing; the probability of the references is its only test.
-
-    Args:
-        folder: the run, with its chosen weights.
-        translator: the model with these weights.
-        corpus: the corpus with its test sets, of which there may be none.
-
-    Returns:
-        The seconds of translation; None where nothing is translated.
-    """
-    seconds = None
-    if folder.run.translates and corpus.tests:
-        translator.penalty = select_penalty(folder, translator, corpus.splits["valid"])
-        logger.info(f"{folder.run.label}: decoding {', '.join(corpus.tests)}")
-        seconds = 0.0
-        for test in corpus.tests:
-            start = time.perf_counter()
-            translations = translator.translate(corpus.splits[test].src)
-            seconds += time.perf_counter() - start
-            write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in translations))
-    if corpus.tests:
-        tests = {
-            test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
-            for test in corpus.tests
-        }
-        write_record(folder.likelihoods, Likelihoods(tests=tests, weights=hash_file(folder.weights)))
-    return seconds
-
-
-def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
-    """Choose the length penalty of a run by ``choose``, on validation alone, and write selection.json.
-
-    One beam search of the validation set serves all penalties. A choice that an earlier call made with the
-    same weights is kept.
-
-    Args:
-        folder: the run, with its chosen weights.
-        translator: the model with these weights.
-        valid: the validation set.
-
-    Raises:
-        ValueError: selection.json is damaged.
-    """
-    run, penalties = folder.run, length_penalties(folder.run.decode)
-    if len(penalties) == 1:
-        return penalties[0]
-    weights = hash_file(folder.weights)
-    if folder.selection.exists():
-        kept = read_selection(folder.selection, penalties)
-        if kept.weights == weights:
-            return kept.penalty
-    logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
-    grid = []
-    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
-        form, alpha = penalty.normalization, penalty.alpha
-        grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
-    selection = Selection(grid=grid, chosen=choose(grid), weights=weights)
-    point = grid[selection.chosen]
-    logger.info(
-        f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
-        f"(best {max(other.bleu for other in grid):.1f}), length ratio {point.length_ratio:.3f}"
-    )
-    if point.length_penalty == max(each.alpha for each in penalties):
-        logger.warning(
-            f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
-        )
-    write_record(folder.selection, selection)
-    return selection.penalty
-
-
-# Forced scoring: the probability that a model gives to translations that are already there.
-#
-# No search is needed, so lengths and beams do not matter: perplexity compares models by this.
 
 
 class SentenceScore(NamedTuple):

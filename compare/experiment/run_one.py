@@ -1,0 +1,173 @@
+"""One run from its first update to its result: training, choice of the length penalty, translation."""
+
+import logging
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.translator import Translator
+from compare.experiment.compute_result import compute_figures, unfinished_result
+from compare.experiment.folder import initial_hash
+from compare.experiment.likelihood import score_translations
+from compare.experiment.prepare import PreparedData
+from compare.models.registry import build
+from compare.results.records import GridPoint, Likelihoods, RawSpeed, Selection, choose, read_selection
+from compare.results.result import Result
+from compare.results.run_folder import RunFolder
+from compare.results.store import write_record
+from compare.scoring.score import bleu_and_length_ratio
+from compare.system.device import set_numerics, this_machine
+from compare.system.distributed import SINGLE, Processes
+from compare.system.log import MetricsCallback, Reporter
+from compare.system.measure import peak_memory_bytes, reset_peak_memory
+from compare.training.loss import TranslationLoss
+from compare.training.serialization import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
+from compare.training.trainer import Trainer
+from compare.training.validation import Validator
+from data.corpus import Corpus, Pairs
+from data.files import hash_file, write_atomically
+
+logger = logging.getLogger(__name__)
+
+
+def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes) -> Result:
+    """Train one model, from the start or from where it was stopped, and test the chosen weights."""
+    run, was_trained = folder.run, folder.weights.is_file()
+    reset_peak_memory(torch.device(run.train.device))
+    with reporter.training(folder.name, run.train.max_updates) as report:
+        trainer, translator = build_trainer(folder, prepared, report, processes)
+        trainer.run()
+
+    def test() -> Result:
+        """Test the weights, in process 0, for whose searches the others wait."""
+        seconds = evaluate_run(folder, translator, prepared.corpus)
+        # That of training is unknown where an earlier process has trained the model.
+        peak = None if was_trained else peak_memory_bytes(translator.device)
+        machine = this_machine(translator.device)
+        write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
+        result = unfinished_result(folder, prepared)
+        return replace(result, status="done", files=folder.hashes(), **compute_figures(folder, prepared))
+
+    return translator.lead(test)
+
+
+def build_trainer(
+    folder: RunFolder,
+    prepared: PreparedData,
+    report: MetricsCallback,
+    processes: Processes = SINGLE,
+) -> tuple[Trainer, Translator]:
+    """Build a model, and the trainer that continues where it was stopped.
+
+    The weights are random, by the seed of the run, or those of ``[train] init_from``.
+
+    Args:
+        folder: the run, and the folder for the files of training.
+        prepared: the data, with the batches of the run's seed.
+        report: takes each line of the metrics.
+        processes: those that train the model together; each of them builds the same trainer.
+
+    Returns:
+        The trainer, and the translator of the same model, which has the chosen weights once the trainer
+        has run.
+    """
+    run, device = folder.run, torch.device(folder.run.train.device)
+    set_numerics(device, deterministic=run.train.deterministic)
+    torch.manual_seed(run.train.seed)
+    model = build(run.model.architecture, *prepared.vocabulary_sizes)
+    if run.train.init_from is not None and not (folder.folder / CHECKPOINTS / STATE).is_file():
+        path = Path(run.train.init_from) / WEIGHTS
+        set_weights(model, load_weights(path), str(path))
+        logger.info(f"starts from {path} (sha256 {initial_hash(run, path)[:12]})")
+    model = model.to(device)
+    criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)
+    translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
+    pairs = prepared.corpus.splits["valid"]
+    trainer = Trainer(
+        criterion=criterion,
+        train_batches=prepared.stream,
+        validate=Validator(criterion, translator, pairs, prepared.valid, run.train.batch_tokens),
+        train_config=run.train,
+        optim_config=run.model.optim,
+        run_folder=folder.folder,
+        report=report,
+        processes=processes,
+    )
+    return trainer, translator
+
+
+def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> float | None:
+    """Translate every test set once, with a penalty chosen on validation, and score all references.
+
+    A language model translates nothing; the probability of the references is its only test.
+
+    Args:
+        folder: the run, with its chosen weights.
+        translator: the model with these weights.
+        corpus: the corpus with its test sets, of which there may be none.
+
+    Returns:
+        The seconds of translation; None where nothing is translated.
+    """
+    seconds = None
+    if folder.run.translates and corpus.tests:
+        translator.penalty = select_penalty(folder, translator, corpus.splits["valid"])
+        logger.info(f"{folder.run.label}: decoding {', '.join(corpus.tests)}")
+        seconds = 0.0
+        for test in corpus.tests:
+            start = time.perf_counter()
+            translations = translator.translate(corpus.splits[test].src)
+            seconds += time.perf_counter() - start
+            write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in translations))
+    if corpus.tests:
+        tests = {
+            test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
+            for test in corpus.tests
+        }
+        write_record(folder.likelihoods, Likelihoods(tests=tests, weights=hash_file(folder.weights)))
+    return seconds
+
+
+def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
+    """Choose the length penalty of a run by ``choose``, on validation alone, and write selection.json.
+
+    One beam search of the validation set serves all penalties. A choice that an earlier call made with the
+    same weights is kept.
+
+    Args:
+        folder: the run, with its chosen weights.
+        translator: the model with these weights.
+        valid: the validation set.
+
+    Raises:
+        ValueError: selection.json is damaged.
+    """
+    run, penalties = folder.run, length_penalties(folder.run.decode)
+    if len(penalties) == 1:
+        return penalties[0]
+    weights = hash_file(folder.weights)
+    if folder.selection.exists():
+        kept = read_selection(folder.selection, penalties)
+        if kept.weights == weights:
+            return kept.penalty
+    logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
+    grid = []
+    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
+        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
+        form, alpha = penalty.normalization, penalty.alpha
+        grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
+    selection = Selection(grid=grid, chosen=choose(grid), weights=weights)
+    point = grid[selection.chosen]
+    logger.info(
+        f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
+        f"(best {max(other.bleu for other in grid):.1f}), length ratio {point.length_ratio:.3f}"
+    )
+    if point.length_penalty == max(each.alpha for each in penalties):
+        logger.warning(
+            f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
+        )
+    write_record(folder.selection, selection)
+    return selection.penalty
