@@ -90,29 +90,11 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
     factors = [width / before[name] for name, width in second.model.widths().items()]
     assert max(factors) / min(factors) <= SEARCHES[1][1] * 1.2  # 1.2: rounding of the smallest widths
     assert 1 / MAX_FACTOR <= factors[0] <= MAX_FACTOR
+    if {"d_model", "ffn_size"} <= after.keys():
+        low, high = FFN_RATIOS
+        assert low <= after["ffn_size"] / after["d_model"] <= high
     if head := given.head_size():
         assert head / HEAD_STRETCH <= second.model.head_size() <= head * HEAD_STRETCH
-
-
-@pytest.mark.parametrize(("kind", "shrink"), [("params", 0.4), ("flops", 3)])
-def test_shapes_stay_those_of_the_family(kind: str, shrink: float, tiny_toml: Path, prepared: PreparedData):
-    """Heads stay about as large, ffn_size within 2 to 8 times d_model, RNNs keep their proportions."""
-    sizes = {"transformer": {"d_model": 256, "num_heads": 4, "ffn_size": 1024}}
-    sizes["lstm"] = {"embedding_size": 192, "hidden_size": 256}
-    for preset, overrides in sizes.items():
-        given = ModelConfig(preset=preset, label=preset, overrides=overrides)
-        target = shrink * amount(kind, given, prepared)
-        (run,) = match_budget(runs_of(tiny_toml, given, match=kind, amount=target), prepared, Registry())
-        assert abs(amount(kind, run.model, prepared) / target - 1) <= TOLERANCE
-        after = run.model.settings()
-        if preset == "lstm":
-            assert after["embedding_size"] / after["hidden_size"] == pytest.approx(0.75, rel=0.1)
-            assert after["embedding_size"] % 8 == after["hidden_size"] % 8 == 0
-        else:
-            assert FFN_RATIOS[0] <= after["ffn_size"] / after["d_model"] <= FFN_RATIOS[1]
-            assert after["d_model"] % after["num_heads"] == 0
-            assert after["d_model"] // after["num_heads"] in (48, 56, 64, 72, 80)
-            assert after["ffn_size"] % 8 == 0
 
 
 def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared: PreparedData):
@@ -248,14 +230,3 @@ def test_a_changed_model_is_calibrated_again(
     assert registry.seconds_per_update["luong"] == 1.0
     assert registry.seconds_per_update["transformer"] != 2.0
     assert registry.calibrated_as == describe_work(changed)
-
-
-def test_a_model_that_cannot_be_calibrated_is_named(
-    toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def fail(*_: object) -> None:
-        raise MemoryError("out of memory")
-
-    monkeypatch.setattr(calibration, "fresh_update_work", fail)
-    with pytest.raises(ValueError, match=r"models\.luong cannot be calibrated .*: out of memory"):
-        run_experiment(load_experiment(toml, ["budget.match=time"]), tmp_path / "run", Reporter(quiet=True))
