@@ -108,7 +108,9 @@ def _planned(
 ) -> Iterator[tuple[list[RunFolder], PreparedData]]:
     """Yield the runs and their data, which are encoded in a folder that is removed again."""
     models = plan_models(experiment, folder, context, launch)
-    request_runs(models, folder, seeds, only)  # finds mistakes before the data are read
+    runs = request_runs(models, folder, seeds, only)
+    if experiment.budget.match == "none":
+        find_shorter(runs)  # before the data are read
     with TemporaryDirectory() as encoded:
         runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
         if experiment.budget.match != "time":
