@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from compare.config.run import Run
 from compare.optim import build_optimizer
+from compare.protocol import EncoderDecoder
 from compare.system.device import autocast
 from compare.system.distributed import Processes
 from compare.system.signals import StopRequest
@@ -113,7 +114,11 @@ class TrainingWork:
     """
 
     def __init__(
-        self, run: Run, model: nn.Module, updates: Sequence[Sequence[Batch]], precision: str = ""
+        self,
+        run: Run,
+        model: EncoderDecoder[Any, Any],
+        updates: Sequence[Sequence[Batch]],
+        precision: str = "",
     ) -> None:
         """Move the batches to the model's device.
 
