@@ -28,8 +28,9 @@ from compare.results.store import load_results
 from compare.training.metrics_log import read_metrics
 from data.text import read_lines
 from data.vocabulary import load_pair
-from tests.kits.cli import ROWS, Refusal
+from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
+from tests.kits.runs import ROWS
 
 RUN = ROWS[0]
 STATE, WEIGHTS = "checkpoints/trainer.pt", "checkpoints/final.safetensors"

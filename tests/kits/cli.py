@@ -1,4 +1,4 @@
-"""Helpers for tests of the command line: a real process, a damaged corpus, the content of a folder."""
+"""Helpers for tests of the command line: a real process, a damaged corpus."""
 
 import os
 import shutil
@@ -9,13 +9,7 @@ from pathlib import Path
 
 import torch
 
-ROWS = ("luong-seed1", "transformer-seed1")
 Refusal = Callable[..., str]
-
-
-def files(folder: Path) -> dict[Path, int | None]:
-    """Modification time of every file in ``folder``; None for folders, which a lock touches."""
-    return {path: None if path.is_dir() else path.stat().st_mtime_ns for path in folder.rglob("*")}
 
 
 def corpus_with(tiny_toml: Path, tmp_path: Path, name: str, content: bytes | None) -> Path:

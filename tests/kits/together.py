@@ -1,11 +1,33 @@
-"""Processes of one job, forked from one interpreter, with the environment that torchrun would give them."""
+"""Processes of one job, forked from one interpreter, with the environment that torchrun would give them.
 
+As a program it runs an experiment in several processes again and again, each time ended in another way.
+
+    python -m tests.kits.together CONFIG FOLDER
+
+1. Two processes; one has too little memory for update 5.
+2. Two processes; the second is killed.
+3. Two processes; the second gets SIGTERM.
+4. One process, which gets SIGTERM.
+5. Four processes, which finish the experiment.
+
+It prints the exit statuses as JSON, a list per call.
+"""
+
+import json
 import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import compare.experiment.run
+import compare.report.views  # noqa: F401
+from compare.cli import main as command
+from compare.training import trainer
 
 
 def fork(size: int, work: Callable[[], int]) -> list[int]:
@@ -40,3 +62,60 @@ def _fork_one(rank: int, size: int, port: int, work: Callable[[], int]) -> int:
         sys.stderr.flush()
         os._exit(status)
     return 0
+
+
+LIMIT_S = 240
+
+
+def start(config: str, folder: Path, size: int, prepare: Callable[[], None] = lambda: None) -> list[int]:
+    def work() -> int:
+        prepare()
+        return command(["run", config, "--out", str(folder), "-q"])
+
+    return fork(size, work)
+
+
+def count_lines(log: Path) -> int:
+    """Count the lines of a log; 0 without one (a run that starts from the beginning deletes it first)."""
+    try:
+        return log.read_text().count("\n")
+    except FileNotFoundError:
+        return 0
+
+
+def end(pid: int, signum: signal.Signals, log: Path, lines: int) -> None:
+    """Send a signal to a process as soon as the log has so many lines."""
+    deadline = time.monotonic() + LIMIT_S
+    while count_lines(log) < lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(pid, signum)
+
+
+def fail_at_update_5() -> None:
+    """Let process 1 have too little memory."""
+    real, calls = trainer.add_gradients, []
+
+    def add_gradients(*arguments: Any, **settings: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 5 and os.environ["RANK"] == "1":
+            raise MemoryError("no memory left in process 1")
+        return real(*arguments, **settings)
+
+    trainer.add_gradients = add_gradients
+
+
+def main(config: str, folder: Path) -> None:
+    log = folder / "luong-seed1" / "metrics.jsonl"
+    ended = [statuses(start(config, folder, 2, fail_at_update_5))]
+    (folder.parent / "failed.json").write_bytes((folder / "luong-seed1" / "result.json").read_bytes())
+    for size, signum, further in ((2, signal.SIGKILL, 6), (2, signal.SIGTERM, 12), (1, signal.SIGTERM, 6)):
+        lines = count_lines(log) + further if signum == signal.SIGTERM else further
+        pids = start(config, folder, size)
+        end(pids[-1], signum, log, lines)
+        ended.append(statuses(pids))
+    print(json.dumps([*ended, statuses(start(config, folder, 4))]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

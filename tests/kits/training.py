@@ -22,7 +22,6 @@ from data.batches import BatchStream
 from data.encode import encode_split
 from seq2seq.config import Seq2SeqConfig
 
-ROWS = ("luong-seed1", "transformer-seed1")
 SMALL = Seq2SeqConfig(embedding_size=8, hidden_size=8, dropout=0.3)
 
 

@@ -18,8 +18,9 @@ from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.registry import build, forward_flops
 from compare.system.log import Reporter, log_to_file
-from tests.kits.cli import ROWS, real
+from tests.kits.cli import real
 from tests.kits.hostile import ESCAPE, obeyed
+from tests.kits.runs import ROWS
 
 SHOWN = r"\x1b[31mred\x1b[0m"
 

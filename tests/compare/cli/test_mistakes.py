@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from compare.cli import main
-from tests.kits.cli import ROWS, Refusal, corpus_with, files
+from tests.kits.cli import Refusal, corpus_with
+from tests.kits.runs import ROWS, files
 
 
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):

@@ -23,10 +23,10 @@ from compare.experiment.run import run_experiment
 from compare.results.store import read_result
 from compare.system.distributed import pick_own_device
 from compare.training.serialization import CHECKPOINTS, STATE
-from tests.kits.cli import Refusal, files
+from tests.kits.cli import Refusal
 from tests.kits.contents import differences, leftovers, read_contents
 from tests.kits.paths import ROOT
-from tests.kits.runs import ROWS
+from tests.kits.runs import ROWS, files
 from tests.kits.training import metrics
 
 sends_signals = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
@@ -283,7 +283,7 @@ def assert_equal_but_for_speed(folder: Path, alone: Path, processes: int) -> Non
 
 
 class Ended(NamedTuple):
-    """What ``tests.kits.run_together`` leaves."""
+    """What ``tests.kits.together`` leaves."""
 
     folder: Path
     statuses: list[list[int]]
@@ -293,7 +293,7 @@ class Ended(NamedTuple):
 @pytest.fixture(scope="module")
 def ended(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("ended") / "run"
-    command = [sys.executable, "-m", "tests.kits.run_together", str(config), str(folder)]
+    command = [sys.executable, "-m", "tests.kits.together", str(config), str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return Ended(folder, json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines())

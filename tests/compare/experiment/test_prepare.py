@@ -22,9 +22,9 @@ from compare.training.checkpoints import Validation
 from compare.training.serialization import FINAL, load_weights
 from data.batches import BatchStream
 from data.files import hash_file
-from tests.kits.cli import ROWS, Refusal
+from tests.kits.cli import Refusal
 from tests.kits.forgery import renew_views
-from tests.kits.runs import first_run
+from tests.kits.runs import ROWS, first_run
 from tests.kits.training import metrics, same_weights
 
 

@@ -15,7 +15,8 @@ from compare.results.run_folder import load_model
 from compare.training.metrics_log import read_metrics
 from compare.training.serialization import FINAL, STATE, average, load_state
 from data.batches import BatchStream
-from tests.kits.training import ROWS, bleus, make_stream, trainer
+from tests.kits.runs import ROWS
+from tests.kits.training import bleus, make_stream, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)
 
