@@ -305,8 +305,8 @@ def speed_figures(
     if latency is not None:
         medians = [percentile(repeat, 0.5) for repeat in latency.ms]
         figures |= _with_spread("latency_ms_p50", median(medians), medians)
-        if len(latency.ms[0]) >= MIN_PERCENTILE_SENTENCES:
-            figures["latency_ms_p95"] = median(percentile(repeat, 0.95) for repeat in latency.ms)
+        p95 = median(percentile(repeat, 0.95) for repeat in latency.ms)
+        figures["latency_ms_p95"] = p95 if len(latency.ms[0]) >= MIN_PERCENTILE_SENTENCES else None
     return figures
 
 
