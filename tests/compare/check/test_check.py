@@ -18,8 +18,9 @@ from compare.cli import main
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, save_result
 from data.files import hash_file
-from tests.kits.cli import ROWS, Refusal
+from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
+from tests.kits.runs import ROWS
 
 RUN, OTHER = RUNS = ROWS
 
