@@ -15,29 +15,11 @@ from torch.nn.functional import logsigmoid, pad
 
 from .config import DEFAULT_REINFORCE, AttentionConfig, ReinforceConfig
 from .fast import StepwiseProduct
-from .scores import (
-    SCORES,
-    AttentionSizes,
-    MultiplyAdds,
-    Past,
-    ProductScore,
-    Queries,
-    matrix_size,
-    split_heads,
-)
+from .scores import SCORES, AttentionSizes, Past, ProductScore, Queries, split_heads
 from .sparse import cumulative_sum, entmax15, sparsemax
 
 DEFAULT_WINDOW = 10
 """Half-width D of a window if the config leaves it out, as in Luong et al. 2015, section 3.2."""
-
-
-class ScopeOutput(NamedTuple):
-    """Positions that the queries can attend to, and a factor for their weights."""
-
-    visible: Tensor
-    """True where a query may attend, at least once per query; broadcasts to (B, heads, Q, S)."""
-    factor: Tensor | None = None
-    """Multiplied with the normalised weights, (B, 1, Q, S); None stands for 1."""
 
 
 class GlobalScope(nn.Module):
@@ -52,14 +34,18 @@ class GlobalScope(nn.Module):
         """
         super().__init__()
 
-    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+    def forward(self, queries: Queries, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Select the source positions that each query can attend to.
 
         Args:
             queries: Q queries per sentence.
             mask: True for real tokens, which come first, at least one per sentence, (B, S).
+
+        Returns:
+            True where a query may attend, at least once per query, and a factor of its normalised weights,
+            None for 1; both broadcast to (B, heads, Q, S).
         """
-        return ScopeOutput(mask[:, None, None])
+        return mask[:, None, None], None
 
 
 class MonotonicScope(GlobalScope):
@@ -74,11 +60,11 @@ class MonotonicScope(GlobalScope):
         super().__init__(query_size, config)
         self.half_width = config.window or DEFAULT_WINDOW
 
-    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+    def forward(self, queries: Queries, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Select the window around the query's own target position; arguments as for ``GlobalScope``."""
         centre = queries.position.minimum(mask.sum(1, keepdim=True) - 1)
         visible = mask.unsqueeze(1) & (_offsets(centre, mask).abs() <= self.half_width)
-        return ScopeOutput(visible.unsqueeze(1))
+        return visible.unsqueeze(1), None
 
 
 class PredictiveScope(MonotonicScope):
@@ -94,7 +80,7 @@ class PredictiveScope(MonotonicScope):
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.energy = nn.Linear(query_size, 1, bias=False)
 
-    def forward(self, queries: Queries, mask: Tensor) -> ScopeOutput:
+    def forward(self, queries: Queries, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """Select the window around the predicted position p; arguments as for ``GlobalScope``."""
         energy = self.energy(self.hidden(queries.state).tanh()).squeeze(-1)  # (B, Q)
         # Under autocast it is bfloat16, which cannot represent fractions of a position above 128.
@@ -102,7 +88,7 @@ class PredictiveScope(MonotonicScope):
         offsets = _offsets(mask.sum(1, keepdim=True) * energy.sigmoid(), mask)
         visible = mask.unsqueeze(1) & (offsets.abs() <= self.half_width)
         factor = (-2 * (offsets / self.half_width) ** 2).exp()  # sigma = half_width / 2
-        return ScopeOutput(visible.unsqueeze(1), factor.unsqueeze(1))
+        return visible.unsqueeze(1), factor.unsqueeze(1)
 
 
 def _offsets(centre: Tensor, mask: Tensor) -> Tensor:
@@ -118,17 +104,26 @@ SCOPES: dict[str, type[GlobalScope]] = {
 """Scope classes by ``AttentionConfig.scope``."""
 
 
-class NormaliserOutput(NamedTuple):
-    """Attention weights; if they were sampled, also the log-probability and baseline for the loss."""
+class Choices(NamedTuple):
+    """Source positions that hard attention has sampled, for the loss."""
 
-    weights: Tensor
-    """Attention weights, which sum to 1 over S, with "monotonic" to at most 1, (B, heads, Q, S)."""
-    logp: Tensor | None = None
+    logp: Tensor
     """Log-probability of the sampled positions, summed over the heads, times lambda_r, (B, Q)."""
-    value: Tensor | None = None
+    value: Tensor
     """Baseline of REINFORCE: the reward predicted before sampling, (B, Q)."""
     entropy: Tensor | None = None
     """Entropy of the choice, summed over the heads, times lambda_e, (B, Q); None if lambda_e is 0."""
+    average: Tensor | None = None
+    """Moving average of the rewards, (1,), which the loss changes in place; only with that baseline."""
+
+
+class NormaliserOutput(NamedTuple):
+    """Attention weights, and what the loss needs of sampled ones."""
+
+    weights: Tensor
+    """Attention weights, which sum to 1 over S, with "monotonic" to at most 1, (B, heads, Q, S)."""
+    choices: Choices | None = None
+    """The sampled positions; only with normaliser "reinforce" in training."""
 
 
 class Softmax(nn.Module):
@@ -146,7 +141,7 @@ class Softmax(nn.Module):
         self.register_buffer("average", None)
 
     def first_weights(self, like: Tensor) -> Tensor:
-        """Return the weights of the step before the first one, in the shape of ``like``, (B, heads, Q, S)."""
+        """Return the weights of the step before the first one, in the shape of ``like``, (B, Q, heads, S)."""
         return torch.zeros_like(like)
 
     def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
@@ -230,7 +225,7 @@ class Reinforce(Softmax):
         if self.settings.entropy_weight:
             finite = logp.masked_fill(logp == float("-inf"), 0)
             entropy = -self.settings.entropy_weight * (logp.exp() * finite).sum((1, 3))
-        return NormaliserOutput(_one_hot(sample, scores), chosen, value, entropy)
+        return NormaliserOutput(_one_hot(sample, scores), Choices(chosen, value, entropy))
 
 
 class Monotonic(Softmax):
@@ -264,7 +259,7 @@ class Monotonic(Softmax):
         assert queries.past is not None
         # Under autocast scores may be bfloat16: too coarse for a product over many words.
         scores = _at_least_float32(scores) + self.bias
-        last = queries.past.last
+        last = queries.past.last.transpose(1, 2)
         if not self.training:
             stops = (last.cummax(-1).values > 0) & (scores > 0)
             return NormaliserOutput((stops & (stops.cumsum(-1) == 1)).to(scores.dtype))
@@ -315,12 +310,8 @@ class AttentionOutput(NamedTuple):
     """Weighted sums of the values, (B, Q, C)."""
     weights: Tensor
     """Attention weights, exactly 0 at masked positions, (B, heads, Q, S)."""
-    choice_logp: Tensor | None
-    """Log-probability of the sampled positions, (B, Q); only with normaliser "reinforce" in training."""
-    value: Tensor | None
-    """Baseline of REINFORCE, (B, Q); only with normaliser "reinforce" in training."""
-    entropy: Tensor | None = None
-    """Weighted entropy of the choice, (B, Q); only with normaliser "reinforce" and ``entropy_weight``."""
+    choices: Choices | None = None
+    """The sampled positions; only with normaliser "reinforce" in training."""
 
 
 class Attention(nn.Module):
@@ -384,7 +375,7 @@ class Attention(nn.Module):
         """
         batch, length = source.mask.shape
         dtype = torch.promote_types(source.values.dtype, torch.float32)
-        zeros = source.values.new_zeros(batch, self.num_heads, queries, length, dtype=dtype)
+        zeros = source.values.new_zeros(batch, queries, self.num_heads, length, dtype=dtype)
         return Past(self.normaliser.first_weights(zeros), zeros)
 
     def forward(self, queries: Queries, source: Source) -> AttentionOutput:
@@ -397,17 +388,16 @@ class Attention(nn.Module):
         """
         if self.needs_past and queries.past is None:
             queries = queries._replace(past=self.first_past(source, queries.state.size(1)))
-        scope: ScopeOutput = self.scope(queries, source.mask)
+        visible, factor = self.scope(queries, source.mask)
         scores = self.scorer.score(queries, source.keys)
         if self.temperature != 1:
             scores = scores / self.temperature
         if self.is_uniform and self.training:
             scores = scores * 0.0  # and so is the gradient, but not None, as several processes sum it
-        scores = scores.masked_fill(~scope.visible, float("-inf"))
-        normalised: NormaliserOutput = self.normaliser(scores, queries)
-        weights = normalised.weights if scope.factor is None else normalised.weights * scope.factor
-        context = weighted_sum(weights, source.values)
-        return AttentionOutput(context, weights, normalised.logp, normalised.value, normalised.entropy)
+        weights, choices = self.normaliser(scores.masked_fill(~visible, float("-inf")), queries)
+        if factor is not None:
+            weights = weights * factor
+        return AttentionOutput(weighted_sum(weights, source.values), weights, choices)
 
     def join_gradients(self, source: Source, steps: int) -> Source:
         """Return ``source`` for a loop over ``steps`` in training, with one query per sentence and step.
@@ -419,11 +409,6 @@ class Attention(nn.Module):
             keys = StepwiseProduct(self.scorer.transpose_keys(keys), steps)
         values: Any = StepwiseProduct(split_heads(source.values, self.num_heads), steps)
         return Source(keys, values, source.mask)
-
-    def multiply_adds(self) -> MultiplyAdds:
-        """Count the multiply-adds of matrix products, in training."""
-        count = self.scorer.multiply_adds()
-        return count._replace(target=count.target + matrix_size(self.scope, self.normaliser))
 
 
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:

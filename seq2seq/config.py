@@ -1,7 +1,8 @@
 """Configuration of a recurrent encoder-decoder, of its attention, and of a recurrent language model."""
 
-from collections.abc import Iterator
+import json
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
 from .min_rnn import MIN_CELLS
@@ -18,10 +19,6 @@ Side = Literal["none", "encoder", "decoder", "both"]
 Readout = Literal["tanh", "maxout", "none"]
 DecoderStart = Literal["bridge", "last", "zeros"]
 Tie = Literal["none", "output", "all"]
-
-
-Rules = Iterator[tuple[bool, str]]
-"""What cannot be combined: whether it is, and what to say then."""
 
 
 def check_fields(config: Any) -> None:
@@ -43,11 +40,18 @@ def check_fields(config: Any) -> None:
             raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
 
 
-def check_rules(rules: Rules) -> None:
-    """Raise a ValueError with the message of the first rule that is broken."""
-    for is_broken, message in rules:
-        if is_broken:
-            raise ValueError(message)
+def check_rule(config: Any, name: str, holds: bool, rule: str) -> None:
+    """Raise a ValueError if a setting breaks a rule, such as "window 3 needs a local scope"; no default does.
+
+    Args:
+        config: a dataclass.
+        name: the setting.
+        holds: whether it obeys the rule.
+        rule: what it needs, or has no effect with.
+    """
+    value = getattr(config, name)
+    if not holds and value != getattr(type(config), name):
+        raise ValueError(f"{name} {json.dumps(value, default=repr)} {rule}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +71,8 @@ class ReinforceConfig:
         """Reject unknown baselines and weights that are negative or not finite."""
         check_fields(self)
         for name in ("reward_weight", "entropy_weight"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ValueError(f"{name} must be at least 0 and finite, got {getattr(self, name)}")
+            is_finite = 0 <= getattr(self, name) < float("inf")
+            check_rule(self, name, is_finite, "must be at least 0 and finite")
 
 
 DEFAULT_REINFORCE = ReinforceConfig()
@@ -126,46 +130,24 @@ class AttentionConfig:
 
     def __post_init__(self) -> None:
         """Reject invalid combinations and options that would have no effect."""
-        if self.score not in list(SCORES):
-            raise ValueError(f"score must be one of {', '.join(SCORES)}, got {self.score!r}")
+        rule = partial(check_rule, self)
+        rule("score", self.score in list(SCORES), f"must be one of {', '.join(SCORES)}")
         check_fields(self)
-        check_rules(self._rules())
-
-    def _rules(self) -> Rules:
-        score, of_score = SCORES[self.score], f'with score "{self.score}"'
-        with_heads = " or ".join(f'"{name}"' for name, one in SCORES.items() if "num_heads" in one.options)
-        yield (
-            self.num_heads > 1 and "num_heads" not in score.options,
-            f"num_heads above 1 has no effect {of_score}: it needs {with_heads}",
-        )
-        for name in ("attention_size", "kernel_size", "max_source", "max_target"):
-            has_no_effect = getattr(self, name) is not None and name not in score.options
-            yield has_no_effect, f"{name} has no effect {of_score}"
-        has_no_effect = self.window is not None and self.scope == "global"
-        yield has_no_effect, f'window has no effect with scope "{self.scope}": it sees all positions'
-        even = self.kernel_size is not None and self.kernel_size % 2 == 0
-        yield even, f"kernel_size must be odd, got {self.kernel_size}: filters are centred on a position"
-        is_positive = 0 < self.temperature < float("inf")
-        yield not is_positive, f"temperature must be positive and finite, got {self.temperature}"
-        yield (
-            self.normaliser != "reinforce" and self.reinforce != DEFAULT_REINFORCE,
-            f'baseline, reward_weight and entropy_weight have no effect with normaliser "{self.normaliser}"',
-        )
+        for name in ("num_heads", "attention_size", "kernel_size", "max_source", "max_target"):
+            fitting = [key for key, score in SCORES.items() if name in score.options]
+            rule(name, self.score in fitting, f'needs score {" or ".join(fitting)}, got "{self.score}"')
+        rule("kernel_size", (self.kernel_size or 1) % 2 == 1, "must be odd: filters have a centre")
+        rule("window", self.scope != "global", 'needs a local scope: "global" sees all positions')
+        rule("temperature", 0 < self.temperature < float("inf"), "must be positive and finite")
+        for field in fields(self.reinforce):
+            is_used = self.normaliser == "reinforce"
+            check_rule(self.reinforce, field.name, is_used, 'needs normaliser "reinforce"')
         before = self.placement == "before"
-        yield (
-            self.input_feeding and before,
-            'input_feeding needs placement "after": the cell reads the context',
-        )
-        only_before = self.context_to != "first" or not self.context_to_readout
-        yield (
-            only_before and not before,
-            'context_to "all" and context_to_readout false need placement "before"',
-        )
-        yield (
-            self.scope == "local-p" and self.normaliser in ("straight-through", "reinforce", "monotonic"),
-            f'normaliser "{self.normaliser}" cannot choose by scope "{self.scope}", whose weights do not '
-            "sum to 1",
-        )
+        rule("input_feeding", not before, 'needs placement "after": the cell reads the context')
+        rule("context_to", before, 'needs placement "before"')
+        rule("context_to_readout", before, 'needs placement "before"')
+        is_sum = self.scope != "local-p" or self.normaliser in ("softmax", "sparsemax", "entmax-1.5")
+        rule("normaliser", is_sum, 'cannot choose by scope "local-p", whose weights do not sum to 1')
 
     def inner_size(self, query_size: int) -> int:
         """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
@@ -244,76 +226,43 @@ class Seq2SeqConfig:
     def __post_init__(self) -> None:
         """Reject invalid combinations and options that would have no effect."""
         check_fields(self)
-        check_rules(self._rules() if self.attention is None else self._rules_of_attention(self.attention))
-        check_rules(self._rules_of_sizes())
-
-    def _rules(self) -> Rules:
-        start, own = self.start == "zeros", self.self_attention in ("encoder", "both")
-        sees = "an attention: without one the decoder sees the last states of the encoder alone"
-        yield start, f'decoder_start "zeros" needs {sees}; use "last" or "bridge"'
-        yield own, f'self_attention "{self.self_attention}" needs {sees}; use "decoder" or "none"'
-
-    def _rules_of_attention(self, attention: AttentionConfig) -> Rules:
-        layer, layers = attention.query_layer, self.num_layers
-        yield self.feed_summary, "feed_summary needs attention None: a context is fed at every step anyway"
-        too_high = layer is not None and layer > layers
-        yield too_high, f"query_layer must be at most num_layers ({layers}), got {layer}"
-        yield (
-            self.queries_below_top and self.self_attention in ("decoder", "both"),
-            f"query_layer {layer} is below the top layer ({layers}), whose outputs self_attention "
-            f'"{self.self_attention}" combines: use self_attention "none", or leave query_layer out',
-        )
-        to_one = attention.context_to == "all" and layers == 1
-        yield to_one, 'context_to "all" has no effect with num_layers 1: use "first"'
-        not_fed = self.readout == "none" and attention.input_feeding
-        yield not_fed, 'input_feeding needs a readout, whose output is fed: use readout "tanh"'
-
-    def _rules_of_sizes(self) -> Rules:
-        settings, both_bottom = self.regularisation, self.direction == "both-bottom"
-        has_no_effect = settings.variational and not self.dropout
-        yield has_no_effect, "variational has no effect with dropout 0: it says what dropout drops"
-        one_layer = both_bottom and self.encoder_depth == 1
-        yield one_layer, 'direction "both-bottom" needs more than one layer in the encoder: use "both"'
-        own = both_bottom and self.self_attention in ("encoder", "both")
-        yield own, f'self_attention "{self.self_attention}" needs direction "both", "forward" or "backward"'
+        own, layers, attention = self.self_attention, self.num_layers, self.attention
+        rule, both_bottom = partial(check_rule, self), self.direction == "both-bottom"
+        if attention is None:
+            rule("decoder_start", self.start != "zeros", 'needs an attention: use "last" or "bridge"')
+            rule("self_attention", own == "decoder", 'needs an attention: use "decoder"')
+        else:
+            rule_of_attention = partial(check_rule, attention)
+            in_model = attention.query_layer is None or attention.query_layer <= layers
+            rule_of_attention("query_layer", in_model, f"must be at most num_layers, {layers}")
+            at_top = own in ("none", "encoder") or not self.queries_below_top
+            rule_of_attention("query_layer", at_top, 'needs self_attention "none", which is of the top layer')
+            at_top = not (self.pre_norm and self.queries_below_top)
+            rule_of_attention("query_layer", at_top, "needs pre_norm false: top outputs are normalised")
+            rule_of_attention("context_to", layers > 1, "needs more than one layer in num_layers")
+            rule_of_attention("input_feeding", self.readout != "none", 'needs a readout: use readout "tanh"')
+            rule("feed_summary", False, "needs attention None: a context is fed at every step anyway")
+            SCORES[attention.score].check_sizes(self.hidden_size, self.states_size, attention)
+        rule("direction", not both_bottom or self.encoder_depth > 1, "needs more than one encoder layer")
+        is_one_way = own == "decoder" or not both_bottom
+        rule("self_attention", is_one_way, 'needs direction "both", "forward" or "backward"')
         states = "hidden_size" if self.encoder_size is None else "encoder_size"
-        odd = self.direction == "both" and self.states_size % 2 == 1
-        yield (
-            odd,
-            f'{states} ({self.states_size}) must be even with direction "both": half for each direction',
-        )
-        odd = self.readout == "maxout" and self.tie == "none" and self.hidden_size % 2 == 1
-        yield odd, f'hidden_size ({self.hidden_size}) must be even with readout "maxout", which keeps half'
-        for name, found, wanted, needed in (
-            ("encoder_layers", self.encoder_depth, "num_layers", self.num_layers),
-            ("encoder_size", self.states_size, "hidden_size", self.hidden_size),
-        ):
-            yield (
-                self.start == "last" and found != needed,
-                f'{name} ({found}) must be {wanted} ({needed}) with decoder_start "last": the last encoder '
-                'states are the first decoder states; "bridge" takes any',
-            )
+        is_shared = self.direction != "both" or self.states_size % 2 == 0
+        rule(states, is_shared, 'must be even with direction "both": half for each direction')
+        is_halved = self.readout == "maxout" and self.tie == "none"
+        rule("hidden_size", not is_halved or self.hidden_size % 2 == 0, 'must be even with readout "maxout"')
+        starts_last = self.start == "last"
+        wanted = 'must be that of the decoder with decoder_start "last": "bridge" takes any'
+        rule("encoder_layers", not starts_last or self.encoder_depth == layers, wanted)
+        rule("encoder_size", not starts_last or self.states_size == self.hidden_size, wanted)
         is_min = self.cell in MIN_CELLS
-        has_no_effect = is_min and settings.recurrent_dropout > 0
-        yield (
-            has_no_effect,
-            f'recurrent_dropout has no effect with cell "{self.cell}", which has no recurrent product',
-        )
-        other = self.pre_norm and not is_min
-        yield other, f'pre_norm needs cell "min-gru" or "min-lstm", got "{self.cell}": use pre_norm false'
-        yield self.pre_norm and both_bottom, 'pre_norm needs layers of one width, not direction "both-bottom"'
-        below_top = self.pre_norm and self.queries_below_top
-        yield (
-            below_top,
-            "pre_norm needs the top layer to attend, whose output is normalised: leave query_layer out",
-        )
-        if self.attention is not None:
-            SCORES[self.attention.score].check_sizes(self.hidden_size, self.states_size, self.attention)
-        yield (
-            self.readout == "none" and self.tie != "none" and self.embedding_size != self.output_size,
-            f'tie "{self.tie}" with readout "none" needs embeddings as wide as the input of the output '
-            f'layer, got {self.embedding_size} and {self.output_size}: use tie "none"',
-        )
+        rule("pre_norm", is_min, 'needs cell "min-gru" or "min-lstm"')
+        rule("pre_norm", not both_bottom, 'needs layers of one width, not direction "both-bottom"')
+        rule_of_dropout = partial(check_rule, self.regularisation)
+        rule_of_dropout("recurrent_dropout", not is_min, f'has no effect with cell "{self.cell}"')
+        rule_of_dropout("variational", self.dropout > 0, "has no effect with dropout 0")
+        fits = self.readout != "none" or self.embedding_size == self.output_size
+        rule("tie", fits, f'with readout "none" needs embedding_size {self.output_size}')
 
     @property
     def encoder_depth(self) -> int:
@@ -410,16 +359,5 @@ class RecurrentLanguageModelConfig:
     @property
     def decoder(self) -> Seq2SeqConfig:
         """Config of the decoder without attention, and so without a source, that the model is."""
-        return Seq2SeqConfig(
-            attention=None,
-            cell=self.cell,
-            embedding_size=self.embedding_size,
-            hidden_size=self.hidden_size,
-            num_layers=self.num_layers,
-            direction="forward",
-            decoder_start="last",
-            dropout=self.dropout,
-            regularisation=self.regularisation,
-            readout=self.readout,
-            tie=self.tie,
-        )
+        settings = {field.name: getattr(self, field.name) for field in fields(self)}
+        return Seq2SeqConfig(attention=None, direction="forward", decoder_start="last", **settings)

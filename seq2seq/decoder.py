@@ -6,7 +6,7 @@ the input that does not depend on attention (embedding and summary).
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -114,7 +114,7 @@ class State(NamedTuple):
     past: Tensor
     """Outputs of the RNN at all previous steps, for self-attention, (B, K, steps or 0, H)."""
     attended: Past | tuple[()] = ()
-    """Attention weights of the earlier steps, (B, K, heads, S) each, if the attention reads them."""
+    """Attention weights of the earlier steps, if the attention reads them."""
 
 
 class DecoderOutput(NamedTuple):
@@ -128,29 +128,14 @@ class DecoderOutput(NamedTuple):
     """Weights on the decoder's own earlier outputs, (B, 1, T, T); None without self-attention."""
 
 
-QUERY_DIMENSIONS = {"context": 1, "weights": 2, "choice_logp": 1, "value": 1, "entropy": 1}
-"""The dimension of queries, Q, in each part of an attention's output."""
-
-
-def concatenate_steps(steps: Sequence[DecoderOutput]) -> DecoderOutput:
-    """Concatenate the outputs of single steps along their query dimension."""
-    if len(steps) == 1:
-        return steps[0]
-    attention, attentions = None, [step.attention for step in steps if step.attention is not None]
-    if attentions:
-        parts = {
-            name: _concatenate([getattr(each, name) for each in attentions], dim)
-            for name, dim in QUERY_DIMENSIONS.items()
-        }
-        attention = AttentionOutput(**parts)  # type: ignore[arg-type]
-    readout = torch.cat([step.readout for step in steps], dim=1)
-    return DecoderOutput(readout, attention, _concatenate([step.self_attention for step in steps], dim=2))
-
-
-def _concatenate(parts: Sequence[Tensor | None], dim: int) -> Tensor | None:
-    """Concatenate tensors, or return None if there are none."""
-    tensors = [part for part in parts if part is not None]
-    return torch.cat(tensors, dim) if tensors else None
+def concatenate_steps(steps: Sequence[Any]) -> Any:
+    """Concatenate the outputs of single steps, nested tuples, along their queries: dimension 2 of weights."""
+    first = steps[0]
+    if len(steps) == 1 or first is None:
+        return first
+    if isinstance(first, Tensor):
+        return torch.cat(list(steps), dim=2 if first.dim() == 4 else 1)
+    return type(first)(*(concatenate_steps(parts) for parts in zip(*steps, strict=True)))
 
 
 class Decoder(nn.Module):
@@ -197,8 +182,7 @@ class Decoder(nn.Module):
             summary_size: size of the encoder's summary.
 
         Raises:
-            ValueError: the attention does not accept these sizes, or the decoder starts from the encoder's
-                last states and the summary is not as large as its own.
+            ValueError: the attention does not accept these sizes.
         """
         super().__init__()
         self.config, size, attention = config, config.hidden_size, config.attention
@@ -206,7 +190,7 @@ class Decoder(nn.Module):
         self.attends_after = attention is not None and attention.placement == "after"
         self.input_feeding = attention is not None and attention.input_feeding
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
-        self.bridge, self.starts_at_zeros = _bridge(config, summary_size), config.start == "zeros"
+        self.bridge = nn.Linear(summary_size, config.start_size) if config.start == "bridge" else None
         source_attention = None if attention is None else Attention(attention, size, value_size)
         context_size = 0 if source_attention is None else source_attention.context_size
         input_size = config.embedding_size + (size if config.feed_summary else 0)
@@ -215,12 +199,9 @@ class Decoder(nn.Module):
         self.query_depth = config.num_layers
         if attention is not None and attention.query_layer is not None:
             self.query_depth = attention.query_layer
+        reads_context = attention is not None and attention.context_to == "all"
         self.rnn = RecurrentStack(
-            config,
-            input_size + feedback_size,
-            size,
-            context_size=context_size if attention is not None and attention.context_to == "all" else 0,
-            apart=config.queries_below_top,
+            config, input_size + feedback_size, size, context_size=context_size if reads_context else 0
         )
         self.joined_gates: nn.ModuleList | None = None
         self.attention = source_attention
@@ -244,7 +225,7 @@ class Decoder(nn.Module):
             encoded: output of the encoder.
         """
         states, mask, summary, _ = encoded
-        if self.starts_at_zeros:
+        if self.config.start == "zeros":
             start = summary.new_zeros(summary.size(0), self.config.start_size)
         else:
             start = summary if self.bridge is None else self.bridge(summary).tanh()
@@ -268,7 +249,7 @@ class Decoder(nn.Module):
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
         attended: Past | tuple[()] = ()
         if self.attention is not None and self.needs_past:
-            attended = self.attention.first_past(memory.source, beam).swap()
+            attended = self.attention.first_past(memory.source, beam)
         return State(h, c, feedback, position, h.new_zeros(*rows, 0, size), attended)
 
     def forward(self, tgt_in: Tensor, memory: Memory) -> DecoderOutput:
@@ -279,7 +260,8 @@ class Decoder(nn.Module):
             memory: output of ``remember``.
         """
         inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
-        if self.attends_before or self.input_feeding or self.needs_past:
+        is_fed_back = self.attends_before or self.input_feeding or self.needs_past
+        if is_fed_back or self.config.queries_below_top:
             return self._run_stepwise(inputs, state, memory)[0]
         return self._run_fused(inputs, state, memory)
 
@@ -309,26 +291,16 @@ class Decoder(nn.Module):
     def _run_fused(self, inputs: Tensor, state: State, memory: Memory) -> DecoderOutput:
         """Run inputs (T, B, X) in one call of the RNN and one of attention; possible without feedback."""
         h, c = (part.squeeze(1).transpose(0, 1).contiguous() for part in (state.h, state.c))
-        start, depth = (h, c.to(h.dtype)), self.query_depth
-        if depth == self.config.num_layers:
-            query = top = self.rnn(inputs, start)[0].transpose(0, 1)  # (B, T, H)
-        else:
-            lower, upper = (
-                tuple(part[rows] for part in start) for rows in (slice(depth), slice(depth, None))
-            )
-            attending = self.rnn.run_layers(inputs, lower, slice(depth))[0]
-            top = self.rnn.run_layers(attending, upper, slice(depth, None))[0].transpose(0, 1)
-            query = attending.transpose(0, 1)
-        position, self_attention = torch.arange(inputs.size(0), device=inputs.device), None
+        top = self.rnn(inputs, (h, c.to(h.dtype)))[0].transpose(0, 1)  # (B, T, H)
+        position, weights, attention = torch.arange(inputs.size(0), device=inputs.device), None, None
         if self.own is not None:
-            top, self_attention = self.own(top, top, visible=position < position.unsqueeze(1))
-            query = top
-            self_attention = self_attention.unsqueeze(1)
-        attention = None
+            top, weights = self.own(top, top, visible=position < position.unsqueeze(1))
+            weights = weights.unsqueeze(1)
         if self.attention is not None and self.attends_after:
-            attention = self.attention(Queries(query, position.expand(top.shape[:2])), memory.source)
-        readout = self._compute_readout(top, attention, inputs.transpose(0, 1))
-        return DecoderOutput(readout, attention, self_attention)
+            attention = self.attention(Queries(top, position.expand(top.shape[:2])), memory.source)
+        return DecoderOutput(
+            self._compute_readout(top, attention, inputs.transpose(0, 1)), attention, weights
+        )
 
     def _run_stepwise(self, inputs: Tensor, state: State, memory: Memory) -> tuple[DecoderOutput, State]:
         """Run inputs (T, N, X) step by step, feeding back the context or the attentional vector.
@@ -344,37 +316,35 @@ class Decoder(nn.Module):
         cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None, joined_gates)
         if self.input_feeding:
             assert self.readout is not None
-            readout = StepwiseLinear(self.readout.weight, self.readout.bias.expand(steps, rows * beam, -1))
-            biases = readout.offsets.unbind()
+            product = StepwiseLinear(self.readout.bias.expand(steps, rows * beam, -1), self.readout.weight)
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
         _, _, feedback, position, past, attended = state
-        seen = attended.swap() if isinstance(attended, Past) else None
         outputs = []
         for t in range(steps):
-            fed = feedback
+            seen, fed = attended if isinstance(attended, Past) else None, feedback
             if self.attention is not None and self.attends_before:
                 attention = self.attention(Queries(feedback, position, seen), source)
                 fed = attention.context
-            tops = cells(t, fed.flatten(0, 1), h, c)  # by layer
-            top, past, weights = self._attend_to_past(tops[-1].view(rows, beam, -1), past)
+            tops = cells(fed.flatten(0, 1), h, c)  # by layer
+            top, weights = tops[-1].view(rows, beam, -1), None
+            if self.own is not None:
+                top, past, weights = self._attend_to_past(self.own, top, past)
+                weights = pad(weights, (0, steps - t))
             query = top if depth == len(tops) else tops[depth - 1].view(rows, beam, -1)
             if self.attention is not None and self.attends_after:
                 attention = self.attention(Queries(query, position, seen), source)
             if seen is not None and attention is not None:
-                seen = seen.add(attention.weights)
+                attended = seen.add(attention.weights)
             if self.input_feeding:
                 assert self.readout is not None
                 assert attention is not None
                 concatenated = torch.cat((top, attention.context), dim=-1).flatten(0, 1)
-                top = self.readout.activate(readout(biases[t], concatenated)).view(rows, beam, -1)
-            if self.attends_before:
+                top = feedback = self.readout.activate(product(concatenated)).view(rows, beam, -1)
+            elif self.attends_before:
                 feedback = query
-            elif self.input_feeding:
-                feedback = top
-            padded = None if weights is None else pad(weights, (0, steps - t))
-            outputs.append(DecoderOutput(top, attention, padded))
+            outputs.append(DecoderOutput(top, attention, weights))
             position = position + 1
-        output = concatenate_steps(outputs)
+        output: DecoderOutput = concatenate_steps(outputs)
         if has_upper:
             output = output._replace(readout=self._run_upper(output, h, c))
         if not self.input_feeding:
@@ -382,7 +352,7 @@ class Decoder(nn.Module):
             output = output._replace(readout=self._compute_readout(output.readout, output.attention, inputs))
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
-        state = State(next_h, next_c, feedback, position, past, () if seen is None else seen.swap())
+        state = State(next_h, next_c, feedback, position, past, attended)
         if joins:
             forbid_second_derivatives((output, state))
         return output, state
@@ -392,34 +362,26 @@ class Decoder(nn.Module):
 
         Args:
             output: its ``readout`` is the output of the layer that attends, (B, T, H).
-            h: hidden states of all layers, (B, H) each; those of the upper layers are replaced in place.
+            h: hidden states of all layers, (B, H) each; those of the upper layers are the first ones.
             c: cell states, as ``h``.
 
         Returns:
             The output of the top layer, (B, T, H).
         """
-        depth, context = self.query_depth, None
-        if self.rnn.context_size and output.attention is not None:
-            context = output.attention.context.transpose(0, 1)
-        start = torch.stack(h[depth:]), torch.stack(c[depth:]).to(h[0].dtype)
-        inputs = output.readout.transpose(0, 1)
-        top, final = self.rnn.run_layers(inputs, start, slice(depth, None), context)
-        h[depth:] = final[0].unbind()
-        c[depth:] = final[-1].unbind() if self.config.has_cell_state else c[depth:]
+        assert output.attention is not None
+        context = output.attention.context.transpose(0, 1) if self.rnn.context_size else None
+        start = tuple(torch.stack(part[self.query_depth :]).to(h[0].dtype) for part in (h, c))
+        top: Tensor = self.rnn(output.readout.transpose(0, 1), start, self.query_depth, context)[0]
         return top.transpose(0, 1)
 
-    def _attend_to_past(self, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _attend_to_past(self, own: SelfAttention, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Attend from the RNN's output (B, K, H) to its t earlier outputs, past (B, K, t, H).
 
         Returns:
-            The combined output (B, K, H), past with this step added, and the weights (B, 1, K, t). Without
-            self-attention the first two are unchanged and the weights are None.
+            The combined output (B, K, H), past with this step added, and the weights (B, 1, K, t).
         """
-        if self.own is None:
-            return top, past, None
         top = top.unsqueeze(2)
-        visible = past.new_ones(1, past.size(2), dtype=torch.bool)
-        combined, weights = self.own(top, past, visible=visible)
+        combined, weights = own(top, past, visible=past.new_ones(1, past.size(2), dtype=torch.bool))
         return combined.squeeze(2), torch.cat((past, top), dim=2), weights.transpose(1, 2)
 
     def _compute_readout(self, top: Tensor, attention: AttentionOutput | None, inputs: Tensor) -> Tensor:
@@ -432,15 +394,3 @@ class Decoder(nn.Module):
             return torch.cat(parts, dim=-1)
         readout: Tensor = self.readout(torch.cat(parts if self.attends_after else (*parts, inputs), dim=-1))
         return readout
-
-
-def _bridge(config: Seq2SeqConfig, summary_size: int) -> nn.Linear | None:
-    """Create the layer from the encoder's summary to the initial states; None with another start."""
-    if config.start == "bridge":
-        return nn.Linear(summary_size, config.start_size)
-    if config.start == "last" and summary_size != config.start_size:
-        raise ValueError(
-            'with decoder_start "last" the encoder\'s summary is the initial state of the decoder: it must '
-            f"be {config.start_size} wide (the states of {config.num_layers} layers), got {summary_size}"
-        )
-    return None

@@ -1,4 +1,4 @@
-"""Kernels and layouts that only speed or a GPU needs: packing, cuDNN, gradients of all steps at once, tanh.
+"""Kernels that only speed or a GPU needs: packing, cuDNN, gradients of all steps at once, tanh.
 
 Without them torch's own functions would compute the same, slower.
 """
@@ -8,18 +8,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, linear
+from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
 
 def is_traced() -> bool:
     """Return whether torch.compile is tracing the model."""
     return torch.compiler.is_compiling()
-
-
-def is_recorded(device: torch.device) -> bool:
-    """Return whether the model is traced, or its kernels on ``device`` are captured in a CUDA graph."""
-    return is_traced() or (device.type == "cuda" and torch.cuda.is_current_stream_capturing())
 
 
 # Packing of padded sentences for recurrent layers, without waiting for a GPU.
@@ -75,13 +70,12 @@ def plan_packing(lengths: Tensor, size: int, device: torch.device) -> Packing:
     return Packing(tokens, sentences, inverse, is_real.sum(1))
 
 
-# Recurrent layers on a GPU: one call of cuDNN per layer, in the precision that is asked for.
+# A recurrent layer on a GPU: one call of cuDNN, in the precision that is asked for.
 #
-# Torch's own call of cuDNN has two properties that training must not have: autocast always casts it to
-# float16, also if the model is to compute in bfloat16, and the dropout between its layers has a hidden random
-# state that no checkpoint can contain.
+# Torch's own call of cuDNN has a property that training must not have: autocast always casts it to float16,
+# also if the model is to compute in bfloat16.
 #
-# Shapes: L layers, D directions, N batch rows, H hidden size of a layer in one direction.
+# Shapes: D directions, N batch rows, H hidden size in one direction.
 
 
 Steps = TypeVar("Steps", Tensor, PackedSequence)
@@ -96,56 +90,43 @@ def has_bf16_layers() -> bool:
     return version is not None and version >= FIRST_CUDNN_WITH_BF16
 
 
-def run_layer_by_layer(
+def run_cudnn_layer(
     rnn: nn.RNNBase, x: Steps, state: tuple[Tensor, ...] | None
 ) -> tuple[Steps, tuple[Tensor, ...]]:
-    """Run ``nn.LSTM`` or ``nn.GRU`` layers, with torch's dropout between them.
+    """Run one layer of ``nn.LSTM`` or ``nn.GRU``.
 
     Args:
-        rnn: the layers, with biases and time first.
+        rnn: the layer, with biases and time first.
         x: inputs, packed or (T, N, X).
-        state: initial h and (LSTM) c, (L * D, N, H) each; None: 0.
+        state: initial h and (LSTM) c, (D, N, H) each; None: 0. Only for inputs that are not packed.
 
     Returns:
         The outputs, packed as ``x`` is or (T, N, D * H), and the final states, shaped as ``state``.
     """
     packed = x if isinstance(x, PackedSequence) else None
     entries = x.data if isinstance(x, PackedSequence) else x
-    dtype, used = _dtypes(rnn, entries.device.type)
-    directions = 2 if rnn.bidirectional else 1
-    rows = entries.size(1) if packed is None else int(packed.batch_sizes[0])
+    kind, weights = entries.device.type, rnn.all_weights
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weights[0][0].dtype
+    used = torch.float32 if dtype is torch.bfloat16 and not has_bf16_layers() else dtype
     if state is None:
-        zeros = entries.new_zeros(rnn.num_layers * directions, rows, rnn.hidden_size, dtype=used)
+        rows = entries.size(1) if packed is None else int(packed.batch_sizes[0])
+        zeros = entries.new_zeros(len(weights), rows, rnn.hidden_size)
         state = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
-    elif packed is not None and packed.sorted_indices is not None:
-        state = tuple(part.index_select(1, packed.sorted_indices) for part in state)
-    starts = zip(*(part.to(used).chunk(rnn.num_layers) for part in state), strict=True)
-    weights = rnn.all_weights
-    finals = []
-    for layer, start in enumerate(starts):
-        if layer:
-            entries = dropout(entries, rnn.dropout, rnn.training)
-        flat = _flatten(weights[layer * directions : (layer + 1) * directions], used)
-        entries, *final = _run_layer(
-            rnn, entries.to(used), packed, start, flat, bidirectional=rnn.bidirectional
-        )
-        finals.append(final)
-    final_state = tuple(torch.cat(parts).to(dtype) for parts in zip(*finals, strict=True))
-    entries = entries.to(dtype)
+    start = tuple(part.to(used) for part in state)
+    run: Any = torch.lstm if rnn.mode == "LSTM" else torch.gru
+    arguments: list[Any] = [start if rnn.mode == "LSTM" else start[0], _flatten(weights, used)]
+    arguments += [True, 1, 0.0, rnn.training, rnn.bidirectional]  # biases, layers, dropout of cuDNN
+    with torch.autocast(kind, enabled=False):
+        if packed is None:
+            entries, *final = run(entries.to(used), *arguments, False)
+        else:
+            entries, *final = run(entries.to(used), packed.batch_sizes, *arguments)
+    entries, final = entries.to(dtype), [part.to(dtype) for part in final]
     if packed is None:
-        return entries, final_state
+        return entries, tuple(final)
     if packed.unsorted_indices is not None:
-        final_state = tuple(part.index_select(1, packed.unsorted_indices) for part in final_state)
-    return packed._replace(data=entries), final_state
-
-
-def _dtypes(rnn: nn.RNNBase, device_type: str) -> tuple[torch.dtype, torch.dtype]:
-    """Return the type of the layers' outputs, and the type that they can compute in."""
-    if torch.is_autocast_enabled(device_type):
-        dtype = torch.get_autocast_dtype(device_type)
-    else:
-        dtype = rnn.all_weights[0][0].dtype
-    return dtype, torch.float32 if dtype is torch.bfloat16 and not has_bf16_layers() else dtype
+        final = [part.index_select(1, packed.unsorted_indices) for part in final]
+    return packed._replace(data=entries), tuple(final)
 
 
 def _flatten(weights: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> list[Tensor]:
@@ -160,156 +141,7 @@ def _flatten(weights: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> list[Te
     return [parts[i].view(weight.shape) for i, weight in enumerate(ordered)]
 
 
-def _run_layer(
-    rnn: nn.RNNBase,
-    entries: Tensor,
-    packed: PackedSequence | None,
-    start: tuple[Tensor, ...],
-    flat: list[Tensor],
-    *,
-    bidirectional: bool,
-) -> tuple[Tensor, ...]:
-    """Run one layer in the type of ``entries``; returns its outputs and its final states."""
-    settings = (True, 1, 0.0, rnn.training, bidirectional)  # biases, layers, dropout of cuDNN
-    with torch.autocast(entries.device.type, enabled=False):
-        if rnn.mode == "LSTM":
-            if packed is None:
-                return torch.lstm(entries, start, flat, *settings, False)
-            return torch.lstm(entries, packed.batch_sizes, start, flat, *settings)
-        if packed is None:
-            return torch.gru(entries, start[0], flat, *settings, False)
-        return torch.gru(entries, packed.batch_sizes, start[0], flat, *settings)
-
-
-# Recurrent layers over padded sentences, for programs that are recorded and run again with other
-# sentences.
-#
-# A packed batch has a shape that follows from the lengths of its sentences, so ``torch.compile`` and CUDA
-# graphs cannot record it. Here all shapes follow from those of the batch. Each direction reads from the first
-# real token on, and padding comes last; its outputs influence no other.
-#
-# Shapes: B = N sentences, S = T positions, padding included, E features, L layers, D directions, H hidden
-# size of a layer in one direction.
-
-
-SATURATION = 1e4
-"""Input of a gate at which its sigmoid is exactly 1, and at minus which it is exactly 0."""
-
-
-class PaddedSteps(NamedTuple):
-    """Inputs or outputs of recurrent layers, padding included: what ``PackedSequence`` is without it."""
-
-    data: Tensor
-    """One vector per step, (T, N, X)."""
-    lengths: Tensor
-    """Number of real steps of each sentence, at least 1, (N,)."""
-
-
-class Padding(NamedTuple):
-    """Takes the place of ``packing.Packing``, with the same methods."""
-
-    lengths: Tensor
-    """Number of real tokens of each sentence, at least 1, (B,)."""
-
-    def pack(self, x: Tensor) -> PaddedSteps:
-        """Put time first in x (B, S, E)."""
-        return PaddedSteps(x.transpose(0, 1), self.lengths)
-
-    def unpack(self, steps: PaddedSteps, size: int) -> Tensor:
-        """Put sentences first: (B, S, E), 0 in the padding; ``size`` is S."""
-        real = torch.arange(size, device=steps.data.device) < self.lengths.unsqueeze(1)
-        return steps.data.transpose(0, 1).where(real.unsqueeze(2), 0)
-
-
-def plan_layout(lengths: Tensor, size: int, on_host: Tensor | None = None) -> Packing | Padding:
-    """Choose how to run over sentences: packed, or padded where the kernels are recorded.
-
-    Args:
-        lengths: number of real tokens of each sentence, at least 1, (B,).
-        size: number of positions S, padding included.
-        on_host: ``lengths`` on the CPU; None copies them, which waits for a GPU.
-    """
-    if is_recorded(lengths.device):
-        return Padding(lengths)
-    return plan_packing(lengths.cpu() if on_host is None else on_host, size, lengths.device)
-
-
-def reversal_index(lengths: Tensor, size: int) -> Tensor:
-    """Return an index for ``gather`` that reverses each sentence and leaves its padding where it is.
-
-    Args:
-        lengths: number of real tokens of each sentence, (B,).
-        size: number of positions S, padding included.
-
-    Returns:
-        Positions, long, (B, S).
-    """
-    position = torch.arange(size, device=lengths.device)
-    mirrored = lengths.unsqueeze(1) - 1 - position
-    return mirrored.where(mirrored >= 0, position)
-
-
-def run_padded(rnn: nn.RNNBase, x: PaddedSteps) -> tuple[PaddedSteps, tuple[Tensor, ...]]:
-    """Run ``nn.LSTM`` or ``nn.GRU`` layers from states of 0, each direction of each layer on its own.
-
-    Args:
-        rnn: the layers, with biases and time first.
-        x: inputs, (T, N, X).
-
-    Returns:
-        The outputs, (T, N, D * H), of any value in the padding, and the states after the last real step: h
-        and, of an LSTM, c, (L * D, N, H) each.
-    """
-    entries, lengths = x
-    steps = entries.size(0)
-    padding = torch.arange(steps, device=lengths.device).unsqueeze(1) >= lengths  # (T, N)
-    mirror = reversal_index(lengths, steps).t().unsqueeze(2)  # (T, N, 1)
-    last = (lengths - 1).view(1, -1, 1).expand(-1, -1, rnn.hidden_size)
-    directions = 2 if rnn.bidirectional else 1
-    finals: list[list[Tensor]] = []
-    for layer in range(rnn.num_layers):
-        if layer:
-            entries = dropout(entries, rnn.dropout, rnn.training)
-        outputs = []
-        for direction in range(directions):
-            ordered = entries if direction == 0 else entries.gather(0, mirror.expand_as(entries))
-            weights: list[Tensor] = list(rnn.all_weights[layer * directions + direction])
-            if rnn.mode == "LSTM":
-                ordered, weights[0] = _hold_cells(ordered, weights[0], padding)
-            output, *c = _run_one_way(rnn, ordered, weights)
-            finals.append([output.gather(0, last), *c])
-            outputs.append(output if direction == 0 else output.gather(0, mirror.expand_as(output)))
-        entries = torch.cat(outputs, dim=2)
-    return PaddedSteps(entries, lengths), tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
-
-
-def _hold_cells(x: Tensor, weight: Tensor, padding: Tensor) -> tuple[Tensor, Tensor]:
-    """Add an input that is 1 in the padding and there holds c: input gate 0, forget gate 1, both exactly.
-
-    Torch returns c of the last step only, which would be one of padding.
-
-    Args:
-        x: inputs, (T, N, X).
-        weight: their weight, (4 H, X).
-        padding: True in the padding, (T, N).
-
-    Returns:
-        Inputs (T, N, X + 1) and weight (4 H, X + 1).
-    """
-    column = weight.new_zeros(4, weight.size(0) // 4)
-    column[0], column[1] = -SATURATION, SATURATION  # gates in torch's order: input, forget, cell, output
-    x = torch.cat((x, padding.unsqueeze(2).to(x.dtype)), dim=2)
-    return x, torch.cat((weight, column.view(-1, 1)), dim=1)
-
-
-def _run_one_way(rnn: nn.RNNBase, x: Tensor, weights: list[Tensor]) -> tuple[Tensor, ...]:
-    """Run one direction of one layer over x (T, N, X); returns h of all steps and c (1, N, H) of the last."""
-    dtype, used = _dtypes(rnn, x.device.type)
-    zeros = x.new_zeros(1, x.size(1), rnn.hidden_size, dtype=used)
-    start = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
-    flat = _flatten([weights], used) if x.is_cuda else [weight.to(used) for weight in weights]
-    outputs, _, *c = _run_layer(rnn, x.to(used), None, start, flat, bidirectional=False)
-    return tuple(part.to(dtype) for part in (outputs, *c))
+# Products of a loop over time steps, each with one gradient of all steps.
 
 
 def forbid_second_derivatives(outputs: Any) -> None:
@@ -369,27 +201,30 @@ class _GradientOfAllSteps(torch.autograd.Function):
 
 
 class StepwiseLinear:
-    """y[t] = W x[t] + offset[t] for the time steps t of a loop, such as a layer of a recurrent decoder.
+    """y[t] = offset[t] + the sum of W x[t] over some matrices W, for the time steps t of a loop.
 
     Call it exactly once for each step, in order: the backward pass pairs inputs with offsets by this order.
     """
 
-    def __init__(self, weight: Tensor, offsets: Tensor) -> None:
-        """Prepare one run over T steps, with W (O, I) and one offset per step and row, (T, N, O)."""
-        self._inputs: list[Tensor] | None = None
-        self.offsets = offsets
-        """The offsets to pass to ``__call__``, step by step, (T, N, O)."""
-        self._weight = _cast_once(weight.to(offsets.dtype)).t()
-        if joins_gradients():
-            self._inputs, self._weight = [], self._weight.detach()
-            # Gradients flow through the offsets only.
-            self.offsets = _GradientOfAllSteps.apply(offsets, weight, self._inputs)  # type: ignore[no-untyped-call]
+    def __init__(self, offsets: Tensor, *weights: Tensor) -> None:
+        """Prepare one run over T steps, with one offset per step and row, (T, N, O), and matrices (O, I)."""
+        self._matrices = [_cast_once(weight.to(offsets.dtype)).t() for weight in weights]
+        self._inputs: list[list[Tensor]] | None = None
+        if joins_gradients():  # they flow through the offsets only
+            self._matrices = [matrix.detach() for matrix in self._matrices]
+            self._inputs = [[] for _ in weights]
+            for weight, inputs in zip(weights, self._inputs, strict=True):
+                offsets = _GradientOfAllSteps.apply(offsets, weight, inputs)  # type: ignore[no-untyped-call]
+        self._offsets = iter(offsets.unbind())
 
-    def __call__(self, offset: Tensor, x: Tensor) -> Tensor:
-        """Compute the next step from entry t of ``offsets``, (N, O), and x (N, I): (N, O)."""
-        if self._inputs is not None:
-            self._inputs.append(x.detach())
-        return torch.addmm(offset, x, self._weight)
+    def __call__(self, *x: Tensor) -> Tensor:
+        """Compute the next step from one x (N, I) per matrix: (N, O)."""
+        result = next(self._offsets)
+        for i, matrix in enumerate(self._matrices):
+            if self._inputs is not None:
+                self._inputs[i].append(x[i].detach())
+            result = torch.addmm(result, x[i], matrix)
+        return result
 
 
 class StepwiseProduct:

@@ -1,19 +1,21 @@
-"""Number of multiply-adds of a forward pass, counted from the matrices of a model without memory.
+"""Number of multiply-adds of a forward pass, counted of a model without memory.
 
 Only matrix products are counted, including those of attention, and only for real tokens: each matrix is
-multiplied once per token that its module reads. The output layer is left to the caller, who knows the
-vocabulary.
+multiplied once per token that its module reads; those of attention are counted by torch. The output layer is
+left to the caller, who knows the vocabulary.
 """
 
 from typing import cast
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from .attention import Attention
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .decoder import Decoder, SelfAttention
 from .model import Encoder
-from .scores import matrix_size
+from .scores import Queries
 
 
 def multiply_adds(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> float:
@@ -53,14 +55,43 @@ def decoder_multiply_adds(
     """
     with torch.device("meta"):
         decoder = Decoder(config, 1, value_size, summary_size)
-    count = tgt_len * matrix_size(decoder.rnn, *_present(decoder.readout)) + matrix_size(
-        *_present(decoder.bridge)
-    )
+    count = tgt_len * matrix_size(decoder.rnn, decoder.readout) + matrix_size(decoder.bridge)
     if decoder.own is not None:
         count += _self_attention(decoder.own, tgt_len)
     if decoder.attention is not None:
-        count += decoder.attention.multiply_adds().total(src_len, tgt_len)
+        count += attention_multiply_adds(decoder.attention, config.hidden_size, value_size, src_len, tgt_len)
     return count
+
+
+def attention_multiply_adds(
+    attention: Attention, query_size: int, value_size: int, src_len: float, tgt_len: float
+) -> float:
+    """Count the multiply-adds of ``tgt_len`` queries to ``src_len`` encoder states.
+
+    Each product is computed per state, per query, or per pair of both, so that three counts tell how often.
+    """
+    with torch.device("meta"):
+
+        def count(words: int, queries: int) -> int:
+            states, mask = torch.empty(1, words, value_size), torch.ones(1, words, dtype=torch.bool)
+            asked = Queries(torch.empty(1, queries, query_size), torch.zeros(1, queries, dtype=torch.long))
+            with FlopCounterMode(display=False) as counter:
+                attention(asked, attention.remember(states, mask))
+            return int(counter.get_total_flops()) // 2
+
+        one, per_word, per_query = count(1, 1), count(2, 1), count(1, 2)
+    pair = per_word + per_query - 3 * one
+    source, target = per_word - one - pair, per_query - one - pair
+    return src_len * source + tgt_len * target + src_len * tgt_len * pair
+
+
+def matrix_size(*modules: nn.Module | None) -> int:
+    """Count the entries of all matrices of some modules: the multiply-adds of one vector by each.
+
+    All matrices are called "weight"; gains of norms are not, even where several stand in one parameter.
+    """
+    named = (pair for module in modules if module is not None for pair in module.named_parameters())
+    return sum(matrix.numel() for name, matrix in named if "weight" in name and matrix.dim() > 1)
 
 
 def language_model_multiply_adds(config: RecurrentLanguageModelConfig, length: float) -> float:
@@ -68,10 +99,6 @@ def language_model_multiply_adds(config: RecurrentLanguageModelConfig, length: f
     return decoder_multiply_adds(
         config.decoder, 0, length, value_size=0, summary_size=config.decoder.start_size
     )
-
-
-def _present(module: nn.Module | None) -> list[nn.Module]:
-    return [] if module is None else [module]
 
 
 def _self_attention(module: SelfAttention, length: float) -> float:

@@ -3,16 +3,11 @@
 Shapes: T time steps, N batch rows, X inputs, H hidden size of one direction, G gates, D directions.
 """
 
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear, logsigmoid
-
-from .fast import PaddedSteps, is_traced, reversal_index
-
-HiddenAndCell = tuple[Tensor, Tensor]
-"""h and c, (N, H) each."""
 
 # The recurrence h(t) = a(t) * h(t-1) + b(t), all time steps at once.
 #
@@ -37,8 +32,6 @@ def linear_scan(decay: Tensor, added: Tensor) -> Tensor:
     Returns:
         h, (T, N, H).
     """
-    if is_traced():
-        return _combine(decay, added)
     result: Tensor = _LinearScan.apply(decay, added)  # type: ignore[no-untyped-call]
     return result
 
@@ -73,10 +66,55 @@ class _LinearScan(torch.autograd.Function):
         return torch.cat((torch.zeros_like(d[:1]), d[1:] * h[:-1])), d
 
 
-Steps = TypeVar("Steps", Tensor, PaddedSteps)
+# Padded sentences: their steps are a rectangle, as a scan needs it. Each direction reads from the first real
+# token on, and padding comes last.
 
-MIN_CELLS = {"min-gru": 2, "min-lstm": 3}
-"""Number of gates, candidate included, by the name of the cell."""
+
+class PaddedSteps(NamedTuple):
+    """Inputs or outputs of recurrent layers, padding included: what ``PackedSequence`` is without it."""
+
+    data: Tensor
+    """One vector per step, (T, N, X)."""
+    lengths: Tensor
+    """Number of real steps of each sentence, at least 1, (N,)."""
+
+
+class Padding(NamedTuple):
+    """Takes the place of ``fast.Packing``, with the same methods; N sentences of T positions."""
+
+    lengths: Tensor
+    """Number of real tokens of each sentence, at least 1, (N,)."""
+
+    def pack(self, x: Tensor) -> PaddedSteps:
+        """Put time first in x (N, T, X)."""
+        return PaddedSteps(x.transpose(0, 1), self.lengths)
+
+    def unpack(self, steps: PaddedSteps, size: int) -> Tensor:
+        """Put sentences first: (N, T, X), 0 in the padding; ``size`` is T."""
+        real = torch.arange(size, device=steps.data.device) < self.lengths.unsqueeze(1)
+        return steps.data.transpose(0, 1).where(real.unsqueeze(2), 0)
+
+
+def reversal_index(lengths: Tensor, size: int) -> Tensor:
+    """Return an index for ``gather`` that reverses each sentence and leaves its padding where it is.
+
+    Args:
+        lengths: number of real tokens of each sentence, (N,).
+        size: number of positions T, padding included.
+
+    Returns:
+        Positions, long, (N, T).
+    """
+    position = torch.arange(size, device=lengths.device)
+    mirrored = lengths.unsqueeze(1) - 1 - position
+    return mirrored.where(mirrored >= 0, position)
+
+
+# The cells.
+
+
+MIN_CELLS = {"min-gru": "zn", "min-lstm": "ifn"}
+"""The gates, candidate included, by the name of the cell."""
 
 
 class MinCell(nn.Module):
@@ -87,15 +125,12 @@ class MinCell(nn.Module):
     form for a scan of logarithms (appendix B) needs n > 0, which ``linear_scan`` does not.
     """
 
-    adds_products = False
-    weight_hh = recurrent_bias = None
-
-    def __init__(self, input_size: int, size: int, gates: int) -> None:
-        """Create weights for inputs (..., input_size) and states (..., size); ``gates`` is G / H."""
+    def __init__(self, input_size: int, size: int, gates: str) -> None:
+        """Create weights for inputs (..., input_size) and states (..., size); ``gates`` are their names."""
         super().__init__()
-        self.num_gates = gates
-        self.weight_ih = nn.Parameter(nn.init.xavier_uniform_(torch.empty(gates * size, input_size)))
-        self.bias_ih = nn.Parameter(torch.zeros(gates * size))
+        self.gates = gates
+        self.weight_ih = nn.Parameter(nn.init.xavier_uniform_(torch.empty(len(gates) * size, input_size)))
+        self.bias_ih = nn.Parameter(torch.zeros(len(gates) * size))
 
     def split(self, gates: Tensor) -> tuple[Tensor, Tensor]:
         """Compute what a step does to the state, h' = a * h + b.
@@ -106,7 +141,7 @@ class MinCell(nn.Module):
         Returns:
             a, between 0 and 1, and b = (1 - a) * n, (..., H) each.
         """
-        *inner, candidate = gates.chunk(self.num_gates, dim=-1)
+        *inner, candidate = gates.chunk(len(self.gates), dim=-1)
         # i / (f + i) = sigmoid(log i - log f), which is exact where both f and i round to 0.
         update = inner[0] if len(inner) == 1 else logsigmoid(inner[0]) - logsigmoid(inner[1])
         return (-update).sigmoid(), update.sigmoid() * candidate
@@ -116,22 +151,24 @@ class MinCell(nn.Module):
         """Bias of the gates, (G,)."""
         return self.bias_ih
 
-    def advance(self, inputs: Tensor, recurrent: Tensor | None, h: Tensor, c: Tensor) -> HiddenAndCell:
-        """Compute one step from W x + b, (N, G), and h (N, H); ``recurrent`` is None."""
+    def advance(self, inputs: Tensor, h: Tensor) -> Tensor:
+        """Compute the next h from W x + b, (N, G), and h (N, H)."""
         decay, added = self.split(inputs.to(h.dtype))
-        return decay * h + added, c
+        return decay * h + added
 
 
 class MinRNN(nn.Module):
     """One layer of ``MinCell`` in one or both directions, all time steps in one call."""
 
-    def __init__(self, input_size: int, size: int, gates: int, bidirectional: bool = False) -> None:
+    def __init__(self, input_size: int, size: int, gates: str, bidirectional: bool = False) -> None:
         """Create one cell per direction; ``size`` is H, that of one direction."""
         super().__init__()
         directions = 2 if bidirectional else 1
         self.cells = nn.ModuleList(MinCell(input_size, size, gates) for _ in range(directions))
 
-    def forward(self, x: Steps, state: tuple[Tensor, ...] | None) -> tuple[Steps, tuple[Tensor, ...]]:
+    def forward(
+        self, x: Tensor | PaddedSteps, state: tuple[Tensor, ...] | None
+    ) -> tuple[Tensor | PaddedSteps, tuple[Tensor, ...]]:
         """Run all directions over all time steps.
 
         The state is of the gates' type, but at least float32: bfloat16 would round a sum over all steps.

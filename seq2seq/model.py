@@ -11,20 +11,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from .attention import AttentionOutput
+from .attention import AttentionOutput, Choices
 from .config import Seq2SeqConfig
 from .decoder import Decoder, EncoderOutput, Memory, SelfAttention, State
-from .fast import Packing, Padding, is_traced, plan_layout, reversal_index
-from .min_rnn import MIN_CELLS, MinCell
+from .fast import Packing, is_traced, plan_packing
+from .min_rnn import MIN_CELLS, MinCell, Padding, reversal_index
 from .stack import LayerNormLSTMCell, RecurrentStack, embed_tokens
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,), "both-bottom": (True,)}
 """By ``Seq2SeqConfig.direction``: for each direction of the top layer, whether it reads from the left."""
-
-
-LSTM_GATES, GRU_GATES = 4, 3
-LSTM_FORGET_GATE = 1
-"""Index of the forget gate in torch's order i, f, g, o."""
 
 
 def initialise_weights(module: nn.Module) -> None:
@@ -49,16 +44,12 @@ def initialise_weights(module: nn.Module) -> None:
         if module.bias is not None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.RNNBase | LayerNormLSTMCell | MinCell):
-        is_lstm, gates = not isinstance(module, nn.GRU), LSTM_GATES
-        if isinstance(module, nn.GRU):
-            gates = GRU_GATES
-        elif isinstance(module, MinCell):
-            is_lstm, gates = module.num_gates == MIN_CELLS["min-lstm"], module.num_gates
+        gates = module.gates if isinstance(module, MinCell) else "ifgo"
+        gates = "rzn" if isinstance(module, nn.GRU) else gates
         for name, parameter in module.named_parameters():
-            if name.startswith("gain") or name == "bias_c":
-                continue  # 1 and 0 from the start
-            for gate, block in enumerate(parameter.detach().chunk(gates)):
-                _initialise_gate(name, block, is_forget_gate=is_lstm and gate == LSTM_FORGET_GATE)
+            if not name.startswith("gain") and name != "bias_c":  # which are 1 and 0 from the start
+                for gate, block in zip(gates, parameter.detach().chunk(len(gates)), strict=True):
+                    _initialise_gate(name, block, is_forget_gate=gate == "f")
 
 
 def _initialise_gate(name: str, block: Tensor, is_forget_gate: bool) -> None:
@@ -156,19 +147,18 @@ class Encoder(nn.Module):
             with direction "both-bottom" the bottom layer's are those of the direction from the right.
 
         Raises:
-            ValueError: ``src_mask`` is not such a mask, or ``src_lengths`` are not its lengths.
+            ValueError: ``src_mask`` is not such a mask.
         """
         mask = real_tokens(src, src_mask)
         lengths = mask.sum(1)
-        if src_lengths is not None:
-            check_lengths(src_lengths, lengths)
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
         if self.config.cell in MIN_CELLS:  # whose scans need a rectangle
             layout: Packing | Padding = Padding(lengths)
         else:
-            layout = plan_layout(lengths, src.size(1), src_lengths)
+            on_host = lengths.cpu() if src_lengths is None else src_lengths
+            layout = plan_packing(on_host, src.size(1), src.device)
         outputs, final = self.rnn(layout.pack(embedded))
         states = layout.unpack(outputs, src.size(1))
         if self.reverse:
@@ -231,20 +221,6 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
     return real
 
 
-def check_lengths(on_host: Tensor, lengths: Tensor) -> None:
-    """Raise a ValueError unless the lengths (B,) that are given on the CPU are those of the mask, (B,).
-
-    Else the encoder would not read the last words. Values are checked where the mask is on the CPU too.
-    """
-    is_placed = on_host.shape == lengths.shape and on_host.device.type == "cpu"
-    is_equal = not has_checkable_values(lengths) or lengths.is_cuda or torch.equal(on_host, lengths)
-    if not (is_placed and is_equal):
-        raise ValueError(
-            "src_lengths must be the number of real tokens of each sentence by src_mask, on the CPU: got "
-            f"{on_host.tolist()} on {on_host.device} for {tuple(lengths.shape)} sentences"
-        )
-
-
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
     """Raise a ValueError unless ``tgt_in`` is token ids (B, T) for the sentences of src (B, S)."""
     if tgt_in.dim() != 2 or tgt_in.size(0) != src.size(0):
@@ -259,19 +235,6 @@ def has_checkable_values(mask: Tensor) -> bool:
     if is_traced():
         return False
     return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values
-
-
-class Choices(NamedTuple):
-    """Source positions that hard attention has sampled, for the loss."""
-
-    logp: Tensor
-    """Log-probability of the sampled positions, (B, T)."""
-    value: Tensor
-    """Baseline of REINFORCE, (B, T)."""
-    entropy: Tensor | None = None
-    """Weighted entropy of the choice, (B, T), a part of the objective; only with ``entropy_weight``."""
-    average: Tensor | None = None
-    """Moving average of the rewards, (1,), which the loss changes in place; only with that baseline."""
 
 
 class Features(NamedTuple):
@@ -291,11 +254,10 @@ def collect_features(hidden: Tensor, attention: AttentionOutput | None, decoder:
         attention: output of the attention to the source; None without attention.
         decoder: the decoder that attended.
     """
-    if attention is None or attention.choice_logp is None or attention.value is None:
+    if attention is None or attention.choices is None:
         return Features(hidden)
     assert decoder.attention is not None
-    average = decoder.attention.normaliser.average
-    return Features(hidden, Choices(attention.choice_logp, attention.value, attention.entropy, average))
+    return Features(hidden, attention.choices._replace(average=decoder.attention.normaliser.average))
 
 
 class Seq2Seq(nn.Module):
@@ -411,13 +373,10 @@ class Seq2Seq(nn.Module):
         encoded = self.encoder(src, src_mask)
         check_target(src, tgt_in)
         decoded = self.decoder(tgt_in, self.decoder.remember(encoded))
-        cross = None if decoded.attention is None else decoded.attention.weights
-        weights_by_name = {
-            "encoder": encoded.self_attention,
-            "decoder": decoded.self_attention,
-            "cross": cross,
-        }
-        return {name: weights for name, weights in weights_by_name.items() if weights is not None}
+        named = {"encoder": encoded.self_attention, "decoder": decoded.self_attention}
+        if decoded.attention is not None:
+            named["cross"] = decoded.attention.weights
+        return {name: weights for name, weights in named.items() if weights is not None}
 
     def _dropout(self, readout: Tensor) -> Tensor:
         return dropout(readout, self.config.dropout, self.training)

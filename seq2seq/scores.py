@@ -56,20 +56,17 @@ class AttentionSizes(Protocol):
 
 
 class Past(NamedTuple):
-    """Attention weights of the earlier steps of each query; in a decoder state (B, K, heads, S) each."""
+    """Attention weights of the earlier steps of each query, a part of a decoder's state: queries first."""
 
     last: Tensor
-    """Weights of the step before, (B, heads, Q, S)."""
+    """Weights of the step before, (B, Q, heads, S)."""
     total: Tensor
-    """Sum of the weights of all steps before, 0 before the first one, (B, heads, Q, S)."""
+    """Sum of the weights of all steps before, 0 before the first one, (B, Q, heads, S)."""
 
     def add(self, weights: Tensor) -> "Past":
         """Return the past of the next step, after a step with these weights, (B, heads, Q, S)."""
+        weights = weights.transpose(1, 2)
         return Past(weights.to(self.last.dtype), self.total + weights)
-
-    def swap(self) -> "Past":
-        """Exchange the dimensions of heads and queries, as between attention and the decoder's state."""
-        return Past(self.last.transpose(1, 2), self.total.transpose(1, 2))
 
 
 class Queries(NamedTuple):
@@ -81,30 +78,6 @@ class Queries(NamedTuple):
     """Target position of each query, counted from 0, long, (B, Q)."""
     past: Past | None = None
     """Weights of the earlier steps, for attention that ``needs_past``; None: there were no earlier steps."""
-
-
-class MultiplyAdds(NamedTuple):
-    """Number of multiply-adds in matrix products, split by how often they are computed."""
-
-    source: int = 0
-    """Per source token, computed once per sentence."""
-    target: int = 0
-    """Per query."""
-    pair: int = 0
-    """Per pair of a source token and a query."""
-
-    def total(self, src_len: float, tgt_len: float) -> float:
-        """Return the number of multiply-adds for ``src_len`` source tokens and ``tgt_len`` queries."""
-        return src_len * self.source + tgt_len * self.target + src_len * tgt_len * self.pair
-
-
-def matrix_size(*modules: nn.Module) -> int:
-    """Count the entries of all matrices of some modules: the multiply-adds of one vector by each.
-
-    All matrices are called "weight"; gains of norms are not, even where several stand in one parameter.
-    """
-    named = (pair for module in modules for pair in module.named_parameters())
-    return sum(matrix.numel() for name, matrix in named if "weight" in name and matrix.dim() > 1)
 
 
 class Score(nn.Module):
@@ -120,12 +93,6 @@ class Score(nn.Module):
     ``kernel_size``, ``max_source`` and ``max_target``. The others are refused."""
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
-    always_maps_values = False
-    """Whether values are as wide as keys with one head too."""
-    of_source: ClassVar[frozenset[str]] = frozenset({"key", "value"})
-    """Modules that are applied to each source token, once per sentence; others are applied to each query."""
-    of_pairs: ClassVar[frozenset[str]] = frozenset()
-    """Modules that are applied to each pair of a source token and a query."""
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Create a score whose keys and values are the encoder states themselves; subclasses may map them.
@@ -140,11 +107,13 @@ class Score(nn.Module):
         """
         super().__init__()
         self.check_sizes(query_size, value_size, config)
-        self.key: nn.Module = nn.Identity()
-        self.value: nn.Module = nn.Identity()
         self.num_heads, self.key_size = config.num_heads, self.key_width(query_size, config)
         self.context_size = self.context_width(query_size, value_size, config)
         """C, the size of a value and so of a context vector."""
+        self.key: nn.Module = nn.Identity()
+        self.value: nn.Module = nn.Identity()
+        if self.maps_values(config):
+            self.value = nn.Linear(value_size, self.context_size, bias=False)
 
     @classmethod
     def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
@@ -162,22 +131,12 @@ class Score(nn.Module):
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
         """Return C, the size of a value: each of several heads averages a slice of values as wide as keys."""
-        maps_values = cls.always_maps_values or config.num_heads > 1
-        return cls.key_width(query_size, config) if maps_values else value_size
+        return cls.key_width(query_size, config) if cls.maps_values(config) else value_size
 
-    def multiply_adds(self) -> MultiplyAdds:
-        """Count the multiply-adds of the score and of the context, the weighted sum of the values."""
-        parts = dict(self.named_children())
-        source, pair = ([parts.pop(name) for name in names] for names in (self.of_source, self.of_pairs))
-        return MultiplyAdds(
-            matrix_size(*source), matrix_size(*parts.values()), matrix_size(*pair) + self.context_size
-        )
-
-    def map_values(self, value_size: int) -> nn.Module:
-        """Create the map of encoder states to values: the identity for one head, else a matrix."""
-        if self.num_heads == 1:
-            return nn.Identity()
-        return nn.Linear(value_size, self.context_size, bias=False)
+    @classmethod
+    def maps_values(cls, config: AttentionSizes) -> bool:
+        """Return whether a matrix maps encoder states to values; else they are the values."""
+        return config.num_heads > 1
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Map encoder states (B, S, E) to keys (B, S, A)."""
@@ -222,19 +181,12 @@ class AdditiveScore(Score):
     """
 
     options = frozenset({"attention_size", "num_heads"})
-    of_pairs = frozenset({"energy"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.query = nn.Linear(query_size, self.key_size, bias=False)
         self.key = nn.Linear(value_size, self.key_size, bias=False)
         self.energy = nn.Linear(self.key_size, 1, bias=False)
-        self.value = self.map_values(value_size)
-
-    def multiply_adds(self) -> MultiplyAdds:
-        """Count the matrices, and v once more for each further head, as ``compute_energy`` applies it."""
-        count = super().multiply_adds()
-        return count._replace(pair=count.pair + (self.num_heads - 1) * self.key_size)
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Return the keys W_h h, as ``compute_energy`` takes them, (B, S, A)."""
@@ -270,7 +222,6 @@ class LocationAwareScore(AdditiveScore):
 
     options = frozenset({"attention_size", "kernel_size"})
     needs_past = True
-    of_pairs = frozenset({"energy", "filters", "location"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -281,7 +232,7 @@ class LocationAwareScore(AdditiveScore):
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         """Return e for the output of ``project_keys``, (B, S, A); (B, 1, Q, S)."""
         assert queries.past is not None
-        last = queries.past.last.to(self.filters.weight.dtype)  # (B, 1, Q, S)
+        last = queries.past.last.to(self.filters.weight.dtype)  # (B, Q, 1, S)
         features = self.filters(last.reshape(-1, 1, last.size(3))).transpose(1, 2)  # (B * Q, S, F)
         located = self.location(features).view(*queries.position.shape, last.size(3), -1)  # (B, Q, S, A)
         return self.compute_energy(self.query(queries.state).unsqueeze(2) + located, keys)
@@ -298,8 +249,6 @@ class CoverageScore(AdditiveScore):
 
     options = frozenset({"attention_size"})
     needs_past = True
-    of_source = frozenset({"key", "value", "fertility"})
-    of_pairs = frozenset({"energy", "coverage"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -315,7 +264,7 @@ class CoverageScore(AdditiveScore):
         """Return e for the output of ``project_keys``, (B, S, A + 1); (B, 1, Q, S)."""
         assert queries.past is not None
         keys, fertility = keys[..., :-1], keys[..., -1]
-        coverage = queries.past.total.squeeze(1) / fertility.unsqueeze(1)  # (B, Q, S)
+        coverage = queries.past.total.squeeze(2) / fertility.unsqueeze(1)  # (B, Q, S)
         covered = self.coverage(coverage.unsqueeze(3).to(keys.dtype))  # (B, Q, S, A)
         return self.compute_energy(self.query(queries.state).unsqueeze(2) + covered, keys)
 
@@ -414,11 +363,6 @@ class StaticFactorisedScore(StaticScore):
 class ProductScore(Score):
     """e = f(s) . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
 
-    def multiply_adds(self) -> MultiplyAdds:
-        """Count the matrices, and the product of each query with each key."""
-        count = super().multiply_adds()
-        return count._replace(pair=count.pair + self.key_size)
-
     def map_query(self, state: Tensor) -> Tensor:
         """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H); s itself unless a subclass maps it."""
         return state
@@ -460,7 +404,6 @@ class GeneralScore(ProductScore):
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.key = nn.Linear(value_size, query_size, bias=False)
-        self.value = self.map_values(value_size)
 
 
 class DynamicFactorisedScore(ProductScore):
@@ -491,14 +434,17 @@ class ScaledDotScore(ProductScore):
     """
 
     options = frozenset({"attention_size", "num_heads"})
-    always_maps_values = True
+
+    @classmethod
+    def maps_values(cls, config: AttentionSizes) -> bool:
+        """Return True: with one head too."""
+        return True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.scale = (self.key_size // self.num_heads) ** -0.5
         self.query = nn.Linear(query_size, self.key_size, bias=False)
         self.key = nn.Linear(value_size, self.key_size, bias=False)
-        self.value = nn.Linear(value_size, self.key_size, bias=False)
 
     def map_query(self, state: Tensor) -> Tensor:
         """Return f(s) / sqrt(d_k), (B, Q, A), for ``state`` s, (B, Q, H)."""

@@ -3,10 +3,11 @@
 Both are the distribution p that maximises p . z + H(p), each for a Tsallis entropy H of its own; the softmax
 is that of Shannon's entropy. Entries far enough below the largest one get a probability of exactly 0.
 
+Both find the entries above tau, the support, by sorting, and then compute tau from these alone, so that
+autograd gives all derivatives.
+
 Shapes: n entries z in the last dimension; -inf marks entries that are left out.
 """
-
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,14 +15,23 @@ from torch import Tensor
 
 def sparsemax(z: Tensor) -> Tensor:
     """Return max(z - tau, 0), tau being such that the sum is 1: Martins and Astudillo 2016, eq. 2 to 4."""
-    p: Tensor = _Sparsemax.apply(z)  # type: ignore[no-untyped-call]
-    return p
+    z, ordered, lengths = _shift_and_sort(z)
+    support = _find_support(z, ordered, (cumulative_sum(ordered) - 1) / lengths)
+    tau = ((z * support).sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
+    return (z - tau).clamp(min=0) * support
 
 
 def entmax15(z: Tensor) -> Tensor:
     """Return max(z / 2 - tau, 0)^2, tau being such that the sum is 1: Peters et al. 2019, section 3."""
-    p: Tensor = _Entmax15.apply(z)  # type: ignore[no-untyped-call]
-    return p
+    z, ordered, lengths = _shift_and_sort(z / 2)
+    mean = cumulative_sum(ordered) / lengths
+    variance = cumulative_sum(ordered.square()) / lengths - mean.square()
+    support = _find_support(z, ordered, mean - (1 / lengths - variance).clamp(min=0).sqrt())
+    size = support.sum(-1, keepdim=True)
+    mean = (z * support).sum(-1, keepdim=True) / size
+    variance = ((z - mean).square() * support).sum(-1, keepdim=True) / size
+    tau = mean - (1 / size - variance).sqrt()  # at least 1 / size below the mean
+    return ((z - tau).clamp(min=0) * support).square()
 
 
 def cumulative_sum(x: Tensor) -> Tensor:
@@ -37,55 +47,17 @@ def _sum_prefixes(x: Tensor) -> Tensor:
     return (x.unsqueeze(-2) * prefixes).sum(-1)
 
 
-def _shift(z: Tensor) -> Tensor:
-    """Shift the largest z to 0 and raise all below -2 to it; tau is at least -1, so these get 0 anyway."""
-    return (z - z.amax(-1, keepdim=True)).clamp(min=-2)
+def _shift_and_sort(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return z with the largest at 0, z in descending order, and the lengths 1 to n of its prefixes.
+
+    All below -2 are raised to it; tau is at least -1, so these get 0 anyway.
+    """
+    z = (z - z.detach().amax(-1, keepdim=True)).clamp(min=-2)
+    lengths = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
+    return z, z.detach().sort(-1, descending=True).values, lengths
 
 
-def _sorted_prefixes(z: Tensor) -> tuple[Tensor, Tensor]:
-    """Return z in descending order and the lengths 1 to n of its prefixes."""
-    return z.sort(-1, descending=True).values, torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
-
-
-class _Sparsemax(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        z = _shift(z)
-        ordered, lengths = _sorted_prefixes(z)
-        sums = cumulative_sum(ordered) - 1
-        support = (lengths * ordered > sums).sum(-1, keepdim=True)
-        p = (z - sums.gather(-1, support - 1) / support).clamp(min=0)
-        ctx.save_for_backward(p)
-        return p
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        """Subtract the mean over the support, there: Martins and Astudillo 2016, eq. 14."""
-        (p,) = ctx.saved_tensors
-        support = (p > 0).to(grad.dtype)
-        mean = (grad * support).sum(-1, keepdim=True) / support.sum(-1, keepdim=True)
-        result: Tensor = support * (grad - mean)
-        return result
-
-
-class _Entmax15(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        z = _shift(z / 2)
-        ordered, lengths = _sorted_prefixes(z)
-        mean = cumulative_sum(ordered) / lengths
-        variance = (cumulative_sum(ordered.square()) / lengths - mean.square()).clamp(min=0)
-        tau = mean - (1 / lengths - variance).clamp(min=0).sqrt()
-        support = (tau <= ordered).sum(-1, keepdim=True)
-        p = (z - tau.gather(-1, support - 1)).clamp(min=0).square()
-        ctx.save_for_backward(p)
-        return p
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        """Multiply by diag(r) - r r^T / sum r, r being the roots of p: Peters et al. 2019, section 3.2."""
-        (p,) = ctx.saved_tensors
-        root = p.where(p > 0, 1).sqrt() * (p > 0)  # so that a second derivative is 0 where p is 0, not NaN
-        mean = (grad * root).sum(-1, keepdim=True) / root.sum(-1, keepdim=True)
-        result: Tensor = root * (grad - mean)
-        return result
+def _find_support(z: Tensor, ordered: Tensor, tau: Tensor) -> Tensor:
+    """Return which z are above tau, given for each prefix; the last one that is below its entry is right."""
+    size = (tau < ordered).sum(-1, keepdim=True)
+    return z > tau.gather(-1, size - 1)

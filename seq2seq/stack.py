@@ -14,21 +14,22 @@ from torch.nn.functional import dropout, layer_norm, linear, rms_norm
 from torch.nn.utils.rnn import PackedSequence
 
 from .config import Seq2SeqConfig
-from .fast import PaddedSteps, StepwiseLinear, run_layer_by_layer, run_padded
-from .min_rnn import MIN_CELLS, HiddenAndCell, MinCell, MinRNN
+from .fast import StepwiseLinear, run_cudnn_layer
+from .min_rnn import MIN_CELLS, MinCell, MinRNN, PaddedSteps
 
-StackSteps = TypeVar("StackSteps", Tensor, PackedSequence, PaddedSteps)
 State = tuple[Tensor, ...]
 """h and, of an LSTM, c."""
+Step = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""The next step of a layer: from its input (N, F), h and c (N, H) to the next h and c."""
 
-MAX_PLAIN_LAYERS = 2
-"""Number of layers at the bottom that have no residual connection."""
+FIRST_RESIDUAL, FIRST_RESIDUAL_PRE_NORM = 2, 1
+"""The lowest layer with a residual connection, counted from 0, without and with ``pre_norm``."""
 RMS_EPSILON = 1e-6
 """Added to the mean square in RMSNorm; torch's default depends on the dtype."""
 
 
 def lstm_step(
-    gates: Tensor, c: Tensor, normalise: Callable[[Tensor], Tensor] | None = None
+    gates: Tensor, h: Tensor, c: Tensor, normalise: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     """Compute one step of an LSTM (Hochreiter and Schmidhuber 1997, forget gate of Gers et al. 2000).
 
@@ -36,15 +37,18 @@ def lstm_step(
 
     Args:
         gates: sums of the gates before their activation, in torch's order i, f, g, o, (N, 4 H).
-        c: previous cell state, (N, H).
+        h: previous hidden state, (N, H), of which only the type is read.
+        c: previous cell state, (N, H); float32 with 16-bit weights too, as a sum over all steps.
         normalise: applied to c' inside the second tanh; None: nothing is.
 
     Returns:
-        The next hidden state h' and the next cell state c', (N, H) each.
+        The next hidden state h' and the next cell state c', (N, H) each, of the types of h and c.
     """
+    if h.dtype != c.dtype:
+        gates = gates.to(c.dtype)
     i, f, g, o = gates.chunk(4, dim=-1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return o.sigmoid() * (c if normalise is None else normalise(c)).tanh(), c
+    return (o.sigmoid() * (c if normalise is None else normalise(c)).tanh()).to(h.dtype), c
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
@@ -67,13 +71,11 @@ def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
     return n + (z_x + z_h).sigmoid() * (h - n)
 
 
-# Cells. Each has ``weight_ih`` and ``input_bias`` of the inputs' product, ``weight_hh`` and
-# ``recurrent_bias`` of the state's, and ``advance``, which computes one step from these products. With 16-bit
-# weights c stays float32, as a sum over all steps.
+# Cells: the weights of one direction of a layer.
 
 
 class TorchCell(NamedTuple):
-    """One direction of a layer of ``nn.LSTM`` or ``nn.GRU``."""
+    """Of ``nn.LSTM`` or ``nn.GRU``."""
 
     weight_ih: Tensor
     """Weight of the inputs, (G, X)."""
@@ -82,30 +84,23 @@ class TorchCell(NamedTuple):
     input_bias: Tensor
     """Bias of the gates, of a GRU that of the inputs' product alone, (G,)."""
     recurrent_bias: Tensor | None
-    """Bias of the state's product of a GRU, (G,); None in an LSTM."""
+    """Bias of the state's product of a GRU, (G,); None in an LSTM, whose gates are sums of both products."""
 
-    @property
-    def adds_products(self) -> bool:
-        """Whether the gates are sums of both products: an LSTM; a GRU multiplies a part of the second."""
-        return self.recurrent_bias is None
-
-    def advance(self, inputs: Tensor, recurrent: Tensor | None, h: Tensor, c: Tensor) -> HiddenAndCell:
+    def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Compute one step.
 
         Args:
             inputs: W_x x + b, (N, G).
-            recurrent: W_h h (GRU: + b_h), with ``inputs`` added to it if the cell ``adds_products``, (N, G).
+            recurrent: W_h h (GRU: + b_h), (N, G).
             h: previous hidden state, (N, H).
             c: previous cell state, (N, H); of a GRU it is returned as it is.
 
         Returns:
             The next h and the next c, (N, H) each, of the types of h and c.
         """
-        assert recurrent is not None
-        if not self.adds_products:
-            return gru_step(inputs, recurrent, h), c
-        next_h, next_c = lstm_step(recurrent if h.dtype == c.dtype else recurrent.to(c.dtype), c)
-        return next_h.to(h.dtype), next_c
+        if self.recurrent_bias is None:
+            return lstm_step(inputs + recurrent, h, c)
+        return gru_step(inputs, recurrent, h), c
 
 
 class LayerNormLSTMCell(nn.Module):
@@ -116,7 +111,6 @@ class LayerNormLSTMCell(nn.Module):
     of Ba et al. 2016 takes the four of them together. LN(c') has a bias of its own.
     """
 
-    adds_products = False
     input_bias = recurrent_bias = None
 
     def __init__(self, input_size: int, size: int) -> None:
@@ -134,12 +128,10 @@ class LayerNormLSTMCell(nn.Module):
         """Return LN(W_x x) + b for W_x x, (..., 4 H)."""
         return _normalise_gates(product, self.gain_ih) + self.bias_ih.to(product.dtype)
 
-    def advance(self, inputs: Tensor, recurrent: Tensor | None, h: Tensor, c: Tensor) -> HiddenAndCell:
+    def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Compute one step; as of ``TorchCell``, but ``inputs`` are the output of ``normalise_inputs``."""
-        assert recurrent is not None
         gates = (inputs + _normalise_gates(recurrent, self.gain_hh)).to(c.dtype)
-        next_h, next_c = lstm_step(gates, c, self._normalise_cell)
-        return next_h.to(h.dtype), next_c
+        return lstm_step(gates, h, c, self._normalise_cell)
 
     def _normalise_cell(self, c: Tensor) -> Tensor:
         return layer_norm(c, c.shape[-1:], self.gain_c.to(c.dtype)) + self.bias_c.to(c.dtype)
@@ -181,23 +173,24 @@ def draw_mask(like: Tensor, probability: float) -> Tensor:
     return dropout(torch.ones_like(like), probability, training=True)
 
 
-def drop_units(x: Tensor | PackedSequence | PaddedSteps, config: Seq2SeqConfig, training: bool) -> Tensor:
-    """Drop units of the input of a layer; return the entries of ``x``, packed or (T, N, F), with dropout.
+def drop_units(
+    x: Tensor, config: Seq2SeqConfig, training: bool, *, time_dim: int = 0, sizes: Tensor | None = None
+) -> Tensor:
+    """Drop units of embeddings, or of the input of a layer, in training.
 
     Args:
-        x: packed, padded or (T, N, F).
+        x: (T, N, F), (N, T, F), or the entries of a packed sequence, (tokens, F).
         config: ``dropout``, and whether all steps of a sentence share a mask.
         training: nothing is dropped outside training.
+        time_dim: dimension of T.
+        sizes: the ``batch_sizes`` of a packed sequence.
     """
-    entries = _entries(x)
-    if not (training and config.regularisation.variational and config.dropout):
-        return dropout(entries, config.dropout, training)
-    if isinstance(x, PackedSequence):
-        sizes = x.batch_sizes.tolist()
-        rows = torch.cat([torch.arange(n) for n in sizes]).to(entries.device)
-        mask = draw_mask(entries[: sizes[0]], config.dropout)
-        return entries * mask.index_select(0, rows)
-    return entries * draw_mask(entries[:1], config.dropout)
+    if not (training and config.regularisation.variational):
+        return dropout(x, config.dropout, training)
+    if sizes is None:
+        return x * draw_mask(x.narrow(time_dim, 0, 1), config.dropout)
+    rows = torch.cat([torch.arange(n) for n in sizes.tolist()]).to(x.device)
+    return x * draw_mask(x[: int(sizes[0])], config.dropout).index_select(0, rows)
 
 
 def embed_tokens(
@@ -212,23 +205,20 @@ def embed_tokens(
         training: nothing is dropped outside training.
         time_dim: dimension of T.
     """
-    settings = config.regularisation
-    embedded: Tensor = module(tokens)
-    if training and settings.variational and config.dropout:
-        embedded = embedded * draw_mask(embedded.narrow(time_dim, 0, 1), config.dropout)
-    else:
-        embedded = dropout(embedded, config.dropout, training)
-    if training and settings.word_dropout:
-        embedded = embedded * draw_mask(embedded[..., :1], settings.word_dropout)
+    embedded = drop_units(module(tokens), config, training, time_dim=time_dim)
+    if training and config.regularisation.word_dropout:
+        embedded = embedded * draw_mask(embedded[..., :1], config.regularisation.word_dropout)
     return embedded
+
+
+StackSteps = TypeVar("StackSteps", Tensor, PackedSequence, PaddedSteps)
 
 
 class RecurrentStack(nn.Module):
     """Stacked layers of one kind of cell, with residual connections from the third layer on.
 
     x(i) = x(i-1) + layer(i)(dropout(x(i-1))) for i >= 3 (Wu et al. 2016, section 3.1); the first two layers
-    have no residual connection. Dropout is applied to the input of a layer, not to the residual branch. The
-    layers without residual connection are one module of torch, unless torch has no such layers or ``apart``.
+    have no residual connection. Dropout is applied to the input of a layer, not to the residual branch.
 
     With ``pre_norm`` x(i) = x(i-1) + layer(i)(dropout(RMSNorm(x(i-1)))) for i >= 2, and the output is
     RMSNorm(x(L)) (RMSNorm: Zhang and Sennrich 2019). Input and output of the bottom layer differ in size, so
@@ -245,7 +235,6 @@ class RecurrentStack(nn.Module):
         num_layers: int | None = None,
         both_at_bottom: bool = False,
         context_size: int = 0,
-        apart: bool = False,
     ) -> None:
         """Create the layers.
 
@@ -258,84 +247,61 @@ class RecurrentStack(nn.Module):
             both_at_bottom: the bottom layer alone reads in both directions; of its final states, only those
                 of the direction from the right are returned, as in Luong et al. 2017 (code).
             context_size: C, the size of a vector that all layers but the bottom one read too.
-            apart: whether single layers are run by ``run_layers``.
         """
         super().__init__()
-        layers = config.num_layers if num_layers is None else num_layers
-        is_torch, settings = config.cell in ("lstm", "gru"), config.regularisation
-        apart |= both_at_bottom or context_size > 0 or not is_torch
-        apart |= settings.variational or settings.recurrent_dropout > 0
-        self.num_plain = 1 if apart else min(layers, MAX_PLAIN_LAYERS)
         self.is_lstm, self.config, self.size = config.has_cell_state, config, size
         self.both_at_bottom, self.context_size = both_at_bottom, context_size
-        directions = 2 if bidirectional else 1
-        self.plain = _build_layers(
-            config, input_size, size, bidirectional or both_at_bottom, num_layers=self.num_plain
-        )
-        widths = [directions * size + context_size] * (layers - self.num_plain)
+        layers, width = num_layers or config.num_layers, (2 if bidirectional else 1) * size
+        widths = [input_size] + [width + context_size] * (layers - 1)
         if both_at_bottom:
-            widths[0] += size
-        self.residual = nn.ModuleList(_build_layers(config, width, size, bidirectional) for width in widths)
-        self.gain = nn.Parameter(torch.ones(layers, directions * size)) if config.pre_norm else None
+            widths[1] += size
+        both = [bidirectional or (both_at_bottom and layer == 0) for layer in range(layers)]
+        built = [_build_layer(config.cell, *each, size) for each in zip(widths, both, strict=True)]
+        self.layers = nn.ModuleList(built)
+        self.gain = nn.Parameter(torch.ones(layers, width)) if config.pre_norm else None
         """Gain of the norm above each layer."""
-        self.max_plain = 1 if config.pre_norm else MAX_PLAIN_LAYERS
-        self.state_rows = [self.num_plain * directions] + [directions] * len(self.residual)
-        """Number of rows of h that belong to each module; their sum is L * D."""
+        self.first_residual = FIRST_RESIDUAL_PRE_NORM if config.pre_norm else FIRST_RESIDUAL
 
     @property
     def cells(self) -> list[Cell]:
         """The cells, from the bottom up, each layer's by direction."""
-        return [cell for module in (self.plain, *self.residual) for cell in cells_of(module)]
+        return [cell for layer in self.layers for cell in cells_of(layer)]
 
-    def forward(self, x: StackSteps, start: State | None = None) -> tuple[StackSteps, State]:
-        """Run all layers over all time steps.
+    def forward(
+        self, x: StackSteps, start: State | None = None, first: int = 0, context: Tensor | None = None
+    ) -> tuple[StackSteps, State]:
+        """Run all layers, or the upper ones, over all time steps.
 
         Args:
-            x: inputs (T, N, input_size), packed, with all steps real, or with padding.
-            start: initial h and (LSTM) c, (L * D, N, H) each; 0 if left out, as it must be with padding.
+            x: inputs (T, N, input_size), packed, with all steps real, or with padding; of the layer ``first``
+                before its dropout.
+            start: initial h and (LSTM) c of these layers, (layers * D, N, H) each; None: 0, as it must be if
+                packed.
+            first: the lowest layer to run, counted from 0.
+            context: what layers above the bottom one read too, (T, N, C).
 
         Returns:
             The outputs (T, N, D * H), in the form of ``x``, and the final states, shaped as ``start``.
         """
-        return self.run_layers(x, start, slice(None))
-
-    def run_layers(
-        self, x: StackSteps, start: State | None, part: slice, context: Tensor | None = None
-    ) -> tuple[StackSteps, State]:
-        """Run some neighbouring layers over all time steps.
-
-        Args:
-            x: inputs of the lowest of them, before its dropout.
-            start: their initial states, as for ``forward``.
-            part: the layers, counted from 0 at the bottom; all of them, unless each is a module of its own.
-            context: what layers above the bottom one read too, (T, N, C).
-
-        Returns:
-            The output of the highest of them and their final states, as of ``forward``.
-        """
-        modules = list(enumerate((self.plain, *self.residual)))[part]
-        starts: list[State | None] = [None] * len(modules)
+        entries, layers, finals = x if isinstance(x, Tensor) else x.data, self.layers[first:], []
+        starts: list[State | None] = [None] * len(layers)
         if start is not None:
-            rows = self.state_rows[part]
-            starts = list(zip(*(state.split_with_sizes(rows) for state in start), strict=True))
-        finals = []
-        for (index, rnn), state in zip(modules, starts, strict=True):
-            if index == 0:
-                x, final = self._run(rnn, x, state)
-                final = tuple(each[-1:] for each in final) if self.both_at_bottom else final
-            else:
-                below = x if self.gain is None else _packed_like(x, self.normalise(index, _entries(x)))
-                dropped = drop_units(below, self.config, self.training)
-                if context is not None:
-                    dropped = torch.cat((dropped, context.to(dropped.dtype)), dim=-1)
-                output, final = self._run(rnn, _packed_like(x, dropped), state)
-                if index + self.num_plain > self.max_plain:
-                    output = _packed_like(x, _entries(x) + _entries(output))
-                x = output
-            finals.append(final)
+            starts = list(zip(*(part.chunk(len(layers)) for part in start), strict=True))
+        for i, layer in enumerate(layers, start=first):
+            below = entries
+            if i:
+                below = below if self.gain is None else self.normalise(i, below)
+                sizes = x.batch_sizes if isinstance(x, PackedSequence) else None
+                below = drop_units(below, self.config, self.training, sizes=sizes)
+            if i and context is not None:
+                below = torch.cat((below, context.to(below.dtype)), dim=-1)
+            steps, final = self._run(layer, _as(x, below), starts[i - first])
+            output: Tensor = steps if isinstance(steps, Tensor) else steps.data
+            entries = output if i < self.first_residual else entries + output
+            finals.append(tuple(part[-1:] for part in final) if self.both_at_bottom and i == 0 else final)
         if self.gain is not None:  # and so all layers are run: none below the top one attends
-            x = _packed_like(x, self.normalise(len(self.gain), _entries(x)))
-        return x, tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
+            entries = self.normalise(len(self.gain), entries)
+        return _as(x, entries), tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
 
     def normalise(self, layer: int, x: Tensor) -> Tensor:
         """Apply the RMSNorm above the lowest layers.
@@ -347,48 +313,29 @@ class RecurrentStack(nn.Module):
         assert self.gain is not None
         return rms_norm(x.to(self.gain.dtype), x.shape[-1:], self.gain[layer - 1], RMS_EPSILON)
 
-    def _run(self, rnn: nn.Module, x: StackSteps, state: State | None) -> tuple[StackSteps, State]:
-        """Call one of the modules; the state of a GRU is a bare tensor in torch, a tuple of one here."""
-        if isinstance(rnn, MinRNN):
-            assert not isinstance(x, PackedSequence)  # encoders do not pack for these cells
-            result: tuple[StackSteps, State] = rnn(x, state)
-            return result
+    def _run(self, layer: nn.Module, x: StackSteps, state: State | None) -> tuple[StackSteps, State]:
+        """Call one of the layers; the state of a GRU is a bare tensor in torch, a tuple of one here."""
         recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
-        in_a_loop = isinstance(rnn, LayerNormLSTM) or recurrent_dropout > 0
-        if isinstance(x, PaddedSteps):
-            if in_a_loop or state is not None:
-                raise NotImplementedError(
-                    "encoders with layer-normalised cells or recurrent_dropout cannot be traced or captured"
-                )
-            assert isinstance(rnn, nn.RNNBase)
-            return run_padded(rnn, x)
-        if in_a_loop:
-            return run_step_by_step(rnn, x, state, recurrent_dropout)
-        if _entries(x).is_cuda:
-            assert isinstance(rnn, nn.RNNBase)
-            return run_layer_by_layer(rnn, x, state)
-        output, final = rnn(x, state if state is None or self.is_lstm else state[0])
-        return output, final if self.is_lstm else (final,)
+        if not isinstance(layer, MinRNN) and not isinstance(x, PaddedSteps):
+            if recurrent_dropout or isinstance(layer, LayerNormLSTM):
+                return run_step_by_step(layer, x, state, recurrent_dropout)
+            if x.data.is_cuda:
+                return run_cudnn_layer(layer, x, state)  # type: ignore[arg-type]
+            state = state if state is None or self.is_lstm else state[0]  # type: ignore[assignment]
+        output, final = layer(x, state)
+        return output, final if isinstance(final, tuple) else (final,)
 
 
-def _build_layers(
-    config: Seq2SeqConfig, input_size: int, size: int, bidirectional: bool, num_layers: int = 1
-) -> nn.Module:
-    """Build layers of torch as one module, or one layer of another cell; ``size`` is of one direction."""
-    if config.cell in MIN_CELLS:
-        return MinRNN(input_size, size, MIN_CELLS[config.cell], bidirectional)
-    if config.cell == "layer-norm-lstm":
+def _build_layer(cell: str, input_size: int, bidirectional: bool, size: int) -> nn.Module:
+    """Build one layer; ``size`` is of one direction."""
+    if cell in MIN_CELLS:
+        return MinRNN(input_size, size, MIN_CELLS[cell], bidirectional)
+    if cell == "layer-norm-lstm":
         return LayerNormLSTM(input_size, size, bidirectional)
-    between = config.dropout if num_layers > 1 else 0.0
-    kind = nn.LSTM if config.cell == "lstm" else nn.GRU
-    return kind(input_size, size, num_layers, dropout=between, bidirectional=bidirectional)
+    return (nn.LSTM if cell == "lstm" else nn.GRU)(input_size, size, bidirectional=bidirectional)
 
 
-def _entries(x: Tensor | PackedSequence | PaddedSteps) -> Tensor:
-    return x if isinstance(x, Tensor) else x.data
-
-
-def _packed_like(x: StackSteps, entries: Tensor) -> StackSteps:
+def _as(x: StackSteps, entries: Tensor) -> StackSteps:
     """Pack ``entries`` as ``x`` is packed; return them unchanged if ``x`` is not."""
     return entries if isinstance(x, Tensor) else x._replace(data=entries)
 
@@ -422,7 +369,7 @@ def run_step_by_step(
     sizes = [x.size(1)] * x.size(0) if isinstance(x, Tensor) else x.batch_sizes.tolist()
     outputs, finals = [], []
     for direction, cell in enumerate(cells_of(rnn)):
-        assert cell.weight_hh is not None
+        assert not isinstance(cell, MinCell)
         product = linear(entries, cell.weight_ih, cell.input_bias)
         if isinstance(cell, LayerNormLSTMCell):
             product = cell.normalise_inputs(product)
@@ -438,8 +385,6 @@ def run_step_by_step(
             n = sizes[t]
             kept = h[:n] if mask is None else h[:n] * mask[:n]
             recurrent = linear(kept, cell.weight_hh, cell.recurrent_bias)
-            if cell.adds_products:
-                recurrent = inputs[t] + recurrent
             steps[t], next_c = cell.advance(inputs[t], recurrent, h[:n], c[:n])
             # Sentences that have ended, or, from the right, have not begun, keep their state.
             h = steps[t] if n == len(h) else torch.cat((steps[t], h[n:]))
@@ -463,10 +408,8 @@ def join_gates(stack: RecurrentStack) -> nn.ModuleList | None:
     """
     layers = []
     for cell in stack.cells:
-        if not cell.adds_products:
+        if not isinstance(cell, TorchCell) or cell.recurrent_bias is not None:
             return None
-        assert cell.weight_hh is not None
-        assert cell.input_bias is not None
         weight = torch.cat((cell.weight_ih, cell.weight_hh), dim=1).detach()
         joined = nn.Linear(weight.size(1), weight.size(0), device="meta")
         joined.weight = nn.Parameter(weight, requires_grad=False)
@@ -475,57 +418,35 @@ def join_gates(stack: RecurrentStack) -> nn.ModuleList | None:
     return nn.ModuleList(layers)
 
 
-class _StepwiseLayer:
-    """One layer of a ``StepwiseStack``."""
-
-    mask: Tensor | None = None
-    """Dropout of h in the recurrent product, (N, H)."""
-
-    def __init__(self, cell: Cell, offsets: Tensor, input_weight: Tensor) -> None:
-        """Prepare one run over T steps.
-
-        Args:
-            cell: the cell.
-            offsets: share of the inputs' product that is known for all steps, (T, N, G).
-            input_weight: weight of the inputs that are known step by step only, (G, F).
-        """
-        self.cell, self.recurrent = cell, None
-        self.normalise = cell.normalise_inputs if isinstance(cell, LayerNormLSTMCell) else None
-        self.inputs = StepwiseLinear(input_weight, offsets)
-        self.input_offsets = self.recurrent_offsets = self.inputs.offsets.unbind()
-        if cell.weight_hh is None:
-            return
-        # The gates of an LSTM are plain sums, so the second product is added to the first.
-        base = self.inputs.offsets
-        if not cell.adds_products:
-            base = _known_offsets(cell.recurrent_bias, offsets)
-        self.recurrent = StepwiseLinear(cell.weight_hh, base)
-        self.recurrent_offsets = self.recurrent.offsets.unbind()
-        if cell.adds_products:
-            self.input_offsets = self.recurrent_offsets
-
-    def __call__(self, t: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute step ``t`` from x (N, F), h and c (N, H); return the next h and c."""
-        inputs = self.inputs(self.input_offsets[t], x)
-        if self.recurrent is None:
-            return self.cell.advance(inputs, None, h, c)
-        kept = h if self.mask is None else h * self.mask
-        product = self.recurrent(inputs if self.cell.adds_products else self.recurrent_offsets[t], kept)
-        return self.cell.advance(inputs if self.normalise is None else self.normalise(inputs), product, h, c)
+def _join_layer(joined: nn.Module, known: tuple[Tensor, ...]) -> Step:
+    """Return a step of a search by ``join_gates``; ``known`` are the inputs (N, X) that are not fed back."""
+    return lambda x, h, c: lstm_step(joined(torch.cat((*known, x, h), dim=-1)), h, c)
 
 
-class _JoinedLayer:
-    """One layer of a ``StepwiseStack`` for a single step of a search, by ``join_gates``."""
+def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tensor | None) -> Step:
+    """Return the next step of a layer in a run over T steps.
 
-    def __init__(self, joined: nn.Module, known: tuple[Tensor, ...]) -> None:
-        """Prepare a step; ``known`` are the inputs (N, X) of the bottom layer that are not fed back."""
-        self.joined, self.known = joined, known
+    Args:
+        cell: the cell.
+        offsets: share of the inputs' product that is known for all steps, (T, N, G).
+        input_weight: weight of the inputs that are known step by step only, (G, F).
+        mask: dropout of h in the recurrent product, (N, H).
+    """
+    if isinstance(cell, TorchCell) and cell.recurrent_bias is None:  # the gates of an LSTM are plain sums
+        gates = StepwiseLinear(offsets, input_weight, cell.weight_hh)
+        return lambda x, h, c: lstm_step(gates(x, h if mask is None else h * mask), h, c)
+    inputs = StepwiseLinear(offsets, input_weight)
+    if isinstance(cell, MinCell):
+        return lambda x, h, c: (cell.advance(inputs(x), h), c)
+    recurrent = StepwiseLinear(_known_offsets(cell.recurrent_bias, offsets), cell.weight_hh)
 
-    def __call__(self, t: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the step from x (N, F), h and c (N, H); return the next h and c."""
-        gates = self.joined(torch.cat((*self.known, x, h), dim=-1))
-        next_h, next_c = lstm_step(gates if h.dtype == c.dtype else gates.to(c.dtype), c)
-        return next_h.to(h.dtype), next_c
+    def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        product = inputs(x)
+        if isinstance(cell, LayerNormLSTMCell):
+            product = cell.normalise_inputs(product)
+        return cell.advance(product, recurrent(h if mask is None else h * mask), h, c)
+
+    return step
 
 
 class StepwiseStack:
@@ -552,31 +473,29 @@ class StepwiseStack:
         """
         self.stack = stack
         self.masks: list[Tensor] = []
-        self.layers: Sequence[Callable[[int, Tensor, Tensor, Tensor], HiddenAndCell]]
+        """Dropout of the input of each layer where all steps share it, (N, H) each."""
         if joined is not None:
-            self.layers = [_JoinedLayer(layer, () if i else (inputs[0],)) for i, layer in enumerate(joined)]
+            self.layers = [_join_layer(layer, () if i else (inputs[0],)) for i, layer in enumerate(joined)]
             return
-        bottom, *upper = stack.cells[:depth]
-        size = inputs.size(-1)
-        offsets = linear(inputs, bottom.weight_ih[:, :size], bottom.input_bias)
-        layers = [_StepwiseLayer(bottom, offsets, bottom.weight_ih[:, size:])]
-        for cell in upper:
-            layers.append(_StepwiseLayer(cell, _known_offsets(cell.input_bias, offsets), cell.weight_ih))
-        self.layers = layers
-        settings = stack.config.regularisation
-        if stack.training and (settings.recurrent_dropout or settings.variational):  # drop alike at all steps
+        cells, size, settings = stack.cells[:depth], inputs.size(-1), stack.config.regularisation
+        weight = cells[0].weight_ih
+        offsets = linear(inputs, weight[:, :size], cells[0].input_bias)
+        recurrent_masks: list[Tensor | None] = [None] * len(cells)
+        if stack.training and (settings.recurrent_dropout or settings.variational):
             units = offsets.new_ones(inputs.size(1), stack.size)
             if settings.recurrent_dropout:
-                for layer in layers:
-                    layer.mask = draw_mask(units, settings.recurrent_dropout)
+                recurrent_masks = [draw_mask(units, settings.recurrent_dropout) for _ in cells]
             if settings.variational:
-                self.masks = [draw_mask(units, stack.config.dropout) for _ in layers]
+                self.masks = [draw_mask(units, stack.config.dropout) for _ in cells]
+        self.layers = [_prepare_layer(cells[0], offsets, weight[:, size:], recurrent_masks[0])]
+        for cell, mask in zip(cells[1:], recurrent_masks[1:], strict=True):
+            known = _known_offsets(cell.input_bias, offsets)
+            self.layers.append(_prepare_layer(cell, known, cell.weight_ih, mask))
 
-    def __call__(self, t: int, feedback: Tensor, h: list[Tensor], c: list[Tensor]) -> list[Tensor]:
-        """Compute step ``t``; the steps must be called once each, in order.
+    def __call__(self, feedback: Tensor, h: list[Tensor], c: list[Tensor]) -> list[Tensor]:
+        """Compute the next step.
 
         Args:
-            t: the time step.
             feedback: inputs that were computed in the loop, (N, F); all layers read them if the stack has a
                 ``context_size``.
             h: hidden states of the layers, (N, H) each; replaced in place.
@@ -597,8 +516,8 @@ class StepwiseStack:
                     below = dropout(below, stack.config.dropout)
                 if stack.context_size:
                     below = torch.cat((below, feedback.to(below.dtype)), dim=-1)
-            h[i], c[i] = layer(t, below, h[i], c[i])
-            x = h[i] if i < stack.max_plain else x + h[i]
+            h[i], c[i] = layer(below, h[i], c[i])
+            x = h[i] if i < stack.first_residual else x + h[i]
             outputs.append(x)
         if stack.gain is not None:
             outputs[-1] = stack.normalise(len(outputs), x)

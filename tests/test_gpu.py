@@ -106,17 +106,21 @@ def update(
 def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.MonkeyPatch):
     """Not in float16, to which torch's autocast casts them; before cuDNN 9.13 in fp32."""
     seen = set()
-    run = seq2seq.fast._run_layer
 
-    def spy(rnn: Any, entries: Tensor, packed: Any, start: Any, flat: list[Tensor], **ways: bool) -> Any:
-        outputs = run(rnn, entries, packed, start, flat, **ways)
-        for tensor in (entries, *flat, *outputs):
-            seen.add(tensor.dtype)
-        assert outputs[0].grad_fn is not None
-        seen.add(outputs[0].grad_fn.name())
-        return outputs
+    def spied(run: Any) -> Any:
+        def spy(entries: Tensor, *arguments: Any) -> Any:
+            outputs, flat = (
+                run(entries, *arguments),
+                next(part for part in arguments if isinstance(part, list)),
+            )
+            seen.update(part.dtype for part in (entries, *flat, *outputs))
+            seen.add(outputs[0].grad_fn.name())
+            return outputs
 
-    monkeypatch.setattr(seq2seq.fast, "_run_layer", spy)
+        return spy
+
+    for name_of_kernel in ("lstm", "gru"):
+        monkeypatch.setattr(torch, name_of_kernel, spied(getattr(torch, name_of_kernel)))
     criterion = criterion_of(name)
     with torch.autocast(DEVICE.type, torch.bfloat16):
         compute_loss(criterion, BATCH.to(DEVICE)).minimised.backward()

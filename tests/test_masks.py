@@ -78,15 +78,6 @@ def test_targets_of_other_sentences_are_refused(model: nn.Module):
             model.attention(src, mask, wrong)
 
 
-def test_lengths_that_are_not_those_of_the_mask_are_refused():
-    model, (src, mask), tgt = make("rnn-transformer").eval(), sources(), targets()
-    expected = model.features(src, mask, tgt).hidden
-    torch.testing.assert_close(model.features(src, mask, tgt, mask.sum(1)).hidden, expected)
-    for wrong in (mask.sum(1) - 1, mask[1:].sum(1)):
-        with pytest.raises(ValueError, match="src_lengths"):
-            model.features(src, mask, tgt, wrong)
-
-
 def test_search_checks_the_mask_once(model: nn.Module, monkeypatch: pytest.MonkeyPatch):
     calls = []
     for module in CHECKS:

@@ -20,12 +20,12 @@ from seq2seq import (
     Attention,
     AttentionConfig,
     AttentionOutput,
-    Choices,
     Features,
     Queries,
     Seq2SeqConfig,
     initialise_weights,
 )
+from seq2seq.decoder import concatenate_steps
 from transformer import DecoderOnlyConfig, TransformerConfig
 
 pytestmark = pytest.mark.slow
@@ -116,15 +116,14 @@ class Reader(nn.Module):
             now = slice(t, t + 1)
             outputs.append(self.attention(Queries(states[:, now], steps[:, now], past), source))
             past = past.add(outputs[-1].weights)
-        return AttentionOutput(torch.cat([step.context for step in outputs], dim=1), None, None, None)
+        result: AttentionOutput = concatenate_steps(outputs)
+        return result
 
     def features(
         self, src: Tensor, src_mask: Tensor, asked: Tensor, src_lengths: Tensor | None = None
     ) -> Features:
         output = self.attend(src, src_mask, asked)
-        if output.choice_logp is None or output.value is None:
-            return Features(output.context)
-        return Features(output.context, Choices(output.choice_logp, output.value))
+        return Features(output.context, output.choices)
 
 
 def trained(model: Any, task: Callable[[int], Questions], rate: float, updates: int = 300) -> Any:

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from compare.protocol import keep, select
 from seq2seq import Seq2SeqConfig, initialise_weights
-from seq2seq.fast import Padding, plan_layout
+from seq2seq.fast import plan_packing
 from seq2seq.stack import RecurrentStack, StepwiseStack
-from transformer import Parts, Transformer
+from transformer import Memory, Parts, Transformer
 from transformer.config import LayerConfig, TransformerConfig
 from transformer.layers import Residual
 from transformer.positions import Relation
@@ -114,15 +114,16 @@ class RecurrentMixer(nn.Module):
         plain = Seq2SeqConfig(attention=None, cell="gru" if cell == "gru" else "lstm", dropout=0.0)
         self.rnn = RecurrentStack(plain, config.d_model, size, bidirectional)
         self.is_bidirectional = bidirectional
+        self.lengths: Tensor | None = None
+        """The lengths of the sentences on the host, where they are known: a GPU is not waited for."""
 
     def forward(self, x: Tensor, relation: Relation) -> Tensor:
         """Read x (B, L, D), in both directions up to the last real token by the mask (B, 1, 1, L)."""
         if not self.is_bidirectional or (mask := relation.mask) is None:
             outputs, _ = self.rnn(x.transpose(0, 1))
             return cast("Tensor", outputs).transpose(0, 1)
-        lengths = mask.flatten(1).sum(1)
-        # To pack, the host would have to wait for the lengths on a GPU.
-        layout = Padding(lengths) if mask.is_cuda else plan_layout(lengths, x.size(1))
+        lengths = mask.flatten(1).sum(1).cpu() if self.lengths is None else self.lengths
+        layout = plan_packing(lengths, x.size(1), x.device)
         outputs, _ = self.rnn(layout.pack(x))
         return layout.unpack(outputs, x.size(1)).to(x.dtype)
 
@@ -136,7 +137,7 @@ class RecurrentMixer(nn.Module):
         """Read the next token x (B, K, D) of each hypothesis; ``cache`` then has the next state."""
         h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # of a GRU, c is unused
         inputs = x.flatten(0, 1)
-        (output,) = StepwiseStack(self.rnn, inputs.unsqueeze(0))(0, inputs[:, :0], h, c)
+        (output,) = StepwiseStack(self.rnn, inputs.unsqueeze(0))(inputs[:, :0], h, c)
         cache.state = tuple(part.view(cache.state[0].shape) for part in (*h, *c)[: len(cache.state)])
         cache.length += 1
         return output.view(x.shape).to(x.dtype)
@@ -169,6 +170,18 @@ class Ladder(Transformer):
                 elif layer.cross is not None:
                     layer.around_cross = Residual(config)
         self.apply(_initialise_recurrent)
+
+    def encode(
+        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
+    ) -> Memory:
+        """Encode src (B, S); as of ``Transformer``, but recurrent layers read the lengths (B,), on the CPU."""
+        mixers = [part for part in self.encoder.modules() if isinstance(part, RecurrentMixer)]
+        for mixer in mixers:
+            mixer.lengths = src_lengths
+        memory = super().encode(src, src_mask)
+        for mixer in mixers:
+            mixer.lengths = None
+        return memory
 
 
 def _initialise_recurrent(module: nn.Module) -> None:

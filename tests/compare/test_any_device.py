@@ -4,14 +4,14 @@ There are no values on that device, so an operation that reads one, or whose sha
 error; so does one that mixes it with the CPU. On a GPU the first would make the host wait, the second fail.
 """
 
+import inspect
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-import compare.models.ladder
-import seq2seq.model
 from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
@@ -20,7 +20,6 @@ from compare.protocol import keep, select
 from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss, train_step
 from data.batches import make_batch
-from seq2seq.fast import Padding, plan_layout
 from tests.kits.contract import tiny
 from tests.kits.loader import random_split
 
@@ -37,8 +36,6 @@ CASES += [
 def test_training_and_search_stay_on_the_device(name, regularization, dtype, monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which knows no device "meta"
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
-    # As on a GPU, which the ladder asks for no lengths.
-    monkeypatch.setattr(compare.models.ladder, "plan_layout", lambda lengths, size: Padding(lengths))
     settings = tiny(name)
     model = build(settings.architecture, 99, 99).to(META, dtype)
     criterion = TranslationLoss(model, 0.1, RegularizationConfig(**regularization)).train()
@@ -51,12 +48,11 @@ def test_training_and_search_stay_on_the_device(name, regularization, dtype, mon
         assert {loss.nll.device, norm.device} == {META}
     model.eval()
     # Left: without lengths, an encoder asks the device for them, in search once per batch.
-    monkeypatch.setattr(
-        seq2seq.model, "plan_layout", lambda lengths, size, _: plan_layout(lengths, size, BATCH.src_lengths)
-    )
+    takes_lengths = "src_lengths" in inspect.signature(model.encode).parameters
+    encode = partial(model.encode, src_lengths=batch.src_lengths) if takes_lengths else model.encode
     with torch.inference_mode():
         assert compute_loss(criterion.eval(), batch).nll.device == META
-        memory = model.encode(batch.src, batch.src_mask)
+        memory = encode(batch.src, batch.src_mask)
         state = model.init_state(memory, 2, 3)
         tokens, parents = torch.zeros(2, 4, 2, dtype=torch.long, device=META)
         for _ in range(2):

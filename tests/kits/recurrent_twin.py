@@ -17,33 +17,8 @@ from seq2seq import Attention, AttentionConfig, Seq2Seq, formulas
 from seq2seq.min_rnn import MinCell
 from seq2seq.stack import LayerNormLSTMCell, RecurrentStack
 
-CASES: dict[str, dict[str, Any]] = {
-    "additive": {"score": "additive", "attention_size": 6},
-    "concat": {"score": "concat", "attention_size": 6},
-    "dot": {"score": "dot"},
-    "general": {"score": "general"},
-    "scaled-dot": {"score": "scaled-dot", "attention_size": 6},
-    "three-heads": {"score": "scaled-dot", "attention_size": 6, "num_heads": 3},
-    "additive-heads": {"score": "additive", "attention_size": 6, "num_heads": 2},
-    "general-heads": {"score": "general", "num_heads": 2},
-    "location": {"score": "location", "max_source": 9},
-    "location-short": {"score": "location", "max_source": 3},
-    "static": {"score": "static", "max_source": 9, "max_target": 8},
-    "static-short": {"score": "static", "max_source": 3, "max_target": 4},
-    "factorised": {"score": "static-factorised", "attention_size": 2, "max_source": 9, "max_target": 8},
-    "factorised-short": {
-        "score": "static-factorised",
-        "attention_size": 2,
-        "max_source": 3,
-        "max_target": 4,
-    },
-    "dynamic": {"score": "dynamic-factorised", "attention_size": 3},
-    "location-aware": {"score": "location-aware", "attention_size": 6, "kernel_size": 3},
-    "coverage": {"score": "coverage", "attention_size": 6},
-}
-"""Settings of every score, for sentences of up to 7 words; "short" ones know fewer positions."""
-
-READS_BACKWARD = {"both": [False, True], "forward": [False], "backward": [True]}
+READS_BACKWARD = {"both": [False, True], "forward": [False], "backward": [True], "both-bottom": [False]}
+"""By direction: for each direction of a layer above the bottom one, whether it reads from the right."""
 
 
 class TwinEncoding(NamedTuple):
@@ -70,17 +45,15 @@ def cells_of(stack: RecurrentStack) -> list[formulas.Cell]:
         elif isinstance(module, MinCell):
             formula = formulas.min_gru_cell if stack.config.cell == "min-gru" else formulas.min_lstm_cell
             cells.append(partial(formula, w=module.weight_ih, b=module.bias_ih))
-    for w, u, b_x, b_h in (weights for module in stack.modules() for weights in torch_weights(module)):
-        if stack.config.cell == "lstm":
-            cells.append(partial(formulas.lstm_cell, w=w, u=u, b=b_x + b_h))
-        else:
-            cells.append(partial(formulas.gru_cell, w=w, u=u, b_x=b_x, b_h=b_h))
+        elif isinstance(module, torch.nn.LSTM):
+            cells += [partial(formulas.lstm_cell, w=w, u=u, b=b + b_h) for w, u, b, b_h in module.all_weights]
+        elif isinstance(module, torch.nn.GRU):
+            names = ("w", "u", "b_x", "b_h")
+            cells += [
+                partial(formulas.gru_cell, **dict(zip(names, each, strict=True)))
+                for each in module.all_weights
+            ]
     return cells
-
-
-def torch_weights(module: torch.nn.Module) -> list[list[Tensor]]:
-    """Return the weights of each layer and direction of a module of torch."""
-    return module.all_weights if isinstance(module, torch.nn.RNNBase) else []
 
 
 def zeros(size: int, parts: int) -> formulas.State:
@@ -91,33 +64,30 @@ def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
     """Encode one sentence (S,)."""
     encoder, config = model.encoder, model.config
     cells, gains, parts = iter(cells_of(encoder.rnn)), encoder.rnn.gain, 2 if config.has_cell_state else 1
-    xs, summary = list(encoder.embedding.weight[tokens]), []
+    xs, summary, directions = list(encoder.embedding.weight[tokens]), [], READS_BACKWARD[config.direction]
+    size = config.states_size // len(directions)
     for layer in range(config.encoder_layers or config.num_layers):
-        of_direction = READS_BACKWARD["forward" if layer else "both"]
-        if config.direction != "both-bottom":
-            of_direction = READS_BACKWARD[config.direction]
-        size = config.states_size // (len(of_direction) if config.direction != "both-bottom" else 1)
+        at_bottom = config.direction == "both-bottom" and layer == 0
         inputs = [formulas.rms_norm(x, gains[layer - 1]) if gains is not None and layer else x for x in xs]
-        runs = [formulas.read(inputs, next(cells), zeros(size, parts), back) for back in of_direction]
+        runs = [
+            formulas.read(inputs, next(cells), zeros(size, parts), backward)
+            for backward in ([False, True] if at_bottom else directions)
+        ]
         outputs = [torch.cat(halves) for halves in zip(*(run[0] for run in runs), strict=True)]
         first = 2 if gains is None else 1
         xs = [formulas.residual(layer, x, out, first) for x, out in zip(xs, outputs, strict=True)]
-        finals = (
-            [run[1] for run in runs][-1:] if config.direction == "both-bottom" else [run[1] for run in runs]
-        )
+        finals = [state for _, state in runs][-1 if at_bottom else 0 :]
         summary += [torch.cat(of_part) for of_part in zip(*finals, strict=True)]
     if gains is not None:
         xs = [formulas.rms_norm(x, gains[-1]) for x in xs]
     if encoder.own is None:
         return TwinEncoding(torch.stack(xs), summary, None)
     combined, weights = [], []
-    for part, back in enumerate(
-        READS_BACKWARD[config.direction] if config.direction != "both-bottom" else [False]
-    ):
-        halves = [x.chunk(len(encoder.own.parts))[part] for x in xs]
-        own = self_attend_all(halves[::-1] if back else halves, encoder.own.parts[part].join.weight)
-        combined.append(own[0].flip(0) if back else own[0])
-        weights.append(own[1].flip(0, 1) if back else own[1])
+    for part, (own, backward) in enumerate(zip(encoder.own.parts, directions, strict=True)):
+        halves = [x.chunk(len(directions))[part] for x in xs]
+        outputs, rows = self_attend_all(halves[::-1] if backward else halves, own.join.weight)
+        combined.append(outputs.flip(0) if backward else outputs)
+        weights.append(rows.flip(0, 1) if backward else rows)
     return TwinEncoding(torch.cat(combined, dim=1), summary, torch.stack(weights))
 
 
@@ -152,61 +122,51 @@ class ScoreCall(NamedTuple):
     part: slice
     """The rows of the matrices that belong to the head."""
 
-    def weight(self, name: str) -> Tensor:
-        """Return a matrix of the score."""
-        weight: Tensor = self.scorer.get_submodule(name).weight
-        return weight
+    def rows(self, *names: str) -> list[Tensor]:
+        """Return those of some matrices that belong to the head."""
+        return [self.scorer.get_submodule(name).weight[self.part] for name in names]
+
+    def weights(self, *names: str) -> list[Tensor]:
+        """Return whole matrices."""
+        return [self.scorer.get_submodule(name).weight for name in names]
 
     @property
-    def additive(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """h, W_s, W_h and v of the head."""
-        v = self.weight("energy")[0, self.part]
-        return self.h, self.weight("query")[self.part], self.weight("key")[self.part], v
-
-
-def additive(call: ScoreCall) -> Tensor:
-    return formulas.additive_score(call.s, *call.additive)
-
-
-def general(call: ScoreCall) -> Tensor:
-    return formulas.general_score(call.s[call.part], call.h, call.weight("key")[call.part])
-
-
-def scaled_dot(call: ScoreCall) -> Tensor:
-    w_q, w_k = (call.weight(name)[call.part] for name in ("query", "key"))
-    return formulas.scaled_dot_score(call.s, call.h, w_q, w_k)
-
-
-def dynamic(call: ScoreCall) -> Tensor:
-    networks = network(call.scorer.query), network(call.scorer.key)
-    return formulas.dynamic_factorised_score(call.s, call.h, *networks)
+    def v(self) -> Tensor:
+        """The vector of an additive score."""
+        v: Tensor = self.scorer.energy.weight[0, self.part]
+        return v
 
 
 def location_aware(call: ScoreCall) -> Tensor:
-    (h, w_s, w_h, v), located = call.additive, (call.weight("location"), call.weight("filters")[:, 0])
-    return formulas.location_aware_score(call.s, h, call.last, w_s, w_h, *located, v)
+    w_f, filters = call.weights("location", "filters")
+    return formulas.location_aware_score(
+        call.s, call.h, call.last, *call.weights("query", "key"), w_f, filters[:, 0], call.v
+    )
 
 
 def coverage(call: ScoreCall) -> Tensor:
-    (h, w_s, w_h, v), covered = call.additive, (call.weight("coverage")[:, 0], call.weight("fertility")[0])
-    return formulas.coverage_score(call.s, h, call.total, w_s, w_h, *covered, v)
+    w_c, fertility = call.weights("coverage", "fertility")
+    matrices = call.weights("query", "key")
+    return formulas.coverage_score(call.s, call.h, call.total, *matrices, w_c[:, 0], fertility[0], call.v)
 
 
 SCORES: dict[str, Callable[[ScoreCall], Tensor]] = {
-    "additive": additive,
-    "concat": additive,
+    "additive": lambda call: formulas.additive_score(call.s, call.h, *call.rows("query", "key"), call.v),
     "dot": lambda call: formulas.dot_score(call.s, call.h),
-    "general": general,
-    "scaled-dot": scaled_dot,
-    "location": lambda call: formulas.location_score(call.s, call.weight("query")),
+    "general": lambda call: formulas.general_score(call.s[call.part], call.h, *call.rows("key")),
+    "scaled-dot": lambda call: formulas.scaled_dot_score(call.s, call.h, *call.rows("query", "key")),
+    "location": lambda call: formulas.location_score(call.s, *call.weights("query")),
     "static": lambda call: formulas.static_score(call.t, call.scorer.table),
     "static-factorised": lambda call: formulas.static_factorised_score(
-        call.t, call.scorer.table, call.weight("expand").T
+        call.t, call.scorer.table, call.scorer.expand.weight.T
     ),
-    "dynamic-factorised": dynamic,
+    "dynamic-factorised": lambda call: formulas.dynamic_factorised_score(
+        call.s, call.h, network(call.scorer.query), network(call.scorer.key)
+    ),
     "location-aware": location_aware,
     "coverage": coverage,
 }
+SCORES["concat"] = SCORES["additive"]
 """From the call of a score to the scores (S or fewer,) of its head."""
 
 

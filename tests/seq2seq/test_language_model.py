@@ -10,17 +10,14 @@ from torch.nn.functional import cross_entropy
 
 from compare.optim import OptimConfig, build_optimizer
 from seq2seq import RecurrentLanguageModel, RecurrentLanguageModelConfig, formulas
+from tests.kits.contract import float64
 from tests.kits.recurrent_twin import cells_of
 from transformer import LanguageModel, LanguageModelConfig
 
 V, H = 11, 6
 
 
-@pytest.fixture
-def _float64():
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+_float64 = pytest.fixture(float64)
 
 
 def twin(model: RecurrentLanguageModel, ids: Tensor) -> Tensor:

@@ -6,8 +6,7 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from seq2seq import Seq2SeqConfig
-from seq2seq.fast import PaddedSteps
-from seq2seq.min_rnn import MIN_CELLS, MinCell, MinRNN, _combine, _LinearScan, linear_scan
+from seq2seq.min_rnn import MIN_CELLS, MinCell, MinRNN, PaddedSteps, _LinearScan, linear_scan
 from seq2seq.stack import RecurrentStack
 from tests.kits.seq2seq import close, double
 
@@ -88,12 +87,6 @@ def test_padding_and_neighbours_change_nothing(cell: str, bidirectional: bool) -
     again, (again_final,) = rnn(PaddedSteps(noisy, lengths), None)
     assert torch.equal(again.data[:2, 1], padded.data[:2, 1])
     assert torch.equal(again_final, final)
-
-
-def test_the_rounds_that_torch_compile_traces_are_the_scan() -> None:
-    """Without the backward pass of their own; tests/test_autograd.py compiles a model."""
-    decay, added = torch.rand(7, 2, 3), torch.randn(7, 2, 3)
-    torch.testing.assert_close(_combine(decay, added), loop(decay, added))
 
 
 def test_norms_bound_the_output_whatever_the_weights() -> None:

@@ -84,7 +84,7 @@ def test_samples_have_the_probabilities_of_the_softmax() -> None:
     """Two heads, 40,000 samples each, within five standard deviations."""
     scores = torch.tensor([[[0.0, 1.5, -1.0, 0.5, -math.inf]], [[-math.inf, 0.0, -4.0, -math.inf, 0.1]]])
     n, p = 40_000, scores.softmax(-1)
-    weights, logp, *_ = Reinforce(H)(scores.expand(n, -1, -1, -1), queries(n, H))
+    weights, (logp, *_) = Reinforce(H)(scores.expand(n, -1, -1, -1), queries(n, H))
     frequency = weights.mean(0)
     assert ((frequency - p).abs() <= 5 * (p * (1 - p) / n).sqrt()).all()
     assert (frequency[p == 0] == 0).all()
@@ -93,7 +93,7 @@ def test_samples_have_the_probabilities_of_the_softmax() -> None:
     assert ((both - joint).abs() <= 5 * (joint * (1 - joint) / n).sqrt()).all()  # heads are independent
     rounded = Reinforce(1)(torch.zeros(1, 1, 1, 3, dtype=torch.bfloat16), queries(1, 1))
     assert rounded.weights.dtype == torch.bfloat16
-    assert float(rounded.logp) == pytest.approx(-math.log(3), rel=1e-6)  # of at least float32
+    assert float(rounded.choices.logp) == pytest.approx(-math.log(3), rel=1e-6)  # of at least float32
 
 
 def test_gradients_of_reinforce() -> None:
@@ -101,16 +101,16 @@ def test_gradients_of_reinforce() -> None:
     normaliser, scores = Reinforce(H), torch.randn(4, 1, 5, 7, requires_grad=True)
     state = torch.randn(4, 5, H, requires_grad=True)
     asked = Queries(state, torch.zeros(4, 5, dtype=torch.long))
-    output = normaliser(scores, asked)
+    weights, (logp, value, *_) = normaliser(scores, asked)
     assert normaliser.baseline is not None
-    close(output.value, state @ normaliser.baseline.weight[0] + normaliser.baseline.bias)
-    assert torch.autograd.grad(output.value.sum(), state, allow_unused=True, retain_graph=True) == (None,)
-    (gradient,) = torch.autograd.grad(output.logp.sum(), scores)
-    close(gradient, output.weights - scores.softmax(-1))
-    assert not output.weights.requires_grad
+    close(value, state @ normaliser.baseline.weight[0] + normaliser.baseline.bias)
+    assert torch.autograd.grad(value.sum(), state, allow_unused=True, retain_graph=True) == (None,)
+    (gradient,) = torch.autograd.grad(logp.sum(), scores)
+    close(gradient, weights - scores.softmax(-1))
+    assert not weights.requires_grad
     tested = normaliser.eval()(scores, asked)
     assert torch.equal(tested.weights, one_hot(scores.argmax(-1), 7).double())
-    assert tested.logp is None
+    assert tested.choices is None
 
 
 def test_the_weighted_reward_and_entropy_of_reinforce() -> None:
@@ -120,12 +120,12 @@ def test_the_weighted_reward_and_entropy_of_reinforce() -> None:
     normaliser, default = Reinforce(H, settings), Reinforce(H)
     normaliser.average.fill_(-7.0)
     torch.manual_seed(3)
-    weights, logp, value, entropy = normaliser(scores, queries(1, H))
+    weights, (logp, value, entropy, _) = normaliser(scores, queries(1, H))
     torch.manual_seed(3)
     plain = default(scores, queries(1, H))
     assert torch.equal(weights, plain.weights)
-    close(logp, 0.25 * plain.logp)
-    assert plain.entropy is None
+    close(logp, 0.25 * plain.choices.logp)
+    assert plain.choices.entropy is None
     assert value.tolist() == [[-7.0]]
     expected = sum(-p * math.log(p) for p in scores.softmax(-1).flatten().tolist() if p > 0)
     close(entropy, torch.tensor([[2 * expected]]))
@@ -143,14 +143,14 @@ def test_monotonic_weights_are_the_expected_alignment() -> None:
     monotonic, scores = Monotonic(1), 2 * torch.randn(3, 2, 1, 6)
     torch.nn.init.constant_(monotonic.bias, 0.3)
     scores[1, :, :, 4:] = -math.inf
-    last = torch.randn(3, 2, 1, 6).softmax(-1)
+    last = torch.randn(3, 1, 2, 6).softmax(-1)
     last[1, :, :, 4:] = 0
     torch.manual_seed(4)
     weights = monotonic(scores, queries(3, 1, Past(last, last))).weights
     torch.manual_seed(4)
     noisy = scores + torch.randn_like(scores)
     for b, head in itertools.product(range(3), range(2)):
-        expected = formulas.monotonic(noisy[b, head, 0], last[b, head, 0], monotonic.bias)
+        expected = formulas.monotonic(noisy[b, head, 0], last[b, 0, head], monotonic.bias)
         close(weights[b, head, 0], expected)
     assert (weights[1, :, :, 4:] == 0).all()
 

@@ -1,0 +1,34 @@
+"""The public names, for type checkers; ``__init__.py`` imports each of them when it is first used."""
+
+from seq2seq.attention import NORMALISERS as NORMALISERS
+from seq2seq.attention import SCOPES as SCOPES
+from seq2seq.attention import Attention as Attention
+from seq2seq.attention import AttentionOutput as AttentionOutput
+from seq2seq.attention import Choices as Choices
+from seq2seq.attention import Source as Source
+from seq2seq.config import AttentionConfig as AttentionConfig
+from seq2seq.config import RecurrentLanguageModelConfig as RecurrentLanguageModelConfig
+from seq2seq.config import RegularisationConfig as RegularisationConfig
+from seq2seq.config import ReinforceConfig as ReinforceConfig
+from seq2seq.config import Seq2SeqConfig as Seq2SeqConfig
+from seq2seq.decoder import Decoder as Decoder
+from seq2seq.decoder import DecoderOutput as DecoderOutput
+from seq2seq.decoder import EncoderOutput as EncoderOutput
+from seq2seq.decoder import Memory as Memory
+from seq2seq.decoder import SelfAttention as SelfAttention
+from seq2seq.decoder import State as State
+from seq2seq.language_model import RecurrentLanguageModel as RecurrentLanguageModel
+from seq2seq.model import Encoder as Encoder
+from seq2seq.model import Features as Features
+from seq2seq.model import Seq2Seq as Seq2Seq
+from seq2seq.model import collect_features as collect_features
+from seq2seq.model import initialise_weights as initialise_weights
+from seq2seq.scores import SCORES as SCORES
+from seq2seq.scores import AdditiveScore as AdditiveScore
+from seq2seq.scores import AttentionSizes as AttentionSizes
+from seq2seq.scores import Past as Past
+from seq2seq.scores import ProductScore as ProductScore
+from seq2seq.scores import Queries as Queries
+from seq2seq.scores import Score as Score
+from seq2seq.scores import list_scores as list_scores
+from seq2seq.scores import register_score as register_score
