@@ -8,16 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 from .min_rnn import MIN_CELLS
 from .scores import SCORES
 
-Scope = Literal["global", "local-m", "local-p"]
 Normaliser = Literal["softmax", "sparsemax", "entmax-1.5", "straight-through", "reinforce", "monotonic"]
-Baseline = Literal["learned", "moving-average"]
-Placement = Literal["before", "after"]
 Cell = Literal["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"]
-Direction = Literal["both", "forward", "backward", "both-bottom"]
-ContextTo = Literal["first", "all"]
-Side = Literal["none", "encoder", "decoder", "both"]
 Readout = Literal["tanh", "maxout", "none"]
-DecoderStart = Literal["bridge", "last", "zeros"]
 Tie = Literal["none", "output", "all"]
 
 
@@ -58,7 +51,7 @@ def check_rule(config: Any, name: str, holds: bool, rule: str) -> None:
 class ReinforceConfig:
     """How samples of hard attention are trained: Xu et al. 2015, section 4.1; only with "reinforce"."""
 
-    baseline: Baseline = "learned"
+    baseline: Literal["learned", "moving-average"] = "learned"
     """Reward that is expected before a choice: learned from the decoder state, or the moving average of all
     rewards, 0.9 times the old one plus 0.1 times the mean of the batch, of each of its parts where gradients
     are accumulated; each process has one of its own."""
@@ -87,7 +80,7 @@ class AttentionConfig:
 
     score: str = "additive"
     """Score of a decoder state and an encoder state, a key of ``SCORES``."""
-    scope: Scope = "global"
+    scope: Literal["global", "local-m", "local-p"] = "global"
     """Source positions that are visible: all of them ("global"), or a window around the
     query's own position ("local-m") or around a predicted one ("local-p")."""
     window: int | None = None
@@ -104,14 +97,14 @@ class AttentionConfig:
     takes a direction by chance, which it may keep."""
     reinforce: ReinforceConfig = DEFAULT_REINFORCE
     """Baseline, reward and entropy of normaliser "reinforce"."""
-    placement: Placement = "before"
+    placement: Literal["before", "after"] = "before"
     """Attend from s(t-1) before the cell (Bahdanau et al. 2015) or from h(t) after it (Luong et al. 2015)."""
     input_feeding: bool = False
     """Concatenate the attentional vector with the next input (Luong et al. 2015, section 3.3); only with
     placement "after"."""
     query_layer: int | None = None
     """Decoder layer whose output attends, 1 being the bottom one (Wu et al. 2016); default the top one."""
-    context_to: ContextTo = "first"
+    context_to: Literal["first", "all"] = "first"
     """Layers that read the context: the bottom one, or all (Wu et al. 2016); only with placement "before"."""
     context_to_readout: bool = True
     """Whether the readout reads the context too; placement "after" needs it."""
@@ -201,11 +194,11 @@ class Seq2SeqConfig:
     states should be scaled ("scaled-dot")."""
     encoder_layers: int | None = None
     """Number of recurrent layers of the encoder if not ``num_layers``."""
-    direction: Direction = "both"
+    direction: Literal["both", "forward", "backward", "both-bottom"] = "both"
     """Direction in which the encoder reads; "backward" reverses the source (Sutskever et al. 2014). With
     "both-bottom" the bottom layer reads in both directions, each of size E, and all others from the left (Wu
     et al. 2016)."""
-    decoder_start: DecoderStart | None = None
+    decoder_start: Literal["bridge", "last", "zeros"] | None = None
     """Initial state of the decoder: tanh(W [last encoder states] + b) ("bridge", Bahdanau et al. 2015), the
     last encoder states themselves ("last", Sutskever et al. 2014), or 0 ("zeros"); default "bridge" with
     attention, "last" without."""
@@ -213,7 +206,7 @@ class Seq2SeqConfig:
     """Dropout probability on the embeddings, between recurrent layers and on the readout."""
     regularisation: RegularisationConfig = RegularisationConfig()
     """Dropouts of other kinds."""
-    self_attention: Side = "none"
+    self_attention: Literal["none", "encoder", "decoder", "both"] = "none"
     """RNN that also attends to its own earlier states (compare Cheng et al. 2016)."""
     feed_summary: bool = False
     """Feed the initial state of the top layer at every step too (Cho et al. 2014); only without attention."""

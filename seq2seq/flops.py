@@ -5,15 +5,13 @@ multiplied once per token that its module reads; those of attention are counted 
 left to the caller, who knows the vocabulary.
 """
 
-from typing import cast
-
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .attention import Attention
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
-from .decoder import Decoder, SelfAttention
+from .decoder import Decoder
 from .model import Encoder
 from .scores import Queries
 
@@ -35,9 +33,8 @@ def encoder_multiply_adds(config: Seq2SeqConfig, src_len: float) -> float:
     with torch.device("meta"):
         encoder = Encoder(config, vocabulary=1)
     count = src_len * matrix_size(encoder.rnn)
-    if encoder.own is not None:
-        for part in encoder.own.parts:
-            count += _self_attention(cast("SelfAttention", part), src_len)
+    if encoder.own is not None:  # scores and weighted sums of all pairs of positions, and the matrices W
+        count += src_len * src_len * 2 * config.states_size + src_len * matrix_size(encoder.own)
     return count
 
 
@@ -57,7 +54,7 @@ def decoder_multiply_adds(
         decoder = Decoder(config, 1, value_size, summary_size)
     count = tgt_len * matrix_size(decoder.rnn, decoder.readout) + matrix_size(decoder.bridge)
     if decoder.own is not None:
-        count += _self_attention(decoder.own, tgt_len)
+        count += tgt_len * tgt_len * 2 * config.hidden_size + tgt_len * matrix_size(decoder.own)
     if decoder.attention is not None:
         count += attention_multiply_adds(decoder.attention, config.hidden_size, value_size, src_len, tgt_len)
     return count
@@ -99,8 +96,3 @@ def language_model_multiply_adds(config: RecurrentLanguageModelConfig, length: f
     return decoder_multiply_adds(
         config.decoder, 0, length, value_size=0, summary_size=config.decoder.start_size
     )
-
-
-def _self_attention(module: SelfAttention, length: float) -> float:
-    """Count the scores and weighted sums of all pairs of positions, and the matrix W of each position."""
-    return length * length * 2 * module.join.out_features + length * matrix_size(module)

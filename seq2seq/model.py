@@ -127,8 +127,6 @@ class Encoder(nn.Module):
         )
         attends = config.self_attention in ("encoder", "both")
         self.own = EncoderSelfAttention(size, directions) if attends else None
-        self.num_layers = config.encoder_depth
-        self.state_size, self.summary_size = config.states_size, config.summary_size
 
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
@@ -142,9 +140,9 @@ class Encoder(nn.Module):
                 mask, which waits for a GPU.
 
         Returns:
-            States (B, S, E), 0 in the padding, and the summary (B, ``summary_size``). The summary is, layer
-            by layer, the final h and then the final c of an LSTM, each with its directions concatenated;
-            with direction "both-bottom" the bottom layer's are those of the direction from the right.
+            States (B, S, E), 0 in the padding, and the summary, (B, ``config.summary_size``): layer by layer, the
+            final h and then the final c of an LSTM, each with its directions concatenated; with direction
+            "both-bottom" the bottom layer's are those of the direction from the right.
 
         Raises:
             ValueError: ``src_mask`` is not such a mask.
@@ -163,7 +161,8 @@ class Encoder(nn.Module):
         states = layout.unpack(outputs, src.size(1))
         if self.reverse:
             states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
-        summary = torch.cat([_by_layer(part, self.num_layers) for part in final], dim=2).flatten(1)
+        depth = self.config.encoder_depth
+        summary = torch.cat([_by_layer(part, depth) for part in final], dim=2).flatten(1)
         if self.own is None:
             return EncoderOutput(states, mask, summary)
         states, weights = self.own(states, mask)
@@ -290,7 +289,7 @@ class Seq2Seq(nn.Module):
             )
         self.config = config
         self.encoder = Encoder(config, src_vocabulary)
-        self.decoder = Decoder(config, tgt_vocabulary, self.encoder.state_size, self.encoder.summary_size)
+        self.decoder = Decoder(config, tgt_vocabulary, config.states_size, config.summary_size)
         self.output = nn.Linear(config.output_size, tgt_vocabulary)
         self.apply(initialise_weights)
         if config.tie != "none":

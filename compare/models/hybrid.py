@@ -17,7 +17,7 @@ import transformer
 import transformer.flops
 from seq2seq import Seq2Seq
 from seq2seq import initialise_weights as initialise_recurrent
-from seq2seq.config import Seq2SeqConfig, check_rules
+from seq2seq.config import Seq2SeqConfig
 from transformer import Transformer
 from transformer.config import TransformerConfig
 from transformer.model import initialise as initialise_transformer
@@ -49,7 +49,9 @@ class HybridConfig:
             raise ValueError(
                 f"encoder and decoder are both {type(self.encoder).__name__}: a hybrid needs two families"
             )
-        check_rules(self.rules())
+        for is_broken, message in self.rules():
+            if is_broken:
+                raise ValueError(message)
 
     def rules(self) -> Iterator[tuple[bool, str]]:
         """List contradictions of the halves: whether there is one, and what to say then."""
@@ -177,7 +179,7 @@ class RNNTransformer(Transformer):
         self.config: Any = config
         self.encoder: Any = RecurrentEncoder(encoder, src_vocabulary)
         tgt_embedding = nn.Embedding(tgt_vocabulary, decoder.d_model)
-        self.decoder = transformer.Decoder(decoder, tgt_embedding, memory_size=self.encoder.state_size)
+        self.decoder = transformer.Decoder(decoder, tgt_embedding, memory_size=encoder.states_size)
         self.output = nn.Linear(decoder.d_model, tgt_vocabulary, bias=False)
         self.encoder.apply(initialise_recurrent)
         initialise_transformer(self.decoder)

@@ -174,7 +174,7 @@ class Ladder(Transformer):
     def encode(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
     ) -> Memory:
-        """Encode src (B, S); as of ``Transformer``, but recurrent layers read the lengths (B,), on the CPU."""
+        """Encode src (B, S); as of ``Transformer``, but recurrent layers read lengths (B,), on the CPU."""
         mixers = [part for part in self.encoder.modules() if isinstance(part, RecurrentMixer)]
         for mixer in mixers:
             mixer.lengths = src_lengths
