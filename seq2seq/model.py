@@ -140,9 +140,9 @@ class Encoder(nn.Module):
                 mask, which waits for a GPU.
 
         Returns:
-            States (B, S, E), 0 in the padding, and the summary, (B, ``config.summary_size``): layer by layer, the
-            final h and then the final c of an LSTM, each with its directions concatenated; with direction
-            "both-bottom" the bottom layer's are those of the direction from the right.
+            States (B, S, E), 0 in the padding, and the summary, (B, ``config.summary_size``). The summary is,
+            layer by layer, the final h and then the final c of an LSTM, its directions concatenated; with
+            direction "both-bottom" the bottom layer's are those of the direction from the right.
 
         Raises:
             ValueError: ``src_mask`` is not such a mask.

@@ -27,7 +27,7 @@ def entmax15(z: Tensor) -> Tensor:
     mean = cumulative_sum(ordered) / lengths
     variance = cumulative_sum(ordered.square()) / lengths - mean.square()
     support = _find_support(z, ordered, mean - (1 / lengths - variance).clamp(min=0).sqrt())
-    size = support.sum(-1, keepdim=True)
+    size = support.sum(-1, keepdim=True, dtype=z.dtype)
     mean = (z * support).sum(-1, keepdim=True) / size
     variance = ((z - mean).square() * support).sum(-1, keepdim=True) / size
     tau = mean - (1 / size - variance).sqrt()  # at least 1 / size below the mean
