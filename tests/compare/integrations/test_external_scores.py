@@ -112,7 +112,6 @@ def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: 
     assert refusal(*one, program("fails.py {hyp}")).endswith("failed with status 3: no model")
     both = refusal(*texts, "--ref", "ref", "--external", "comet")
     assert both == "--external comet takes one reference, found 2"
-    assert refusal(*texts) == "--src has no effect without --external: leave it out"
     monkeypatch.setenv("PATH", "")
     assert "install uv (https://docs.astral.sh/uv)" in refusal(*texts, "--external", "comet")
 

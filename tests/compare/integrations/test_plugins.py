@@ -150,8 +150,7 @@ def test_without_the_plug_in_check_compares_the_hashes(
     assert main(["check", str(without_plugin), "-q"]) == 0
     printed = capsys.readouterr().out
     assert f"not checked: all but the hashes of files, and all tables: plug-in '{NAME}' cannot" in printed
-    assert "0 differ; of 2 runs only hashes of files" in printed
-    assert "(conv-gru-seed1, cosine-rnn-seed1)" in printed
+    assert printed.endswith(" 0 differ\n")
     (without_plugin / "conv-gru-seed1" / "test.hyp").write_text("forged\n")
     assert main(["check", str(without_plugin), "-q"]) == 1
     assert capsys.readouterr().out.startswith("conv-gru-seed1: test.hyp: recorded ")
