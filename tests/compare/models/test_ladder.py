@@ -35,11 +35,9 @@ GRU = {"encoder_mixer": "gru", "decoder_mixer": "gru", "norm": "post", "position
 RUNGS["gru"] = LadderConfig(**SIZES, **GRU, num_heads=2, bias=False)
 RUNGS["last-cross"] = LadderConfig(**SIZES, cross_layers="last")
 RUNGS["lstm-decoder"] = LadderConfig(
-    **SIZES, decoder_mixer="lstm", positions="alibi", encoder_mask="window:2"
+    **SIZES, decoder_mixer="lstm", positions="relative", encoder_mask="window:2"
 )
-RUNGS["lstm-encoder"] = LadderConfig(
-    **SIZES, encoder_mixer="lstm", positions="relative", cross_mask="window:1"
-)
+RUNGS["lstm-encoder"] = LadderConfig(**SIZES, encoder_mixer="lstm", positions="alibi", cross_mask="window:1")
 
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
