@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
 from compare.analysis.quality import by_distance, by_length, rare_words
-from compare.analysis.tables import Row
+from compare.analysis.tables import Row, Table
 from compare.experiment.tune import TRIALS, read_trials
 from compare.report.plots import (
     CURVES,
@@ -78,24 +78,26 @@ def draw_figure(
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     plots = plots_folder(folder, out)
-    _, plot, rows = FIGURES[kind]
-    return save_figure(plot(rows(load_finished(folder, data_root=data_root))), plots / kind, formats)
+    plan = FIGURES[kind]
+    rows = plan.table(load_finished(folder, data_root=data_root)).rows
+    return save_figure(plan.plot(rows), plots / kind, formats)
 
 
-def _curves(finished: FinishedExperiment) -> list[Row]:
-    """List the rows of ``progress``, each run under a name of its own."""
+def _curves(finished: FinishedExperiment) -> Table:
+    """Return the table of ``progress``, each run under a name of its own."""
     names = {(run.result.label, run.result.seed): name for name, run in finished.named.items()}
-    return [row | {"label": names[row["label"], row["seed"]]} for row in progress(finished).rows]
+    table = progress(finished)
+    return replace(table, rows=[row | {"label": names[row["label"], row["seed"]]} for row in table.rows])
 
 
-def _trials(finished: FinishedExperiment) -> Sequence[Row]:
+def _trials(finished: FinishedExperiment) -> Table:
     path = finished.folder / TRIALS
     trials = read_trials(finished.folder) if path.exists() else []
     if not trials:
         raise ValueError(
             f"{path}: no trials of a search: publish the experiment with --tuning FOLDER of attnbench tune"
         )
-    return tuning_curve(trials).rows
+    return tuning_curve(trials)
 
 
 class Plan(NamedTuple):
@@ -103,7 +105,7 @@ class Plan(NamedTuple):
 
     title: str
     plot: Callable[[Sequence[Row]], Figure]
-    rows: Callable[[FinishedExperiment], Sequence[Row]]
+    table: Callable[[FinishedExperiment], Table]
     """The analysis that the command draws; the report has its rows at hand."""
 
 
@@ -115,7 +117,7 @@ FIGURES = {
     "length": Plan(
         f"BLEU and chrF by {WORDS_TITLE}",
         partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
-        lambda finished: by_length(finished).rows,
+        by_length,
     ),
     "distance": Plan(
         "BLEU and chrF by distance to the lengths of training",
@@ -125,7 +127,7 @@ FIGURES = {
             size="sentences",
             title=f"{WORDS_TITLE}, against those of training (sentences)",
         ),
-        lambda finished: by_distance(finished).rows,
+        by_distance,
     ),
     "rare-words": Plan(
         "Recall and precision of words by their count in training",
@@ -136,13 +138,13 @@ FIGURES = {
             title="times that training has a word (words in the reference)",
             columns=RATES,
         ),
-        lambda finished: rare_words(finished, finished.corpus.tests[0]).rows,
+        lambda finished: rare_words(finished, finished.corpus.tests[0]),
     ),
     **{
         f"quality-{cost}": Plan(
             f"Validation BLEU against {axis}",
             partial(curves_plot, against=cost, columns={"bleu": CURVES["bleu"]}),
-            lambda finished: progress(finished).rows,
+            progress,
         )
         for cost, axis in COSTS.items()
     },
@@ -150,7 +152,7 @@ FIGURES = {
         f"pareto-{name}": Plan(
             f"Test BLEU against {axis}, with the Pareto front",
             partial(pareto_plot, against=against),
-            lambda finished: pareto(finished).rows,
+            pareto,
         )
         for name, against, axis in (("speed", SPEED, "decoding speed"), ("size", SIZE, "parameters"))
     },
@@ -187,8 +189,8 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     finished = load_runs(folder)
     written = []
     for name in ("learning-updates", "learning-seconds"):
-        _, plot, rows = FIGURES[name]
-        written += save_figure(plot(rows(finished)), plots / name)
+        plan = FIGURES[name]
+        written += save_figure(plan.plot(plan.table(finished).rows), plots / name)
     runs = {name: run.folder for name, run in finished.named.items() if (run.folder / CHECKPOINTS).is_dir()}
     if not any(run.run.translates for run in finished.runs):
         logger.info(f"{folder}: language models attend to no source: no heat maps")
