@@ -1055,12 +1055,6 @@ def as_folder(path: Path, _: Recorder) -> None:
     path.mkdir()
 
 
-def as_pipe(path: Path, _: Recorder) -> None:
-    """A named pipe in the place of a file."""
-    path.unlink()
-    os.mkfifo(path)
-
-
 def other_run(name: str) -> Callable[[Path, Recorder], object]:
     """The same file of another seed."""
     return lambda path, recorder: shutil.copy(
@@ -1211,7 +1205,6 @@ FAULTS: dict[str, Fault] = {
     "weights other than those recorded": damaged("weights", other_run("weights")),
     "vocabulary of another run": damaged("vocabulary", other_vocabulary),
     "folder where a file of a run should be": damaged("config", as_folder),
-    "pipe where a file of a run should be": damaged("config", as_pipe),
     "damaged choice of a length penalty": damaged("selection", lambda path, _: path.write_text("{}")),
     "damaged result": damaged_table("result", "{"),
     "result without a field": damaged_table("result", "{}"),

@@ -18,8 +18,8 @@ from pathlib import Path
 from data.batches import BatchStream
 from data.corpus import read_corpus
 from data.encode import encode_split
+from data.formats import find_sources
 from data.prepare import Filters, PreparationPlan, prepare_corpus
-from data.sources import find_sources
 from data.vocabulary import build_pair
 
 
@@ -51,10 +51,8 @@ def main() -> None:
     with stage("plan"):
         stream.plan(1)
     with stage("hash of the batches"):
-        digest = stream.kept_hash()
-    with stage("hash of the batches, again"):
-        stream.kept_hash()
-    print(f"{len(split):,} pairs, batches {digest}, files {split.content_hash}, in {out}")
+        digest = stream.stream_hash()
+    print(f"{len(split):,} pairs, batches {digest}, in {out}")
 
 
 def make_corpus(source: Path, langs: tuple[str, str], pairs: int, raw: list[Path]) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the list of public names, for type checkers and for _MODULE
     from data.corpus import read_pairs as read_pairs
     from data.encode import EncodedSplit as EncodedSplit
     from data.encode import encode_split as encode_split
+    from data.formats import find_sources as find_sources
+    from data.formats import folder_sources as folder_sources
     from data.grammar.contrasts import Contrast as Contrast
     from data.grammar.contrasts import contrastive_pairs as contrastive_pairs
     from data.named import fetch as fetch
@@ -31,8 +33,6 @@ if TYPE_CHECKING:  # the list of public names, for type checkers and for _MODULE
     from data.prepare import PreparationPlan as PreparationPlan
     from data.prepare import prepare_corpus as prepare_corpus
     from data.sampling import SampledSplit as SampledSplit
-    from data.sources import find_sources as find_sources
-    from data.sources import folder_sources as folder_sources
     from data.vocabulary import VocabularyPair as VocabularyPair
     from data.vocabulary import build_pair as build_pair
     from data.vocabulary import load_pair as load_pair

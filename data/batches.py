@@ -2,10 +2,8 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data.encode import EncodedSplit, Ints, Sequences
-from data.files import json_bytes, parse_json, read_bytes, write_atomically
 from data.sampling import SampledSplit
 from data.symbols import BOS, EOS, PAD
-from data.text import hash_texts
 
 # Sentence pairs as padded tensors; the only place where padding and its masks are made.
 #
@@ -56,31 +52,15 @@ class Batch:
         """Copy ids and masks to another device.
 
         Args:
-            device: the device, such as "cuda"; the copy to a GPU is one transfer, which nothing waits for.
+            device: the device, such as "cuda"; nothing waits for the copy to a GPU.
         """
-        device = torch.device(device)
+        to_gpu = torch.device(device).type == "cuda" and not self.src.is_cuda
         parts = {name: getattr(self, name) for name in ("src", "tgt_in", "tgt_out", "src_mask", "tgt_mask")}
-        if device.type == "cuda" and not self.src.is_cuda:
-            moved = _copy_together(list(parts.values()), device, pin_memory=True)
-        else:
-            moved = [part.to(device) for part in parts.values()]
-        tensors: dict[str, Any] = dict(zip(parts, moved, strict=True))
-        return replace(self, **tensors)
-
-
-def _copy_together(tensors: Sequence[Tensor], device: torch.device, *, pin_memory: bool) -> list[Tensor]:
-    """Copy tensors of the CPU to a device as one block of bytes; those with the largest entries come first.
-
-    Args:
-        tensors: at least one tensor.
-        device: where to.
-        pin_memory: assemble the block in page-locked memory, from which a GPU copies while both work.
-    """
-    parts = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
-    sizes = [part.numel() for part in parts]
-    block = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=pin_memory)
-    moved = torch.cat(parts, out=block).to(device, non_blocking=True).split_with_sizes(sizes)
-    return [part.view(old.dtype).view(old.shape) for part, old in zip(moved, tensors, strict=True)]
+        moved: dict[str, Any] = {
+            name: (part.pin_memory() if to_gpu else part).to(device, non_blocking=to_gpu)
+            for name, part in parts.items()
+        }
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,11 +150,6 @@ def padded(
 # Token counts include EOS: a batch of n pairs takes n x (its longest target + 1) target positions.
 
 
-SOURCE_FILES = [
-    Path(__file__).with_name(f"{name}.py")
-    for name in ("batches", "encode", "sampling", "subwords", "symbols")
-]
-"""The code that the batches depend on."""
 SRC_BUDGET_FACTOR = 1.5
 """Source budget over target budget of a batch: thousands of long sources have short targets."""
 
@@ -217,11 +192,6 @@ class BatchStream:
     def split(self, epoch: int) -> EncodedSplit:
         """Return the pairs as they are in an epoch: the same in each, unless they are sampled."""
         return self._sampled.epoch(epoch) if self._sampled else self._split
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether the pairs are segmented anew for each epoch, which takes long."""
-        return self._sampled is not None
 
     def plan(self, epoch: int) -> list[Ints]:
         """Divide the pairs of the split into batches.
@@ -321,7 +291,7 @@ class BatchStream:
 
     def must_draw(self, epoch: int) -> bool:
         """Return whether ``token_counts`` would have to draw samples for an epoch."""
-        return self.is_sampled and epoch not in self._token_counts
+        return self._sampled is not None and epoch not in self._token_counts
 
     def stream_hash(self, epoch: int = 1) -> str:
         """Compute the sha256 over all ids of an epoch's batches, padding and order included.
@@ -335,59 +305,6 @@ class BatchStream:
                 digest.update(repr(tuple(ids.shape)).encode())
                 digest.update(ids.numpy().tobytes())
         return digest.hexdigest()
-
-    def kept_hash(self, epoch: int = 1, *, known: str | None = None, keep: bool = True) -> str:
-        """Return ``stream_hash``; it is computed once and kept beside the files of the encoded split.
-
-        It is computed again when anything changes that it depends on: the arrays, the arguments of the
-        stream, the code, or the version of NumPy, whose generators may change with it, or where text is
-        sampled that of SentencePiece.
-
-        Args:
-            epoch: number of the epoch.
-            known: the hash, if it has been computed already.
-            keep: False if nothing may be written.
-        """
-        folder = self._split.folder
-        if folder is None:
-            return known or self.stream_hash(epoch)
-        key: dict[str, str | int] = {
-            "arrays": self._split.content_hash,
-            "batch_tokens": self.batch_tokens,
-            "seed": self.seed,
-            "epoch": epoch,
-            "numpy": np.__version__,
-            "code": hash_texts(path.read_text("utf-8") for path in SOURCE_FILES),
-        }
-        if self._sampled:
-            key["sampling"] = self._sampled.settings
-        path = folder / f"batches-{hash_texts([json_bytes(key).decode()])[:16]}.json"
-        with suppress(OSError, ValueError, TypeError, KeyError):  # no such file, or a damaged one
-            content = dict(parse_json(read_bytes(path)))
-            value = str(content.pop("sha256"))
-            if content == key:
-                return value
-        value = known or self.stream_hash(epoch)
-        if keep:
-            with suppress(OSError):  # the folder cannot be written
-                write_atomically(path, json_bytes({**key, "sha256": value}))
-        return value
-
-    def padding(self, epoch: int = 1) -> tuple[float, float]:
-        """Compute the share of positions that are padding, from 0 to 1.
-
-        Args:
-            epoch: number of the epoch.
-
-        Returns:
-            The share in the target, and that in source and target together.
-        """
-        plan, split = self.plan(epoch), self.split(epoch)
-        src, tgt = split.src_lengths + 1, split.tgt_lengths + 1
-        src_positions = sum(len(indices) * int(src[indices].max()) for indices in plan)
-        tgt_positions = sum(len(indices) * int(tgt[indices].max()) for indices in plan)
-        total = 1 - (src.sum() + tgt.sum()) / (src_positions + tgt_positions)
-        return float(1 - tgt.sum() / tgt_positions), float(total)
 
 
 def deal(lengths: Ints, shares: int) -> list[Ints]:
@@ -407,21 +324,17 @@ def deal(lengths: Ints, shares: int) -> list[Ints]:
     return [np.sort(order[owner == share]) for share in range(shares)]
 
 
-def decode_batches(split_or_lengths: EncodedSplit | Ints, batch_tokens: int) -> list[Ints]:
+def decode_batches(lengths: Ints, batch_tokens: int) -> list[Ints]:
     """Group sources for search, the longest first.
 
     Args:
-        split_or_lengths: an encoded split, or source lengths without EOS, (N,).
+        lengths: source lengths without EOS, (N,).
         batch_tokens: upper bound on the source positions of a group, EOS and padding included. A longer
             source is a group of its own, because every source must be translated.
 
     Returns:
         Per group the positions of its sources.
     """
-    if isinstance(split_or_lengths, EncodedSplit):
-        lengths = split_or_lengths.src_lengths
-    else:
-        lengths = np.asarray(split_or_lengths)
     return _cut(np.argsort(-lengths, kind="stable"), (lengths + 1, batch_tokens))
 
 

@@ -1,7 +1,8 @@
 """Check of a raw corpus in one pass; memory holds 32 bytes per pair and no text."""
 
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import log
@@ -130,9 +131,8 @@ def _groups_by_code(groups: tuple[str, ...]) -> NDArray[np.uint8]:
 # Detection of pairs whose source and target are swapped, by character bigrams.
 #
 # Bigrams of neighbouring characters, case and spaces normalised, are counted on each side of the first pairs
-# of the corpus. The score of a line is the sum over its bigrams of log p(other side) - log p(own side). If a
-# pair is itself part of the counts, both its lines are subtracted first, so that only the other pairs judge
-# it. A pair is suspected if source and target together score above ``MIN_SCORE`` in total and above
+# of the corpus. The score of a line is the sum over its bigrams of log p(other side) - log p(own side). A
+# pair is suspected if source and target together score above ``MIN_SCORE`` in total and above
 # ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both sides are in one language, no pair is suspected.
 
 
@@ -149,14 +149,14 @@ MAX_LOG_RATIO = 3.0
 MIN_SCORE_PER_BIGRAM = 0.1
 MIN_SCORE = 10.0
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
 
 
 class _Block(NamedTuple):
-    """Normalised lines of both sides, the numbers of their lines, and the finding for suspected pairs."""
+    """Bigrams of both sides, the numbers of their lines, and the finding for suspected pairs."""
 
-    src: Sequence[str]
-    tgt: Sequence[str]
+    src: "Bigrams"
+    tgt: "Bigrams"
     lines: IntArray
     finding: Finding
 
@@ -166,45 +166,33 @@ class SwappedSides:
 
     def __init__(self) -> None:
         self._waiting: list[_Block] = []
-        self._counts: tuple[Floats, Floats] | None = None
+        self._counts: tuple[Floats, ...] = ()
 
-    def add(self, block: _Block) -> None:
-        """Search a block, at once or when enough pairs have been counted."""
-        if self._counts is not None:
-            self._search(block, self._counts, in_sample=False)
-            return
-        self._waiting.append(block)
-        if sum(len(each.lines) for each in self._waiting) >= SAMPLE_PAIRS:
+    def add(self, src: Sequence[str], tgt: Sequence[str], lines: IntArray, finding: Finding) -> None:
+        """Search normalised lines, at once or when enough pairs have been counted."""
+        self._waiting.append(_Block(_bigrams(src), _bigrams(tgt), lines, finding))
+        if self._counts or sum(len(each.lines) for each in self._waiting) >= SAMPLE_PAIRS:
             self.finish()
 
     def finish(self) -> None:
-        """Count the bigrams of the waiting blocks and search these; call it after the last block."""
-        if self._waiting:
-            src, tgt = np.zeros(BINS), np.zeros(BINS)
-            for block in self._waiting:
-                src += np.bincount(_bigrams(block.src).bins, minlength=BINS)
-                tgt += np.bincount(_bigrams(block.tgt).bins, minlength=BINS)
-            self._counts = src, tgt
-            for block in self._waiting:
-                self._search(block, self._counts, in_sample=True)
+        """Search the waiting blocks, after counting the bigrams of the first ones; call it at the end too."""
+        if self._waiting and not self._counts:
+            src = np.concatenate([each.src.bins for each in self._waiting])
+            tgt = np.concatenate([each.tgt.bins for each in self._waiting])
+            self._counts = tuple(np.bincount(bins, minlength=BINS) + PRIOR for bins in (src, tgt))
+        for block in self._waiting:
+            own, other = self._counts
+            score, size = np.zeros(len(block.lines)), np.zeros(len(block.lines))
+            for bigrams, sign in ((block.src, 1), (block.tgt, -1)):
+                bins = bigrams.bins
+                ratios = np.log(other[bins] / other.sum()) - np.log(own[bins] / own.sum())
+                ratios[(own[bins] == PRIOR) & (other[bins] == PRIOR)] = 0  # unseen: their sums would decide
+                ratios = sign * ratios.clip(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+                score += np.bincount(bigrams.rows, weights=ratios, minlength=len(score))
+                size += np.bincount(bigrams.rows, minlength=len(score))
+            suspected = (score > MIN_SCORE) & (score > MIN_SCORE_PER_BIGRAM * size)
+            block.finding.add(block.lines[suspected])
         self._waiting.clear()
-
-    def _search(self, block: _Block, counts: tuple[Floats, Floats], *, in_sample: bool) -> None:
-        """Score the pairs of a block; ``in_sample``: its own bigrams are part of the counts."""
-        sides = _bigrams(block.src), _bigrams(block.tgt)
-        score, size = np.zeros(len(block.lines)), np.zeros(len(block.lines))
-        for side, bigrams in enumerate(sides):
-            own_counts, other_counts = counts[side], counts[1 - side]
-            own, other = own_counts[bigrams.bins], other_counts[bigrams.bins]
-            if in_sample:
-                own, other = own - bigrams.count_in(bigrams), other - bigrams.count_in(sides[1 - side])
-            ratios = np.log((other + PRIOR) / (other_counts.sum() + PRIOR * BINS))
-            ratios -= np.log((own + PRIOR) / (own_counts.sum() + PRIOR * BINS))
-            ratios[(own == 0) & (other == 0)] = 0  # unseen on both sides: their sizes alone would decide
-            ratios = ratios.clip(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-            score += np.bincount(bigrams.rows, weights=ratios, minlength=len(score))
-            size += np.bincount(bigrams.rows, minlength=len(score))
-        block.finding.add(block.lines[(score > MIN_SCORE) & (score > MIN_SCORE_PER_BIGRAM * size)])
 
 
 class Bigrams(NamedTuple):
@@ -212,15 +200,6 @@ class Bigrams(NamedTuple):
 
     bins: IntArray
     rows: IntArray
-
-    def count_in(self, other: "Bigrams") -> IntArray:
-        """Count how often each bigram occurs in the same line of ``other``; returns (N,)."""
-        wanted = self.rows * BINS + self.bins
-        keys, counts = np.unique(other.rows * BINS + other.bins, return_counts=True)
-        if not len(keys):
-            return np.zeros_like(wanted)
-        positions = np.searchsorted(keys, wanted).clip(max=len(keys) - 1)
-        return np.where(keys[positions] == wanted, counts[positions], 0)
 
 
 def _bigrams(lines: Sequence[str]) -> Bigrams:
@@ -248,15 +227,14 @@ class SideCheck:
         self.repeated = Finding()
         """Lines whose text occurs earlier on this side."""
         self.unusual: dict[str, Finding] = {kind: Finding() for kind in (*KINDS, MIXED, MOJIBAKE)}
-        self.lengths: dict[str, NDArray[np.int32]] = {}
-        """Number of words and of characters of each line, (N,) each."""
-        self._parts: dict[str, list[NDArray[np.int32]]] = {"words": [], "characters": []}
+        self.lengths = {"words": array("i"), "characters": array("i")}
+        """Number of words and of characters of each line."""
         self._hashes = bytearray()
 
     def add(self, lines: Sequence[str], numbers: IntArray) -> list[str]:
         """Measure a block of lines, given with their numbers; returns the normalised lines."""
-        self._parts["words"].append(np.array(list(map(count_words, lines)), dtype=np.int32))
-        self._parts["characters"].append(np.array(list(map(len, lines)), dtype=np.int32))
+        self.lengths["words"].extend(map(count_words, lines))
+        self.lengths["characters"].extend(map(len, lines))
         for kind, rows, codes in unusual_characters(lines):
             self.unusual[kind].add(numbers[np.unique(rows)])
             for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
@@ -266,11 +244,6 @@ class SideCheck:
             self._hashes += hash_text(text or f"\n{id(self)} {number}")  # blank lines are no repeats
         return texts
 
-    def finish(self) -> None:
-        """Join the lengths; call it after the last block."""
-        self.lengths = {unit: np.concatenate(parts) for unit, parts in self._parts.items()}
-        self._parts.clear()
-
     def hashes(self) -> Hashes:
         """Return the hashes of all normalised lines, (N,); each blank line has a different one."""
         return hash_array(self._hashes)
@@ -279,7 +252,7 @@ class SideCheck:
         """Return, by unit, the smallest lengths that the fractions ``QUANTILES`` of the lines do not pass."""
         quantiles = {}
         for unit, lengths in self.lengths.items():
-            found = np.quantile(lengths, [*QUANTILES.values()], method="inverted_cdf")
+            found = np.quantile(np.array(lengths), [*QUANTILES.values()], method="inverted_cdf")
             quantiles[unit] = dict(zip(QUANTILES, found.tolist(), strict=True))
         return quantiles
 
@@ -295,77 +268,79 @@ class SplitCheck:
     def __init__(self) -> None:
         self.files: list[dict[str, Any]] = []
         """For each source: its paths, and its number of pairs."""
-        self.src, self.tgt = SideCheck(), SideCheck()
+        self.sides = {"src": SideCheck(), "tgt": SideCheck()}
         self.findings = {
             name: Finding() for name in ("ratio_outliers", "empty", "copies", "duplicates", "swapped")
         }
+        self.overlap: dict[str, Finding] = {}
+        """For each side, but of train: lines whose text occurs on that side of train too."""
         self.pairs = 0
         self.median_ratio = 1.0
         """Median of the length ratios target / source, in characters."""
         self._headers: list[int] = []
         """How many pairs come before each header line."""
-        self._blank: list[Mask] = []
+        self._blank = bytearray()
 
-    @property
-    def sides(self) -> dict[str, SideCheck]:
-        """The two sides by name."""
-        return {"src": self.src, "tgt": self.tgt}
-
-    def read(self, source: Source, swapped: SwappedSides, report: Any) -> None:
+    def read(self, source: Source, swapped: SwappedSides, report: Callable[[int], None]) -> None:
         """Measure all pairs of a source; ``report`` is called with the number of pairs read so far."""
         before = self.pairs
         self._headers += [self.pairs] * source.header_lines
-        for src, tgt in source.blocks(keep_broken=True):
-            lines = self.line_numbers(np.arange(self.pairs, self.pairs + len(src)))
-            self.pairs += len(src)
-            texts = self.src.add(src, lines), self.tgt.add(tgt, lines)
+        for block in source.blocks(keep_broken=True):
+            lines = self.line_numbers(np.arange(self.pairs, self.pairs + len(block[0])))
+            self.pairs += len(lines)
+            texts = [side.add(each, lines) for side, each in zip(self.sides.values(), block, strict=True)]
             blank = np.array([not (left and right) for left, right in zip(*texts, strict=True)], dtype=bool)
-            same = np.array([left == right for left, right in zip(src, tgt, strict=True)], dtype=bool)
-            self._blank.append(blank)
+            same = np.array([left == right for left, right in zip(*block, strict=True)], dtype=bool)
+            self._blank += blank.tobytes()
             self.findings["empty"].add(lines[blank])
             self.findings["copies"].add(lines[same & ~blank])
-            swapped.add(_Block(*texts, lines, self.findings["swapped"]))
+            swapped.add(texts[0], texts[1], lines, self.findings["swapped"])
             report(self.pairs)
         paths = [display_name(path) for path in source.paths]
         self.files.append({"paths": paths, "pairs": self.pairs - before})
 
-    def finish(self) -> None:
-        """Find repeated lines and pairs, and unusual lengths; call it after the last source."""
-        for side in self.sides.values():
-            side.finish()
-            side.repeated.add(self.line_numbers(np.flatnonzero(is_repeat(side.hashes()))))
-        pairs = pair_hashes(self.src.hashes(), self.tgt.hashes())
-        self.findings["duplicates"].add(self.line_numbers(np.flatnonzero(is_repeat(pairs))))
-        src, tgt = (np.log(side.lengths["characters"] + SMOOTHING) for side in (self.src, self.tgt))
-        ratios, full = tgt - src, ~np.concatenate(self._blank)
+    def finish(self, train: "SplitCheck | None") -> None:
+        """Find repeated lines and pairs, overlap and unusual lengths; call it after the last source."""
+        for name, side in self.sides.items():
+            side.repeated.add(self._lines_at(is_repeat(side.hashes())))
+            if train is not None:
+                self.overlap[name] = Finding()
+                self.overlap[name].add(self._lines_at(np.isin(side.hashes(), train.sides[name].hashes())))
+        pairs = pair_hashes(*(side.hashes() for side in self.sides.values()))
+        self.findings["duplicates"].add(self._lines_at(is_repeat(pairs)))
+        src, tgt = (np.log(np.array(s.lengths["characters"]) + SMOOTHING) for s in self.sides.values())
+        ratios, full = tgt - src, ~np.frombuffer(self._blank, dtype=bool)
         if full.any():
             median = float(np.median(ratios[full]))
             self.median_ratio = float(np.exp(median))
             outliers = full & (abs(ratios - median) > log(OUTLIER_FACTOR))
-            self.findings["ratio_outliers"].add(self.line_numbers(np.flatnonzero(outliers)))
+            self.findings["ratio_outliers"].add(self._lines_at(outliers))
 
     def line_numbers(self, rows: IntArray) -> IntArray:
         """Return the numbers of the lines of pairs, given by their indices in the split."""
         return rows + 1 + np.searchsorted(self._headers, rows, side="right")
 
+    def _lines_at(self, mask: Mask) -> IntArray:
+        return self.line_numbers(np.flatnonzero(mask))
+
     def to_json(self) -> dict[str, Any]:
         """Return all measurements and findings."""
+        overlap = {side: finding.to_json() for side, finding in self.overlap.items()}
         return {
             "pairs": self.pairs,
             "files": self.files,
             **{name: side.to_json() for name, side in self.sides.items()},
             "median_ratio": round(self.median_ratio, 2),
             **{name: finding.to_json() for name, finding in self.findings.items()},
+            **({"overlap": overlap} if overlap else {}),
         }
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusCheck:
-    """Measurements of each split, and the overlap of each with the first one."""
+    """Measurements of each split."""
 
     splits: Mapping[str, SplitCheck]
-    overlap: Mapping[str, Mapping[str, Finding]]
-    """For each split but the first: lines whose text on side "src" or "tgt" occurs in the first split too."""
 
     @property
     def num_unusable(self) -> int:
@@ -377,10 +352,7 @@ class CorpusCheck:
 
     def to_json(self) -> dict[str, Any]:
         """Return all findings by split."""
-        splits = {name: split.to_json() for name, split in self.splits.items()}
-        for name, sides in self.overlap.items():
-            splits[name]["overlap"] = {side: finding.to_json() for side, finding in sides.items()}
-        return splits
+        return {name: split.to_json() for name, split in self.splits.items()}
 
 
 def check_corpus(
@@ -400,23 +372,13 @@ def check_corpus(
         OSError: a file cannot be read.
         ValueError: a line breaks the format, or the two files of a source differ in length.
     """
-    swapped, found = SwappedSides(), {name: SplitCheck() for name in splits}
+    swapped, found = SwappedSides(), dict[str, SplitCheck]()
     for name, sources in splits.items():
-        label = f"reading {name}" if name else "reading"
+        label, split = f"reading {name}" if name else "reading", SplitCheck()
         progress(label, 0, None)
         for source in sources:
-            found[name].read(source, swapped, lambda done, label=label: progress(label, done, None))
-        found[name].finish()
+            split.read(source, swapped, lambda done, label=label: progress(label, done, None))  # type: ignore[misc]
+        split.finish(next(iter(found.values()), None))
+        found[name] = split
     swapped.finish()
-    first, *others = found
-    return CorpusCheck(splits=found, overlap={name: _overlap(found[first], found[name]) for name in others})
-
-
-def _overlap(train: SplitCheck, other: SplitCheck) -> dict[str, Finding]:
-    """Find the lines of ``other`` that occur in ``train`` too, for each side."""
-    overlap = {}
-    for name, side in other.sides.items():
-        overlap[name] = Finding()
-        repeated = np.flatnonzero(np.isin(side.hashes(), train.sides[name].hashes()))
-        overlap[name].add(other.line_numbers(repeated))
-    return overlap
+    return CorpusCheck(splits=found)

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from data.files import ensure_regular, ensure_unchanged
+from data.files import ensure_unchanged
 from data.text import TextFile, hash_lines, hash_texts, line_count_error, read_lines
 
 # Names of the files of a corpus: NAME.LANG or NAME.LANG.gz, where NAME tells the kind of split.
@@ -34,49 +34,33 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
         )
     if src_lang == tgt_lang:
         raise ValueError(f"source and target language are both {src_lang!r}; name two different ones")
-    src_files, tgt_files = _files(root, src_lang), _files(root, tgt_lang)
-    names = {kind: _names_of(kind, root, src_files | tgt_files, (src_lang, tgt_lang)) for kind in KINDS}
-    paths = {}
-    for kind, names_of_kind in names.items():
-        for name in names_of_kind:
-            if name not in src_files or name not in tgt_files:
-                files, missing_lang = (src_files, tgt_lang) if name in src_files else (tgt_files, src_lang)
-                raise FileNotFoundError(
-                    f"{files[name]} has no counterpart {name}.{missing_lang}[.gz]; "
-                    "add it, or remove this file"
-                )
-            for path in (src_files[name], tgt_files[name]):
-                ensure_regular(path)
-            paths[name if kind == "test" else kind] = src_files[name], tgt_files[name]
-    return paths
-
-
-def _files(root: Path, lang: str) -> dict[str, Path]:
-    """Find the files of one language in ``root``, by their name without language and .gz."""
-    files: dict[str, Path] = {}
+    files: dict[str, dict[str, Path]] = {}
     for path in sorted(root.iterdir()):
-        plain = path.name.removesuffix(".gz")
-        if not plain.endswith(f".{lang}"):
-            continue
-        name = plain.removesuffix(f".{lang}")
-        if name in files and any(kind.fullmatch(name) for kind in KINDS.values()):
-            raise ValueError(f"{files[name]} and {path.name} are two versions of one text; remove one")
-        files[name] = path
-    return files
-
-
-def _names_of(kind: str, root: Path, files: Mapping[str, Path], langs: tuple[str, str]) -> list[str]:
-    """Find the names in ``files`` of one kind: one for train and for valid, one or more for test."""
-    names = sorted(name for name in files if KINDS[kind].fullmatch(name))
-    if not names:
-        patterns = {"train": "train", "valid": "val, valid* or dev*", "test": "test*"}[kind]
-        raise FileNotFoundError(
-            f"{root}: no {kind} files; looked for {patterns} with the endings "
-            + " and ".join(f".{lang}[.gz]" for lang in langs)
-        )
-    if kind != "test" and len(names) > 1:
-        raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); keep one")
-    return names
+        name, _, lang = path.name.removesuffix(".gz").rpartition(".")
+        if lang in (src_lang, tgt_lang) and any(kind.fullmatch(name) for kind in KINDS.values()):
+            sides = files.setdefault(name, {})
+            if lang in sides:
+                raise ValueError(f"{sides[lang]} and {path.name} are two versions of one text; remove one")
+            sides[lang] = path
+    paths = {}
+    for kind, pattern in KINDS.items():
+        names = sorted(filter(pattern.fullmatch, files))
+        if not names:
+            expected = {"train": "train", "valid": "val, valid* or dev*", "test": "test*"}[kind]
+            raise FileNotFoundError(
+                f"{root}: no {kind} files; looked for {expected} with the endings "
+                f".{src_lang}[.gz] and .{tgt_lang}[.gz]"
+            )
+        if kind != "test" and len(names) > 1:
+            raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); keep one")
+        for name in names:
+            for lang in {src_lang, tgt_lang} - files[name].keys():
+                (path,) = files[name].values()
+                raise FileNotFoundError(
+                    f"{path} has no counterpart {name}.{lang}[.gz]; add it, or remove this file"
+                )
+            paths[name if kind == "test" else kind] = files[name][src_lang], files[name][tgt_lang]
+    return paths
 
 
 EMBEDDED_SIZES = {"valid": 500, "test": 1_000, "test_long": 500}

@@ -9,13 +9,13 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import msgspec
 from filelock import FileLock, Timeout
 
 from data.files import ProgressCallback, errors_name, hash_file, no_progress, sync_folder
@@ -31,17 +31,16 @@ DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGz
 """Exceptions of the libraries for truncated, altered, encrypted or unsupported archives."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Remote:
+class Remote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file on one or more servers."""
 
-    name: str
+    name: str = ""
     """Its name in the local folder."""
-    mirrors: tuple[str, ...]
+    mirrors: tuple[str, ...] = ()
     """Its URLs, tried in this order."""
-    digest: str = ""
+    hash: str = ""
     """Published digest, "sha256:..." or "md5:..."; empty if there is none."""
-    size_bytes: int | None = None
+    bytes: int | None = None
     """Its length if known."""
 
 
@@ -72,7 +71,7 @@ def download(
     path = folder / remote.name
     folder.mkdir(parents=True, exist_ok=True)
     if path.is_file():
-        if fault := _mismatch(path, remote.digest):
+        if fault := _mismatch(path, remote.hash):
             raise ValueError(f"{path}: {fault}; delete it to download it again")
         return path
     part = path.with_name(f"{path.name}.part")
@@ -82,7 +81,7 @@ def download(
             os.fsync(file.fileno())
         os.replace(part, path)  # after closing: Windows does not rename open files
         sync_folder(folder)
-    unverified = "" if remote.digest else "; no hash of it is published"
+    unverified = "" if remote.hash else "; no hash of it is published"
     logger.info(f"{remote.name}: {path.stat().st_size:,} bytes from {url}{unverified}")
     return path
 
@@ -101,11 +100,10 @@ def _lock(part: Path) -> Iterator[None]:
     try:
         with FileLock(lock, timeout=0):
             yield
-            if os.name != "nt":  # Windows cannot delete open files; filelock deletes it there
-                lock.unlink(missing_ok=True)
     except Timeout:
         message = f"{part}: another process is downloading this file; wait until it has finished"
         raise OSError(message) from None
+    lock.unlink(missing_ok=True)
 
 
 def _obtain(
@@ -118,7 +116,7 @@ def _obtain(
             before = part.seek(0, os.SEEK_END)
             try:
                 _pull(url, remote, part, timeout_s, show)
-                fault = _mismatch(Path(part.name), remote.digest)
+                fault = _mismatch(Path(part.name), remote.hash)
                 if not fault:
                     return url
                 part.truncate(0)
@@ -146,7 +144,7 @@ def _pull(
         MirrorError: the server cannot be reached, refuses, or stops early.
         OSError: ``part`` cannot be written.
     """
-    if not remote.digest:
+    if not remote.hash:
         part.truncate(0)
     start = part.seek(0, os.SEEK_END)
     headers = {"User-Agent": AGENT, "Accept-Encoding": "identity"}
@@ -167,7 +165,7 @@ def _pull(
             start = 0
         length = response.headers.get("Content-Length")
         total = start + int(length) if length else None
-        if total is None and not remote.digest:
+        if total is None and not remote.hash:
             raise MirrorError("does not state the length of the file, and no hash of it is known")
         done = start
         show(done, total)

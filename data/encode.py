@@ -1,9 +1,11 @@
 """Encoded splits: ids in memory or in files, cached in a folder named by text and vocabularies."""
 
+import json
 import os
 import shutil
 import sys
 import weakref
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.corpus import Pairs
-from data.files import hash_file, json_bytes, new_folder, parse_json, read_bytes
+from data.files import hash_file, json_bytes, new_folder
 from data.parallel import map_blocks
 from data.symbols import Vocabulary
 from data.text import hash_texts
@@ -137,8 +139,6 @@ class EncodedSplit:
     """Number of pairs that were left out."""
     folder: Path | None = None
     """The folder of the files; None if the split was never in files."""
-    content_hash: str = ""
-    """The sha256 over the hashes of these files."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -156,18 +156,20 @@ class EncodedSplit:
     def without_sources(self) -> "EncodedSplit":
         """Return the same pairs with empty sources, for models of the target alone."""
         nothing = Sequences(np.zeros(0, dtype=np.int32), np.zeros(len(self) + 1, dtype=np.int64))
-        return replace(self, src=nothing, content_hash=f"{self.content_hash} without sources")
+        return replace(self, src=nothing)
 
 
 # Encoding of many lines from the ids of their words: most words of a text are repeated ones.
 
 
 MAX_WORDS = 400_000
-"""Words that stay in a cache: the first ones, among which are the frequent ones; about 80 MB."""
+"""Words that stay in a cache: the first ones, among which are the frequent ones; about 60 MB."""
+ID = "i"
+"""Type of an id in Python's arrays and NumPy's: C's int, of 4 bytes."""
 
 
-class WordCache(dict[str, list[int]]):
-    """Ids of the words of one vocabulary; it fills while lines are encoded.
+class WordCache(dict[str, bytes]):
+    """Ids of the words of one vocabulary, as the bytes of an array; it fills while lines are encoded.
 
     Args:
         vocabulary: the vocabulary.
@@ -181,11 +183,16 @@ class WordCache(dict[str, list[int]]):
         """Copy to another process without the words."""
         return WordCache, (self._vocabulary,)
 
-    def __missing__(self, word: str) -> list[int]:
-        ids = self._vocabulary.encode(word)
+    def __missing__(self, word: str) -> bytes:
+        if not word:
+            raise KeyError(word)
+        ids = self._encode_whole(word)
         if len(self) < MAX_WORDS:
             self[word] = ids
         return ids
+
+    def _encode_whole(self, text: str) -> bytes:
+        return array(ID, self._vocabulary.encode(text)).tobytes()
 
     def encode(self, lines: Sequence[str]) -> Sequences:
         """Encode lines as ``Vocabulary.encode`` does.
@@ -195,23 +202,28 @@ class WordCache(dict[str, list[int]]):
         """
         if not self._vocabulary.encodes_words:
             return Sequences.of(self._vocabulary.encode_all(lines))
-        return Sequences.of(list(map(self._encode_line, lines)))
+        encoded = list(map(self._encode_line, lines))
+        offsets = np.cumsum([0, *map(len, encoded)]) // array(ID).itemsize
+        return Sequences(np.frombuffer(b"".join(encoded), dtype=ID), offsets)
 
-    def _encode_line(self, line: str) -> list[int]:
-        words = line.split(" ")
-        if "" in words:  # a space that is not a word's
-            return self._vocabulary.encode(line)
-        return list(chain.from_iterable(map(self.__getitem__, words)))
+    def _encode_line(self, line: str) -> bytes:
+        try:
+            return b"".join(map(self.__getitem__, line.split(" ")))
+        except KeyError:  # a space that is not a word's
+            return self._encode_whole(line)
 
 
 # Encode a split into files, cached in a folder named by a hash of text and vocabularies, and open them.
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Part of the cache's hash: increase it when the files of the same text change."""
 
 MANIFEST = "manifest.json"
 SIDES = ("src", "tgt")
+ARRAYS = ("rows", *(f"{side}_{content}" for side in SIDES for content in ("lengths", "ids")))
+"""Names of the files of a cache."""
+ROW_TYPE, LENGTH_TYPE = "<i8", "<i4"
 MAX_RESIDENT_BYTES = 1 << 28
 """Size of the ids of one side, in bytes, up to which they are in memory."""
 CHUNK_PAIRS = 10_000
@@ -288,42 +300,28 @@ def _encode(
 ) -> None:
     """Write the arrays and a manifest with their hashes; over-long pairs are left out."""
     id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
-    types = {
-        "rows": "<i8",
-        **{f"{side}_{n}": t for side in SIDES for n, t in (("ids", id_type), ("offsets", "<i8"))},
-    }
-    limit, shortest = np.inf if max_tokens is None else max_tokens, np.inf
-    pairs_read, kept, tokens = 0, 0, dict.fromkeys(SIDES, 0)
+    limit, shortest, pairs_read, kept = np.inf if max_tokens is None else max_tokens, np.inf, 0, 0
     with ExitStack() as stack:
-        files = {name: stack.enter_context((folder / name).open("xb")) for name in types}
-
-        def write(name: str, values: Ints) -> None:
-            files[name].write(values.astype(types[name]).tobytes())
-
-        for side in SIDES:
-            write(f"{side}_offsets", np.zeros(1, dtype=np.int64))
+        files = {name: stack.enter_context((folder / name).open("xb")) for name in ARRAYS}
         chunks = zip(_chunks(pairs.src), _chunks(pairs.tgt), strict=True)
         for encoded in map_blocks(_ChunkEncoder(vocabularies, id_type), chunks, workers=workers):
             longest = np.maximum(*(sequences.lengths for sequences in encoded))
             indices = np.flatnonzero(longest <= limit)
-            write("rows", indices + pairs_read)
+            files["rows"].write((indices + pairs_read).astype(ROW_TYPE).tobytes())
             for side, sequences in zip(SIDES, encoded, strict=True):
                 taken = sequences.take(indices)
-                write(f"{side}_offsets", taken.offsets[1:] + tokens[side])
-                write(f"{side}_ids", taken.flat)
-                tokens[side] += len(taken.flat)
-            pairs_read, kept, shortest = (
-                pairs_read + len(longest),
-                kept + len(indices),
-                min(shortest, longest.min()),
-            )
+                files[f"{side}_lengths"].write(taken.lengths.astype(LENGTH_TYPE).tobytes())
+                files[f"{side}_ids"].write(taken.flat.tobytes())
+            pairs_read, kept = pairs_read + len(longest), kept + len(indices)
+            shortest = min(shortest, longest.min())
     if not kept:
         raise ValueError(
             f"max_tokens ({max_tokens}) leaves none of {pairs_read} pairs; "
             f"the shortest has {shortest} ids on its longer side"
         )
-    arrays = {name: {"type": type_, "sha256": hash_file(folder / name)} for name, type_ in types.items()}
-    (folder / MANIFEST).write_bytes(json_bytes({"dropped": pairs_read - kept, "arrays": arrays}))
+    hashes = {name: hash_file(folder / name) for name in ARRAYS}
+    manifest = {"dropped": pairs_read - kept, "ids": id_type, "sha256": hashes}
+    (folder / MANIFEST).write_bytes(json_bytes(manifest))
 
 
 class _ChunkEncoder:
@@ -349,26 +347,20 @@ def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _open(cache: Path) -> EncodedSplit | None:
     """Open a cache; None if a file is missing or its hash is not as recorded."""
     try:
-        manifest = parse_json(read_bytes(cache / MANIFEST))
-        arrays = manifest["arrays"]
-        if any(hash_file(cache / name) != array["sha256"] for name, array in arrays.items()):
+        manifest = json.loads((cache / MANIFEST).read_bytes())
+        if {name: hash_file(cache / name) for name in ARRAYS} != manifest["sha256"]:
             return None
-        types = {name: array["type"] for name, array in arrays.items()}
-        return EncodedSplit(
-            src=_open_sequences(cache, "src", types),
-            tgt=_open_sequences(cache, "tgt", types),
-            rows=np.fromfile(cache / "rows", dtype=types["rows"]),
-            dropped=int(manifest["dropped"]),
-            folder=cache,
-            content_hash=hash_texts(array["sha256"] for array in arrays.values()),
-        )
+        src, tgt = (_open_sequences(cache, side, manifest["ids"]) for side in SIDES)
+        rows = np.fromfile(cache / "rows", dtype=ROW_TYPE)
+        return EncodedSplit(src=src, tgt=tgt, rows=rows, dropped=int(manifest["dropped"]), folder=cache)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _open_sequences(cache: Path, side: str, types: dict[str, str]) -> Sequences | StoredSequences:
+def _open_sequences(cache: Path, side: str, id_type: str) -> Sequences | StoredSequences:
     """Read the sequences of one side, or leave their ids in the file if they are many."""
-    ids, offsets = f"{side}_ids", np.fromfile(cache / f"{side}_offsets", dtype=types[f"{side}_offsets"])
-    if (cache / ids).stat().st_size > MAX_RESIDENT_BYTES:
-        return StoredSequences(cache / ids, types[ids], offsets)
-    return Sequences(np.fromfile(cache / ids, dtype=types[ids]), offsets)
+    path, lengths = cache / f"{side}_ids", np.fromfile(cache / f"{side}_lengths", dtype=LENGTH_TYPE)
+    offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    if path.stat().st_size > MAX_RESIDENT_BYTES:
+        return StoredSequences(path, id_type, offsets)
+    return Sequences(np.fromfile(path, dtype=id_type), offsets)

@@ -31,7 +31,7 @@ def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
-# Atomic writing of files, reading of regular files, detection of changed files, and JSON.
+# Atomic writing of files, detection of changed files, and JSON.
 
 
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
@@ -127,35 +127,8 @@ def sync_file(path: Path) -> None:
     sync_folder(path.parent)
 
 
-def ensure_regular(path: Path) -> None:
-    """Refuse pipes, devices and sockets, which may be endless or never begin.
-
-    Raises:
-        ValueError: ``path`` exists and is neither a file nor a folder.
-    """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise ValueError(f"{path}: a pipe, a device or a socket, not a file; put the file itself there")
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a whole file of an experiment.
-
-    Raises:
-        OSError: ``path`` cannot be read, or is a folder.
-        ValueError: ``path`` is a pipe, a device or a socket.
-    """
-    ensure_regular(path)
-    return path.read_bytes()
-
-
 def hash_file(path: Path, algorithm: str = "sha256") -> str:
-    """Compute the digest of a regular file of any size, in hexadecimal.
-
-    Raises:
-        OSError: ``path`` cannot be read, or is a folder.
-        ValueError: ``path`` is a pipe, a device or a socket.
-    """
-    ensure_regular(path)
+    """Compute the digest of a file of any size, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
@@ -192,18 +165,6 @@ def ensure_states(states: Mapping[Path, FileState]) -> Iterator[None]:
 def json_bytes(content: Any) -> bytes:
     """Serialise ``content`` as compact JSON in UTF-8; equal content gives equal bytes."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON.
-
-    Raises:
-        ValueError: ``text`` is not JSON, or is nested too deeply.
-    """
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 @contextmanager

@@ -1,15 +1,17 @@
-"""Formats of parallel text: two files, a file of columns, or JSON Lines, one pair per line."""
+"""Formats of parallel text: two files, a file of columns, or JSON Lines, and how arguments name them."""
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from data.text import SURROGATE, display_name, iter_lines, line_count_error
+from data.corpus import KINDS, corpus_files
+from data.files import as_paths
+from data.text import STDIN, SURROGATE, display_name, iter_lines, line_count_error, plain_name
 
 BLOCK_PAIRS = 4_000
 """Pairs that are read, examined and written at a time."""
@@ -18,25 +20,14 @@ PairBlock = tuple[list[str], list[str]]
 """Consecutive sources and their targets, equally many; a side may be blank."""
 
 
-class PairRecord(NamedTuple):
-    """A sentence pair with its line number; a side may be blank."""
-
-    number: int
-    """Number of the line in the file, from 1; a header line counts."""
-    src: str
-    """Source sentence."""
-    tgt: str
-    """Target sentence."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Source(ABC):
     """A source of sentence pairs."""
 
     @property
-    @abstractmethod
     def paths(self) -> tuple[Path, ...]:
         """Paths of the files that are read."""
+        return tuple(value for value in vars(self).values() if isinstance(value, Path))
 
     @property
     def header_lines(self) -> int:
@@ -54,11 +45,6 @@ class Source(ABC):
             ValueError: a line breaks the format; see ``iter_lines`` for others.
         """
 
-    def rows(self, *, keep_broken: bool = False) -> Iterator[PairRecord]:
-        """Stream the pairs with the numbers of their lines; see ``pairs``."""
-        pairs = self.pairs(keep_broken=keep_broken)
-        return (PairRecord(number, *pair) for number, pair in enumerate(pairs, start=1 + self.header_lines))
-
     def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
         """Stream the pairs in lists of ``BLOCK_PAIRS``; see ``pairs``."""
         pairs = self.pairs(keep_broken=keep_broken)
@@ -75,11 +61,6 @@ class TwoFiles(Source):
     """Source sentences; see ``iter_lines`` for what a file may be."""
     tgt: Path
     """Target sentences."""
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """Paths of the files that are read."""
-        return self.src, self.tgt
 
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs; the files must have equally many lines."""
@@ -102,11 +83,6 @@ class Table(Source):
     columns: tuple[int, int] | tuple[str, str] | None = None
     """Source column and target column: their numbers, from 1, where there is no header line; or their names
     in the header line; None: the only two of a table without a header line."""
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """Paths of the files that are read."""
-        return (self.path,)
 
     @property
     def header_lines(self) -> int:
@@ -162,11 +138,6 @@ class Records(Source):
     fields: tuple[str, str]
     """Names of the source field and the target field; dots separate nested keys ("translation.en")."""
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """Paths of the files that are read."""
-        return (self.path,)
-
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs.
 
@@ -183,7 +154,7 @@ class Records(Source):
                 except json.JSONDecodeError as error:
                     reason = f"not JSON ({error}); expected one object per line"
                     raise ValueError(f"{display_name(self.path)}, line {number}: {reason}") from None
-                except (ValueError, RecursionError) as error:
+                except ValueError as error:
                     raise ValueError(f"{display_name(self.path)}, line {number}: {error}") from None
                 yield src, tgt
 
@@ -204,3 +175,168 @@ def _field_text(record: Any, field: str, *, keep_broken: bool) -> str:
             "character; correct the line"
         )
     return value.replace("\r\n", " ").replace("\n", " ")
+
+
+# From command line arguments to sources and languages.
+
+
+TABLES = (".tsv", ".tab")
+RECORDS = (".jsonl", ".ndjson")
+UNNAMED = ("src", "tgt")
+"""Names of the languages if the file names do not tell them."""
+LANGUAGES = "must be two different names of letters and digits, such as en,de"
+COLUMNS = (
+    "must be two different numbers from 1 on, such as 1,2, or two names of the first line, such as en,de"
+)
+FIELDS = "JSON lines need the names of their two texts, such as en,de or translation.en,translation.de"
+
+
+def find_sources(
+    files: str | Path | Sequence[str | Path] = (),
+    *,
+    src: str | Path | Sequence[str | Path] = (),
+    tgt: str | Path | Sequence[str | Path] = (),
+    columns: str = "",
+    fields: str = "",
+) -> tuple[Source, ...]:
+    """Describe the files of a raw corpus: their format follows from names and arguments.
+
+    Args:
+        files: tables, JSON lines, or pairs of files: source, target, source, target, ...
+        src: source files, instead of ``files``.
+        tgt: their target files, in the same order.
+        columns: the two columns of tables, by number from 1 ("1,2"), or by their names in the first line
+            ("en,de"); empty: the only two columns of .tsv and .tab files.
+        fields: the two fields of JSON lines, such as "en,de" or "translation.en,translation.de".
+
+    Returns:
+        One source per table, file of JSON lines, or pair of files, for ``check_corpus`` and
+        ``PreparationPlan``.
+
+    Raises:
+        ValueError: the arguments fit no format, or contradict each other.
+    """
+    files, src, tgt = as_paths(files), as_paths(src), as_paths(tgt)
+    if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
+        raise ValueError(
+            f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} are without either option: "
+            "give each source file its target file, with --src and --tgt for all files or for none"
+        )
+    if columns and fields:
+        raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
+    paths = files or list(chain(*zip(src, tgt, strict=True)))
+    if paths.count(STDIN) > 1:
+        raise ValueError("standard input (-) is named twice, but can be read only once")
+    suffixes = {Path(plain_name(path)).suffix for path in paths}
+    if fields or (suffixes and suffixes <= {*RECORDS}):
+        names = _two_names("--fields", fields, FIELDS, all)
+        return tuple(Records(path=path, fields=names) for path in paths)
+    if columns or (suffixes and suffixes <= {*TABLES}):
+        return tuple(Table(path=path, columns=_parse_columns(columns)) for path in paths)
+    return _file_pairs(paths)
+
+
+def folder_sources(
+    root: str | Path, langs: tuple[str, str] | None = None
+) -> tuple[dict[str, Source], tuple[str, str]]:
+    """Find the splits of a corpus folder.
+
+    Args:
+        root: the folder.
+        langs: source and target language; None: those of the training files' names, in alphabetical order.
+
+    Returns:
+        The source of each split, and the two languages.
+
+    Raises:
+        FileNotFoundError: the folder or a file of a split is missing.
+        ValueError: without ``langs``, the training files are not in exactly two languages.
+    """
+    root = Path(root)
+    langs = langs or _folder_languages(root)
+    files = corpus_files(root, *langs)
+    return {split: TwoFiles(src=src, tgt=tgt) for split, (src, tgt) in files.items()}, langs
+
+
+def languages(sources: Sequence[Source]) -> tuple[str, str]:
+    """Return the languages of the first source by file or field names, ``UNNAMED`` if these do not tell."""
+    match sources[0]:
+        case TwoFiles(src=src, tgt=tgt):
+            first, second = (Path(plain_name(path)).suffix.removeprefix(".") for path in (src, tgt))
+        case Records(fields=fields):
+            first, second = (field.rpartition(".")[2] for field in fields)
+        case Table(columns=(str(first), str(second))):
+            pass
+        case _:
+            return UNNAMED
+    return (first, second) if first != second and is_language(first) and is_language(second) else UNNAMED
+
+
+def parse_languages(text: str) -> tuple[str, str]:
+    """Split "en,de" into its two names.
+
+    Raises:
+        ValueError: they are not two different names.
+    """
+    return _two_names("--langs", text, LANGUAGES, lambda names: all(map(is_language, names)))
+
+
+def is_language(name: str) -> bool:
+    """Return whether ``name`` can be the suffix of a corpus file, as in "train.NAME"."""
+    return bool(name) and name not in ("gz", "zst") and all(c.isalnum() or c in "-_" for c in name)
+
+
+def _two_names(option: str, text: str, expected: str, valid: Callable[[list[str]], bool]) -> tuple[str, str]:
+    """Split the value of an option, such as "en,de", into its two names."""
+    names = text.split(",")
+    if len(names) != 2 or names[0] == names[1] or not valid(names):
+        raise ValueError(f"{option} {text or '(none)'}: {expected}")
+    return names[0], names[1]
+
+
+def _parse_columns(text: str) -> tuple[int, int] | tuple[str, str] | None:
+    """Split "1,2" into its two numbers, "en,de" into its two names; None for an empty text."""
+    if not text:
+        return None
+
+    def valid(names: list[str]) -> bool:
+        return all(name.isdecimal() and int(name) for name in names) or not any(
+            name.isdecimal() or not name for name in names
+        )
+
+    first, second = _two_names("--columns", text, COLUMNS, valid)
+    return (int(first), int(second)) if first.isdecimal() else (first, second)
+
+
+def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
+    """Make a source of every two files."""
+    if not files or len(files) % 2:
+        raise ValueError(
+            f"{len(files)} files: expected source and target in turn; "
+            "for tables give --columns 1,2, for JSON lines --fields en,de"
+        )
+    sources = [TwoFiles(src=src, tgt=tgt) for src, tgt in zip(files[::2], files[1::2], strict=True)]
+    first = languages(sources)
+    for source in sources:
+        if source.src == source.tgt:
+            raise ValueError(f"{display_name(source.src)} is given as source and as target; name two files")
+        if first != UNNAMED and languages([source]) == first[::-1]:
+            raise ValueError(
+                f"{source.src} is given as a source and {sources[0].src} too, but their languages differ: "
+                f"name {source.tgt} first"
+            )
+    return tuple(sources)
+
+
+def _folder_languages(root: Path) -> tuple[str, str]:
+    """Return the two suffixes of a folder's training files, sorted."""
+    if not root.is_dir():
+        raise FileNotFoundError(f"{root}: no such folder")
+    names = [Path(plain_name(path)) for path in sorted(root.iterdir())]
+    langs = sorted({name.suffix[1:] for name in names if KINDS["train"].fullmatch(name.stem)})
+    if len(langs) != 2:
+        raise ValueError(
+            f"{root}: train files end in {', '.join(langs) or 'nothing known'}; "
+            "give --langs SRC,TGT for the two to read"
+        )
+    return langs[0], langs[1]

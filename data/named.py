@@ -5,6 +5,7 @@ URL was ever requested. The digests show whether a file is the right one.
 """
 
 import hashlib
+import json
 import logging
 import re
 import shutil
@@ -26,8 +27,6 @@ from data.files import (
     json_bytes,
     new_folder,
     no_progress,
-    parse_json,
-    read_bytes,
     write_atomically,
 )
 from data.text import iter_lines
@@ -68,14 +67,6 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     pairs: tuple[Pair, ...] = ()
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A download: its digest, size in bytes and mirrors, if known, or if others than those of the corpus."""
-
-    hash: str = ""
-    bytes: int | None = None
-    mirrors: tuple[str, ...] = ()
-
-
 class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A published corpus: description, and the files that it consists of."""
 
@@ -91,7 +82,8 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """URL of its home page."""
     mirrors: tuple[str, ...] = ()
     """Addresses of its files; {file} stands for the name."""
-    files: dict[str, Published]
+    files: dict[str, Remote]
+    """Its downloads by name; mirrors of their own take the place of the corpus's."""
     parts: tuple[Part, ...]
 
     def pair(self, src: str, tgt: str) -> Pair:
@@ -131,9 +123,9 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         src, tgt = pair
         other = tgt if src == "en" else src
         file, _, member = template.format(src=src, tgt=tgt, lang=pair[side], other=other).partition("!")
-        published = self.files[file]
-        mirrors = tuple(url.format(file=file) for url in published.mirrors or self.mirrors)
-        remote = Remote(name=file, mirrors=mirrors, digest=published.hash, size_bytes=published.bytes)
+        remote = self.files[file]
+        mirrors = tuple(url.format(file=file) for url in remote.mirrors or self.mirrors)
+        remote = msgspec.structs.replace(remote, name=file, mirrors=mirrors)
         return Text(remote, member)
 
 
@@ -247,7 +239,7 @@ def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pai
 def _verify(folder: Path) -> None:
     """Raise ValueError if the folder has no manifest, or a file is missing or differs from it in size."""
     try:
-        files = parse_json(read_bytes(folder / MANIFEST))["files"]
+        files = json.loads((folder / MANIFEST).read_bytes())["files"]
         sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
         changed = [name for name, entry in files.items() if sizes.get(name) != entry["bytes"]]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

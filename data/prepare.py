@@ -258,9 +258,9 @@ def _in_fixed_splits(plan: PreparationPlan, src: Hashes, tgt: Hashes) -> Mask:
     """Return True at the pairs whose source or target occurs in a fixed split, (N,)."""
     fixed_src, fixed_tgt = bytearray(), bytearray()
     for source in plan.fixed_splits.values():
-        for pair in source.rows():
-            fixed_src += hash_text(normalise(clean(pair.src)))
-            fixed_tgt += hash_text(normalise(clean(pair.tgt)))
+        for src_text, tgt_text in source.pairs():
+            fixed_src += hash_text(normalise(clean(src_text)))
+            fixed_tgt += hash_text(normalise(clean(tgt_text)))
     overlapping: Mask = np.isin(src, hash_array(fixed_src)) | np.isin(tgt, hash_array(fixed_tgt))
     return overlapping
 
@@ -373,28 +373,23 @@ def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress
         for block in _blocks(plan):
             block_labels = labels[done : done + len(block[0])]
             done += len(block[0])
-            if done > len(labels):
-                break
             for label, both in files.items():
                 chosen = (block_labels == label).tolist()
                 for file, lines in zip(both, block, strict=True):
                     file.write("".join(f"{clean(line)}\n" for line in compress(lines, chosen)).encode())
             progress("writing", done, len(labels))
-        if done != len(labels):
-            raise ValueError(f"{_paths(plan)[0]}: has another number of pairs than when it was read first")
 
 
 def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:
     """Copy a fixed valid or test set line by line; returns its number of pairs."""
     with (folder / f"{name}.{langs[0]}").open("wb") as src, (folder / f"{name}.{langs[1]}").open("wb") as tgt:
-        count = 0
-        for pair in source.rows():
-            if not (clean(pair.src) and clean(pair.tgt)):
+        number = source.header_lines
+        for number, pair in enumerate(source.pairs(), start=1 + source.header_lines):
+            if not all(map(clean, pair)):
                 raise ValueError(
-                    f"{display_name(source.paths[0])}, line {pair.number}: a side of this pair is blank, "
+                    f"{display_name(source.paths[0])}, line {number}: a side of this pair is blank, "
                     f"and a given {name} set is never filtered; remove the pair from both files"
                 )
-            src.write(f"{pair.src}\n".encode())
-            tgt.write(f"{pair.tgt}\n".encode())
-            count += 1
-    return count
+            for file, text in zip((src, tgt), pair, strict=True):
+                file.write(f"{text}\n".encode())
+    return number - source.header_lines

@@ -6,7 +6,6 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from itertools import accumulate
 from math import exp, log, log1p
 from random import Random
@@ -281,7 +280,6 @@ class SampledSplit:
         self.split, self.max_tokens = split, max_tokens
         src = build_sampler(vocabularies.src, strength)
         tgt = src if vocabularies.joint else build_sampler(vocabularies.tgt, strength)
-        self.settings = f"{vocabularies.content_hash} {strength!r} {max_tokens} {version('sentencepiece')}"
         self._sampler = _PairSampler((src, tgt), seed, max_tokens)
         self._last: tuple[int, EncodedSplit] | None = None
 
@@ -298,7 +296,7 @@ class SampledSplit:
             workers = max(1, min(worker_count(), len(self.split) // PAIRS_PER_WORKER))
             drawn = map_blocks(self._sampler, self._blocks(epoch), workers=workers)
             src, tgt = map(Sequences.concatenate, zip(*drawn, strict=True))
-            self._last = (epoch, replace(self.split, src=src, tgt=tgt, folder=None, content_hash=""))
+            self._last = (epoch, replace(self.split, src=src, tgt=tgt, folder=None))
         return self._last[1]
 
     def _blocks(self, epoch: int) -> Iterator[Block]:

@@ -5,13 +5,13 @@ import hashlib
 import io
 import re
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from io import BytesIO
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, overload
+from typing import Any, BinaryIO
 
-from data.files import ensure_regular, ensure_states, file_states
+from data.files import ensure_states, file_states
 
 # Visible forms of the characters that a terminal, a browser or a table would obey instead of showing.
 #
@@ -79,29 +79,70 @@ ZSTD_INPUT_BYTES = 1 << 7
 """Compressed bytes given to Zstandard at a time: even at a ratio of 32,768 they become only 4 MiB."""
 
 
-def open_text(path: Path) -> BinaryIO:
+@contextmanager
+def open_text(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading; the suffix of its name decides how it is decompressed.
 
     Args:
         path: a plain, .gz or .zst file, or ``STDIN``.
 
     Returns:
-        A stream of the decompressed bytes; the caller closes it. Reading raises ValueError if a compressed
-        file is damaged or ends too early.
+        A context manager that gives a stream of the decompressed bytes.
 
     Raises:
         FileNotFoundError: there is no such file, or it is a folder.
+        ValueError: a compressed file is damaged or ends too early; raised while it is read.
     """
     if path == STDIN:
-        return open(0, "rb", buffering=BUFFER, closefd=False)
+        with open(0, "rb", buffering=BUFFER, closefd=False) as file:
+            yield file
+        return
     if path.is_dir():
         raise FileNotFoundError(f"{path}: this is a folder; give a file")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
-    decompress = {".gz": _gzip, ".zst": _zstandard}.get(path.suffix)
-    if decompress is None:
-        return path.open("rb", buffering=BUFFER)
-    return io.BufferedReader(_DecompressedFile(path, decompress), BUFFER)
+    with path.open("rb", buffering=BUFFER) as file:
+        if path.suffix not in COMPRESSED_SUFFIXES:
+            yield file
+            return
+        unpacked = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else _ZstandardFile(file)
+        try:
+            yield io.BufferedReader(unpacked, BUFFER)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(
+                f"{path}: not a whole {path.suffix} file ({error}); fetch or pack it again"
+            ) from None
+
+
+class _ZstandardFile(io.RawIOBase):
+    """Decompressed bytes of a .zst file of one or more frames.
+
+    The reader of the library does not notice a file that ends too early.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        import zstandard  # imported here: few files need it
+
+        self._file, self._library = file, zstandard
+        self._frame: Any = None
+        self._rest, self._ready = b"", b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready and (compressed := self._rest or self._file.read(ZSTD_INPUT_BYTES)):
+            frame = self._frame or self._library.ZstdDecompressor().decompressobj()
+            try:
+                self._ready = frame.decompress(compressed)
+            except self._library.ZstdError as error:
+                raise EOFError(error) from None
+            self._frame, self._rest = (None, frame.unused_data) if frame.eof else (frame, b"")
+        if not self._ready and self._frame is not None:
+            raise EOFError("it ends in the middle of a frame")
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
 
 
 def plain_or_gzip(path: Path) -> Path:
@@ -116,25 +157,13 @@ def pack_gzip(content: bytes) -> bytes:
 
 
 def read_decompressed(path: Path) -> bytes:
-    """Read a whole file of an experiment as ``read_bytes`` does; a .gz or .zst file is decompressed.
-
-    Raises:
-        OSError: ``path`` cannot be read, or is a folder.
-        ValueError: ``path`` is no regular file, or is damaged.
-    """
-    ensure_regular(path)
+    """Read a whole file as ``read_bytes`` does; a .gz or .zst file is decompressed."""
     with open_text(path) as file:
         return file.read()
 
 
 def hash_decompressed(path: Path) -> str:
-    """Compute the sha256 of a regular file's content, decompressed if the file is .gz or .zst.
-
-    Raises:
-        OSError: ``path`` cannot be read, or is a folder.
-        ValueError: ``path`` is no regular file, or is damaged.
-    """
-    ensure_regular(path)
+    """Compute the sha256 of a file's content, decompressed if the file is .gz or .zst."""
     digest = hashlib.sha256()
     with open_text(path) as file:
         while chunk := file.read(BUFFER):
@@ -150,70 +179,6 @@ def plain_name(path: Path) -> str:
 def display_name(path: Path) -> str:
     """Return the name of ``path`` in messages."""
     return "standard input" if path == STDIN else str(path)
-
-
-class _DecompressedFile(io.RawIOBase):
-    """Stream of the chunks that ``decompress`` yields of a file."""
-
-    def __init__(self, path: Path, decompress: Callable[[BinaryIO, Path], Iterator[bytes]]) -> None:
-        self._file = path.open("rb")
-        self._chunks = decompress(self._file, path)
-        self._rest = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._rest:
-            chunk = next(self._chunks, None)
-            if chunk is None:
-                return 0
-            self._rest = memoryview(chunk)
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
-def _gzip(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Decompress a .gz file of one or more members, chunk by chunk."""
-    try:
-        with gzip.GzipFile(fileobj=file) as decompressed:
-            while chunk := decompressed.read(BUFFER):
-                yield chunk
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _damaged(path, error) from None
-
-
-def _zstandard(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Decompress a .zst file of one or more frames, chunk by chunk.
-
-    The reader of the library does not notice a file that ends too early.
-    """
-    import zstandard  # imported here: few files need it
-
-    frame, ready = None, bytearray()
-    try:
-        while compressed := file.read(ZSTD_INPUT_BYTES):
-            while compressed:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                ready += frame.decompress(compressed)
-                compressed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
-            if len(ready) >= BUFFER:
-                yield bytes(ready)
-                ready.clear()
-    except zstandard.ZstdError as error:
-        raise _damaged(path, error) from None
-    if frame is not None:
-        raise _damaged(path, "it ends in the middle of a frame")
-    yield bytes(ready)
-
-
-def _damaged(path: Path, reason: object) -> ValueError:
-    return ValueError(f"{path}: not a whole {path.suffix} file ({reason}); fetch or pack it again")
 
 
 # Reading of text line by line; malformed input raises ValueError with file and line.
@@ -254,38 +219,29 @@ def iter_lines(
 
 
 def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool) -> Iterator[list[str]]:
-    """Stream the lines of a file in lists of about ``BLOCK_BYTES``; an error comes after its block."""
+    """Stream the lines of a file in lists of about ``BLOCK_BYTES``."""
     count, name = 0, display_name(path)
     errors = "surrogateescape" if keep_broken else "strict"
     with open_text(path) as file:
-        for raw in _raw_blocks(file):
-            lines = _decode_block(raw, count, errors)
+        while raw := file.read1(BLOCK_BYTES):  # type: ignore[attr-defined]  # all of ours are buffered
+            if not raw.endswith(b"\n"):  # a line over MAX_LINE_BYTES is the last one of its block
+                raw += file.readline(MAX_LINE_BYTES + 1)
+            lines = None if _last_line(raw) > MAX_LINE_BYTES else _decode(raw, count, errors)
             if lines is None or not (allow_blank or all(map(str.strip, lines))):
-                lines, error = _decode_lines(raw, f"{name}, line", count, errors, allow_blank=allow_blank)
-                yield lines
-                raise error
+                raise _bad_line(raw, f"{name}, line", count, errors)
             count += len(lines)
             yield lines
     if not count:
         raise ValueError(f"{name} is empty; expected one sentence per line")
 
 
-def _raw_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Read a file in blocks of whole lines; a line over ``MAX_LINE_BYTES`` is the last one of its block."""
-    while raw := file.read1(BLOCK_BYTES):  # type: ignore[attr-defined]  # all of ours are buffered
-        yield raw if raw.endswith(b"\n") else raw + file.readline(MAX_LINE_BYTES + 1)
+def _last_line(raw: bytes) -> int:
+    """Return the length of the last line of a block."""
+    return len(raw) - raw.rfind(b"\n", 0, -1) - 1
 
 
-def _decode_block(raw: bytes, before: int, errors: str) -> list[str] | None:
-    """Decode a block at once; None if a line of it is too long or not UTF-8.
-
-    Args:
-        raw: whole lines with their ends.
-        before: number of lines before the block.
-        errors: treatment of bytes that are not UTF-8, as for ``bytes.decode``.
-    """
-    if len(raw) - raw.rfind(b"\n", 0, -1) - 1 > MAX_LINE_BYTES:
-        return None
+def _decode(raw: bytes, before: int, errors: str) -> list[str] | None:
+    """Decode whole lines, of which ``before`` were read already; None if one is not UTF-8."""
     try:
         text = raw.decode("utf-8", errors)
     except UnicodeDecodeError:
@@ -298,37 +254,22 @@ def _decode_block(raw: bytes, before: int, errors: str) -> list[str] | None:
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
-def _decode_lines(
-    block: bytes, context: str, before: int, errors: str, *, allow_blank: bool
-) -> tuple[list[str], ValueError]:
-    """Decode a block that has a bad line.
-
-    Args:
-        block: whole lines with their ends.
-        context: begins the message of an error, before the number of the line.
-        before: number of lines before the block.
-        errors: see ``_decode_block``.
-        allow_blank: whether a blank line is good.
-
-    Returns:
-        The lines before the first bad one, and the error of that one.
-    """
-    lines: list[str] = []
-    for number, raw in enumerate(BytesIO(block), start=before + 1):
+def _bad_line(block: bytes, context: str, before: int, errors: str) -> ValueError:
+    """Make the error for the first bad line of a block: one that is too long, not UTF-8 or blank."""
+    for number, raw in enumerate(io.BytesIO(block), start=before + 1):
         if len(raw) > MAX_LINE_BYTES:
-            message = f"{context} {number}: over {MAX_LINE_BYTES:,} bytes; expected one sentence per line"
-            return lines, ValueError(message)
+            return ValueError(
+                f"{context} {number}: over {MAX_LINE_BYTES:,} bytes; expected one sentence per line"
+            )
         try:
-            line = raw.decode("utf-8", errors)
+            if not raw.decode("utf-8-sig", errors).strip():
+                return ValueError(f"{context} {number}: the line is empty; remove this pair from both files")
         except UnicodeDecodeError as error:
-            return lines, _utf8_error(f"{context} {number}", raw, error)
-        if number == 1:
-            line = line.removeprefix(BYTE_ORDER_MARK)
-        line = line.removesuffix("\n").removesuffix("\r")
-        if not (allow_blank or line.strip()):
-            message = f"{context} {number}: the line is empty; remove this pair from both files"
-            return lines, ValueError(message)
-        lines.append(line)
+            hint = "; it begins like UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
+            return ValueError(
+                f"{context} {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8 "
+                f"({error.reason}{hint}); save the file as UTF-8"
+            )
     raise AssertionError("a block without a bad line")
 
 
@@ -350,15 +291,6 @@ def hash_texts(texts: Iterable[str]) -> str:
     while contents := [text.encode() for text in islice(remaining, TEXTS_PER_UPDATE)]:
         digest.update(b"".join([b"%d:%b" % (len(content), content) for content in contents]))
     return digest.hexdigest()
-
-
-def _utf8_error(context: str, raw: bytes, error: UnicodeDecodeError) -> ValueError:
-    """Make the error for a line that is not UTF-8; ``context`` names file and line."""
-    hint = "; it begins like UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
-    return ValueError(
-        f"{context}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8 ({error.reason}{hint}); "
-        "save the file as UTF-8"
-    )
 
 
 # Text that stays on disk, so that a training set may be larger than memory.
@@ -390,22 +322,10 @@ class TextFile(Sequence[str]):
         with ensure_states(self._states):
             yield from iter_lines(self.path)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return tuple(islice(self, *index.indices(len(self))))
         return next(islice(self, range(len(self))[index], None))
-
-    def __eq__(self, other: object) -> bool:
-        """Whether ``other`` has the same lines, on disk or in memory."""
-        if not isinstance(other, TextFile | tuple):
-            return NotImplemented
-        return len(self) == len(other) and all(map(str.__eq__, self, other))
-
-    __hash__ = None  # type: ignore[assignment]  # the file may change
 
     def _count_lines(self) -> Iterator[str]:
         for line in self:

@@ -2,19 +2,19 @@
 
 import base64
 import hashlib
+import json
 import re
-from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.corpus import Pairs
-from data.files import json_bytes, parse_json, write_atomically
+from data.files import json_bytes, write_atomically
 from data.subwords import KINDS as SUBWORD_KINDS
-from data.subwords import SubwordVocabulary, train_subwords
-from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from data.subwords import SPACE, SubwordVocabulary, train_subwords
+from data.symbols import SPECIALS, UNK, Vocabulary
 from data.text import plain_or_gzip, read_decompressed
 
 # The project's definition of a word: the tokens of word vocabularies, and what published figures depend on.
@@ -62,41 +62,36 @@ def _is_marked(token: str) -> bool:
 # Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``.
 
 
+def visible_space(character: str) -> str:
+    """Return ``character``, or ▁ for a space."""
+    return SPACE if character == " " else character
+
+
+Tokenizer = tuple[Callable[[str], list[str]], Callable[[list[str]], str], Callable[[str], str]]
+TOKENIZERS: dict[str, Tokenizer] = {
+    "words": (mark_words, join_words, unmarked),
+    "characters": (list, "".join, visible_space),
+}
+"""By kind of vocabulary: how to split a text into tokens, to undo it, and to label a token in plots."""
+
+
 class CountedVocabulary(Vocabulary):
     """Vocabulary of counted tokens, in order of decreasing count, then of spelling; others become UNK.
 
     Args:
+        kind: a key of ``TOKENIZERS``.
         counts: count of each token.
         size: upper bound on the number of ids, the specials included; None keeps all tokens.
         min_count: leave out tokens with a lower count.
     """
 
-    def __init__(self, counts: Counter[str], *, size: int | None = None, min_count: int = 1) -> None:
+    def __init__(self, kind: str, counts: Counter[str], size: int | None = None, min_count: int = 1) -> None:
         from torchtext.vocab import Vocab  # imported here: it imports all of torch
 
+        self.kind, self.encodes_words = kind, kind == "words"  # no word spans a space
+        self._tokenize, self._detokenize, self._label = TOKENIZERS[kind]
         limit = None if size is None else size - len(SPECIALS)
         self._vocab = Vocab(counts, max_size=limit, min_freq=min_count, specials=list(SPECIALS))
-
-    @classmethod
-    def build(cls, lines: Iterable[str], *, size: int, min_count: int) -> "CountedVocabulary":
-        """Count the tokens of ``lines`` and build the vocabulary from them."""
-        counts = Counter(token for line in lines for token in cls.tokenize(line))
-        return cls(counts, size=size, min_count=min_count)
-
-    @staticmethod
-    @abstractmethod
-    def tokenize(text: str) -> list[str]:
-        """Split ``text`` into tokens."""
-
-    @staticmethod
-    @abstractmethod
-    def detokenize(tokens: list[str]) -> str:
-        """Undo ``tokenize``."""
-
-    @staticmethod
-    @abstractmethod
-    def label(token: str) -> str:
-        """Return the label of ``token`` in plots."""
 
     def __len__(self) -> int:
         return len(self._vocab.itos)
@@ -104,18 +99,18 @@ class CountedVocabulary(Vocabulary):
     def encode(self, text: str) -> list[int]:
         """Encode one line of text as ids, without BOS and EOS."""
         id_of = self._vocab.stoi.get  # indexing would insert the unknown word into the vocabulary
-        return [id_of(token, UNK) for token in self.tokenize(text)]
+        return [id_of(token, UNK) for token in self._tokenize(text)]
 
     def _text(self, ids: list[int]) -> str:
-        return self.detokenize([self._vocab.itos[index] for index in ids])
+        return self._detokenize([self._vocab.itos[index] for index in ids])
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return one label per id."""
-        return [self.label(self._vocab.itos[index]) for index in ids]
+        return [self._label(self._vocab.itos[index]) for index in ids]
 
     def labels(self, text: str) -> list[str]:
         """Return the labels of the tokens of ``text``, whether they are known or not."""
-        return [self.label(token) for token in self.tokenize(text)]
+        return [self._label(token) for token in self._tokenize(text)]
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the kind and the count of each token; the ids follow from the counts."""
@@ -123,59 +118,10 @@ class CountedVocabulary(Vocabulary):
         return {"kind": self.kind, "counts": {token: self._vocab.freqs[token] for token in tokens}}
 
 
-class WordVocabulary(CountedVocabulary):
-    """Vocabulary of words and punctuation characters."""
-
-    kind = "words"
-    encodes_words = True  # no token spans a space
-    tokenize = staticmethod(mark_words)
-    detokenize = staticmethod(join_words)
-    label = staticmethod(unmarked)
-
-
-class CharacterVocabulary(CountedVocabulary):
-    """Vocabulary of single characters."""
-
-    kind = "characters"
-
-    @staticmethod
-    def tokenize(text: str) -> list[str]:
-        """Split ``text`` into its characters."""
-        return list(text)
-
-    @staticmethod
-    def detokenize(tokens: list[str]) -> str:
-        """Undo ``tokenize``."""
-        return "".join(tokens)
-
-    @staticmethod
-    def label(token: str) -> str:
-        """Return ``token``; ▁ for a space, so that it is visible."""
-        return "▁" if token == " " else token
-
-
 # Building, saving and loading of vocabularies: words, characters, SentencePiece unigram or BPE.
 
 
-__all__ = [
-    "BOS",
-    "EOS",
-    "KINDS",
-    "PAD",
-    "SPECIALS",
-    "UNK",
-    "Vocabulary",
-    "VocabularyPair",
-    "build_pair",
-    "build_vocabulary",
-    "load_pair",
-]
-
-COUNTED: dict[str, type[WordVocabulary] | type[CharacterVocabulary]] = {
-    "words": WordVocabulary,
-    "characters": CharacterVocabulary,
-}
-KINDS = (*COUNTED, *SUBWORD_KINDS)
+KINDS = (*TOKENIZERS, *SUBWORD_KINDS)
 """Names of the kinds of vocabulary."""
 FILE_NAME = "vocabulary.json"
 MAX_SUBWORD_PAIRS = 150_000
@@ -302,8 +248,10 @@ def build_vocabulary(
         raise ValueError(f"unknown vocabulary kind {kind!r:.80}; choose one of {', '.join(KINDS)}")
     if size <= len(SPECIALS):
         raise ValueError(f"vocabulary size ({size}) must be larger than the {len(SPECIALS)} special ids")
-    if kind in COUNTED:
-        return COUNTED[kind].build(lines, size=size, min_count=min_count)
+    if kind in TOKENIZERS:
+        tokenize = TOKENIZERS[kind][0]
+        counts = Counter(token for line in lines for token in tokenize(line))
+        return CountedVocabulary(kind, counts, size, min_count)
     if min_count != 1:
         raise ValueError(
             f"min_count ({min_count}) must be 1 for a {kind} vocabulary; it counts whole words only"
@@ -316,7 +264,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
     try:
-        content = parse_json(read_decompressed(path))
+        content = json.loads(read_decompressed(path))
     except ValueError as error:
         raise ValueError(f"{path}: damaged vocabulary ({error}); build it again") from None
     if not isinstance(content, dict):
@@ -328,10 +276,9 @@ def _from_json(path: Path, content: Any) -> Vocabulary:
     """Build the vocabulary from the output of its ``to_json``; ``path`` is for messages."""
     try:
         kind = content["kind"]
-        if kind in COUNTED:
-            return COUNTED[kind](
-                Counter({str(token): int(count) for token, count in content["counts"].items()})
-            )
+        if kind in TOKENIZERS:
+            counts = {str(token): int(count) for token, count in content["counts"].items()}
+            return CountedVocabulary(kind, Counter(counts))
         if kind in SUBWORD_KINDS:
             return SubwordVocabulary(kind, base64.b64decode(content["model"], validate=True))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

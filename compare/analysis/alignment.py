@@ -38,8 +38,8 @@ from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences
 from data.files import write_atomically
 from data.subwords import ESCAPED, SPACE
-from data.symbols import BOS
-from data.vocabulary import Vocabulary, split_words
+from data.symbols import BOS, Vocabulary
+from data.vocabulary import split_words
 
 logger = logging.getLogger(__name__)
 

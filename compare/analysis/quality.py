@@ -19,7 +19,8 @@ from compare.analysis.tables import Row, Table
 from compare.config.sections import EXTRA_TOKENS
 from data.corpus import Pairs
 from data.grammar.phrases import number_words, ordinal_words
-from data.vocabulary import SPECIALS, TOKEN, UNK, Vocabulary, VocabularyPair, load_pair, split_words
+from data.symbols import SPECIALS, UNK, Vocabulary
+from data.vocabulary import TOKEN, VocabularyPair, load_pair, split_words
 
 # Words of a text, and the training text that the models saw.
 

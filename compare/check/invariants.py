@@ -26,8 +26,9 @@ from compare.training.checkpoints import EMA, TrainerState, Validation
 from compare.training.metrics_log import read_metrics
 from compare.training.serialization import WEIGHTS
 from data.files import hash_file
+from data.symbols import UNK
 from data.text import hash_decompressed, plain_or_gzip, read_lines
-from data.vocabulary import UNK, load_pair
+from data.vocabulary import load_pair
 
 SOURCES = "test.src"
 

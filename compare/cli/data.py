@@ -154,8 +154,8 @@ def prepare(
 
 def _resolve_name(files: list[Path], langs: str, root: Path) -> list[Path]:
     """Return ``files``, or the folder of the named corpus if they are the name of one."""
+    from data.formats import parse_languages
     from data.named import CORPORA, downloaded_folder
-    from data.sources import parse_languages
 
     if len(files) != 1 or str(files[0]) not in CORPORA or files[0].exists():
         return files
@@ -167,7 +167,7 @@ def _splits(
     files: list[Path], src: list[Path], tgt: list[Path], columns: str, fields: str, langs: str
 ) -> "tuple[dict[str, tuple[Source, ...]], tuple[str, str]]":
     """Find the sources of each split, and the two languages, from the command line arguments."""
-    from data.sources import find_sources, folder_sources, languages, parse_languages
+    from data.formats import find_sources, folder_sources, languages, parse_languages
 
     given_langs = parse_languages(langs) if langs else None
     if len(files) == 1 and files[0].is_dir():

@@ -22,7 +22,8 @@ from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import timed
 from data.batches import decode_batches, make_source_batch
 from data.encode import Ints
-from data.vocabulary import BOS, EOS, UNK, VocabularyPair
+from data.symbols import BOS, EOS, UNK
+from data.vocabulary import VocabularyPair
 
 if TYPE_CHECKING:
     from compare.models.registry import Model

@@ -29,7 +29,6 @@ from compare.training.serialization import load_weights, set_weights
 from compare.training.validation import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus
-from data.files import ensure_regular
 from data.text import read_lines
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.fast import has_bf16_layers
@@ -237,7 +236,6 @@ def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
 def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
     """Score the translations of a test set by all metrics."""
     path = folder.output(test)
-    ensure_regular(path)
     lines = read_lines(path, allow_blank=True)
     scores = score_texts(lines, corpus.splits[test].tgt, scoring=all_metrics())
     return dataclasses.replace(scores, scores={**scores.scores, **folder.external_columns(test)})

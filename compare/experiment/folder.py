@@ -274,7 +274,6 @@ def begin_experiment(
     for test in prepared.corpus.tests[:1]:  # for plots and people
         lines = prepared.corpus.splits[test].src
         write_atomically(folder / "test.src", "".join(f"{line}\n" for line in lines))
-    prepared.stream.kept_hash(1, known=prepared.batch_hash)  # so that no later start computes it
     registry.settings_hash = shared
     registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in runs)]))
     for run in runs:

@@ -57,7 +57,7 @@ class PreparedData:
         if seed == self.stream.seed:
             return self
         stream = self.stream.with_seed(seed)
-        return replace(self, stream=stream, batch_hash=stream.kept_hash(1))
+        return replace(self, stream=stream, batch_hash=stream.stream_hash(1))
 
 
 def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
@@ -135,10 +135,10 @@ def prepare_data(
         )
     encoded, valid = sides(encoded, run), sides(valid, run)
     stream = training_batches(encoded, vocabularies, run)
-    # Samples are not drawn for a message: where their hash is kept, the first epoch may not be needed.
-    batches = "" if stream.is_sampled else f", {len(stream.plan(1))} batches per epoch"
-    logger.info(f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}{batches}")
-    batch_hash = stream.kept_hash(1, keep=False)  # a folder may yet refuse these settings
+    logger.info(
+        f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches per epoch"
+    )
+    batch_hash = stream.stream_hash(1)
     times.append(perf_counter())
     steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(times), strict=True)
     logger.info("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))

@@ -19,7 +19,7 @@ from compare.results.store import (
 from compare.results.text import escape_markdown
 from compare.system.plugins import code_version
 from compare.training.serialization import CHECKPOINTS
-from data.files import check_vacant, new_folder, read_bytes
+from data.files import check_vacant, new_folder
 from data.text import pack_gzip, read_decompressed
 from data.vocabulary import FILE_NAME
 
@@ -103,7 +103,7 @@ def publish_experiment(
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():
             (target / name).write_bytes(text.encode())
         if search is not None:
-            (target / TRIALS).write_bytes(read_bytes(search))
+            (target / TRIALS).write_bytes(search.read_bytes())
     return out
 
 

@@ -50,7 +50,7 @@ from compare.system.plugins import code_version
 from compare.system.signals import LOCK, Locked, lock_folder
 from compare.training.trainer import TrainingDiverged
 from data.files import remove_leftovers
-from data.vocabulary import SPECIALS
+from data.symbols import SPECIALS
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from compare.system.messages import did_you_mean
 from compare.system.signals import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from compare.training.serialization import CHECKPOINTS
-from data.files import read_bytes, write_atomically
+from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -380,7 +380,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     """
     path = Path(folder) / TRIALS
     trials = []
-    for number, line in enumerate(read_bytes(path).splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             trials.append(msgspec.json.decode(line, type=TrialResult))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

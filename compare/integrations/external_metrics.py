@@ -4,6 +4,7 @@ A learned metric has dependencies that ours exclude, so it runs as a program of 
 back. Those of finished runs are kept there as columns of their results.
 """
 
+import json
 import math
 import re
 import shlex
@@ -27,7 +28,7 @@ from compare.scoring.score import SystemScores
 from compare.system.messages import abbreviate
 from compare.system.signals import lock_folder
 from data.corpus import Corpus
-from data.files import as_paths, hash_file, parse_json
+from data.files import as_paths, hash_file
 from data.text import hash_decompressed, read_lines
 
 COMET_PACKAGE = "unbabel-comet==2.2.6"
@@ -173,7 +174,7 @@ def _run_comet(texts: Mapping[str, Path], hypotheses: Sequence[Path], out: Path)
     command += ["-s", str(texts["src"]), "-r", str(texts["ref"]), "-t", *map(str, hypotheses)]
     _run("comet", [*command, "--to_json", str(out)])
     try:
-        records = parse_json(out.read_bytes())
+        records = json.loads(out.read_bytes())
         segments = [[100 * float(each["COMET"]) for each in records[str(path)]] for path in hypotheses]
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ValueError(f"comet: no scores in the output of comet-score: {error}") from None

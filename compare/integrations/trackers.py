@@ -4,6 +4,7 @@ The logs in the run folders are the truth. A thread reads what is appended to th
 and hands it on; training waits for no tracker, and one that fails ends with a warning.
 """
 
+import json
 import logging
 import shutil
 import threading
@@ -16,7 +17,6 @@ from compare.results.run_folder import RunFolder
 from compare.system.messages import did_you_mean, first_line
 from compare.training.metrics_log import is_finite
 from compare.training.serialization import METRICS
-from data.files import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +129,7 @@ def _follow(folder: Path, tracker: str, ending: threading.Event) -> None:
             last = ending.is_set()
             for log in sorted(folder.glob(f"*/{METRICS}")):
                 *lines, _ = log.read_bytes().split(b"\n")  # the last one is empty, or being written
-                for line in map(parse_json, lines[sent.get(log, 0) :]):
+                for line in map(json.loads, lines[sent.get(log, 0) :]):
                     if log not in runs:
                         settings = RunFolder.read(log.parent).run.settings()
                         runs[log] = TRACKERS[tracker](folder, log.parent.name, settings)

@@ -13,9 +13,7 @@ from data.named import CORPORA, NamedCorpus, fetch, named_corpus
 
 def render_check(check: CorpusCheck) -> str:
     """Render the measurements and findings of a check, one block of lines per split."""
-    return "\n\n".join(
-        "\n".join(_block(name, split, check.overlap.get(name, {}))) for name, split in check.splits.items()
-    )
+    return "\n\n".join("\n".join(_block(name, split)) for name, split in check.splits.items())
 
 
 def render_summary(manifest: Mapping[str, Any]) -> str:
@@ -34,7 +32,7 @@ def render_summary(manifest: Mapping[str, Any]) -> str:
     )
 
 
-def _block(name: str, split: SplitCheck, overlap: Mapping[str, Finding]) -> Iterator[str]:
+def _block(name: str, split: SplitCheck) -> Iterator[str]:
     """Yield the lines about one split."""
     yield f"{name or 'corpus'}: {split.pairs:,} pairs"
     yield f"  {'length':<26}" + "".join(f"{quantile:>8}" for quantile in QUANTILES)
@@ -49,7 +47,7 @@ def _block(name: str, split: SplitCheck, overlap: Mapping[str, Finding]) -> Iter
         **{f"repeated {side}": check.repeated for side, check in split.sides.items()},
         "target is the source": split.findings["copies"],
         "sides swapped?": split.findings["swapped"],
-        **{f"{side} also in train": finding for side, finding in overlap.items()},
+        **{f"{side} also in train": finding for side, finding in split.overlap.items()},
     }
     for label, finding in findings.items():
         if finding.count:
@@ -110,8 +108,8 @@ def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
     return [
         {
             "file": remote.name,
-            "hash": remote.digest or "none published",
-            "bytes": remote.size_bytes,
+            "hash": remote.hash or "none published",
+            "bytes": remote.bytes,
             "from": list(remote.mirrors),
         }
         for remote in corpus.remotes(corpus.pair(src, tgt))
@@ -132,7 +130,7 @@ def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
 def _paragraph(corpus: NamedCorpus) -> str:
     """Render one corpus; its files are those of its first language pair."""
     remotes = corpus.remotes(corpus.languages[0])
-    known = sum(bool(remote.digest) for remote in remotes)
+    known = sum(bool(remote.hash) for remote in remotes)
     sizes = ", ".join(f"{split} {size:,}" for split, size in corpus.sizes.items())
     details = {
         "languages": ", ".join("-".join(pair) for pair in corpus.languages),

@@ -20,7 +20,7 @@ from compare.config.sections import run_name
 from compare.results.result import Result, Status
 from compare.system.messages import abbreviate
 from compare.system.plugins import plugin_problem
-from data.files import as_paths, read_bytes, write_atomically
+from data.files import as_paths, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
         ValueError: the file is damaged; the message names the value.
     """
     try:
-        return msgspec.json.decode(read_bytes(path), type=kind)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: {error}: {remedy}") from None
 

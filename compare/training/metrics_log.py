@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.system.messages import abbreviate
-from data.files import append_whole, parse_json, read_bytes, sync_file, write_atomically
+from data.files import append_whole, sync_file, write_atomically
 
 FIELDS = {
     "train": ("update", "updates", "src_tokens", "tgt_tokens", "tokens_per_s", "data_s", "train_s"),
@@ -62,11 +62,11 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     Raises:
         ValueError: a line is not an object with the fields of its kind; the error names the line.
     """
-    lines = read_bytes(path).splitlines()
+    lines = path.read_bytes().splitlines()
     metrics: list[dict[str, Any]] = []
     for number, text in enumerate(lines, start=1):
         try:
-            line = parse_json(text)
+            line = json.loads(text)
         except ValueError:
             if number == len(lines):
                 break

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from compare.system.messages import abbreviate
-from data.files import ensure_regular, write_atomically
+from data.files import write_atomically
 
 # Names of the files that training writes to a run folder.
 
@@ -43,7 +43,6 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     """
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
-    ensure_regular(path)
     try:
         return safetensors.torch.load_file(path)
     # KeyError, TypeError: an element type that torch or safetensors lacks
@@ -120,7 +119,6 @@ def load_state(path: Path) -> dict[str, Any] | None:
     """
     if not path.exists():
         return None
-    ensure_regular(path)
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types for damaged files

@@ -1,18 +1,13 @@
 """Batches and their stream: layout, every pair once per epoch, reproducible, resumable at any batch."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data.batches import Batch, BatchStream, _copy_together, decode_batches, make_batch, make_source_batch
-from data.corpus import Pairs
-from data.encode import EncodedSplit, encode_split
+from data.batches import BatchStream, decode_batches, make_batch, make_source_batch
 from data.symbols import BOS, EOS, PAD
-from data.vocabulary import build_pair
 from tests.kits.loader import LENGTHS, many, random_split, split_of
 
 
@@ -75,17 +70,6 @@ def test_moving_a_batch_moves_what_models_read_and_leaves_the_rest_on_the_host()
     assert batch.src_lengths.tolist() == batch.src_mask.sum(dim=1).tolist()
 
 
-def test_one_transfer_carries_ids_and_masks_unchanged() -> None:
-    """As to a GPU, but for the page-locked memory."""
-    batch = make_batch(many(5), np.arange(5))
-    parts = [batch.src, batch.tgt_in, batch.tgt_out, batch.src_mask, batch.tgt_mask[:, 1:]]
-    copies = _copy_together(parts, torch.device("cpu"), pin_memory=False)
-    assert len({copy.untyped_storage().data_ptr() for copy in copies}) == 1
-    for part, copy in zip(parts, copies, strict=True):
-        assert copy.dtype == part.dtype
-        assert torch.equal(copy, part)
-
-
 @settings(deadline=None)
 @given(lengths=st.lists(st.integers(0, 80), max_size=60), budget=st.integers(1, 300))
 def test_decode_batches_hold_all_sources_longest_first(lengths: list[int], budget: int) -> None:
@@ -94,11 +78,6 @@ def test_decode_batches_hold_all_sources_longest_first(lengths: list[int], budge
     assert order == sorted(range(len(lengths)), key=lambda index: -lengths[index])  # stable
     for group in groups:
         assert len(group) == 1 or len(group) * (max(lengths[index] for index in group) + 1) <= budget
-
-
-def assert_same(first: Batch, second: Batch) -> None:
-    for name, value in vars(first).items():
-        assert torch.equal(torch.as_tensor(value), torch.as_tensor(getattr(second, name))), name
 
 
 @given(lengths=LENGTHS, spare=st.integers(0, 400), seed=st.integers(0, 99), epoch=st.integers(0, 9))
@@ -153,27 +132,33 @@ def test_sources_of_batches_across_two_target_lengths_alternate_with_the_epoch()
 
 
 @pytest.mark.parametrize("start", [0, 1, 7])
-def test_an_epoch_is_resumed_from_any_batch(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_is_resumed_from_any_batch(start: int) -> None:
     stream = BatchStream(many(), batch_tokens=200, seed=5)
     whole = list(stream.epoch(3))
-    built = []
-
-    def counting(split: EncodedSplit, rows: np.ndarray) -> Batch:
-        built.append(rows)
-        return make_batch(split, rows)
-
-    monkeypatch.setattr("data.batches.make_batch", counting)
-    rest = list(BatchStream(many(), batch_tokens=200, seed=5).epoch(3, start))
-    assert len(built) == len(rest) == len(whole) - start
+    rest = BatchStream(many(), batch_tokens=200, seed=5).epoch(3, start)
     for mine, theirs in zip(rest, whole[start:], strict=True):
-        assert_same(mine, theirs)
+        for name, value in vars(mine).items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(getattr(theirs, name))), name
     assert list(stream.epoch(3, len(whole))) == []
+
+
+@pytest.mark.parametrize(("processes", "accumulate"), [(1, 1), (2, 1), (3, 2)])
+def test_the_shares_of_all_processes_are_the_batch(processes: int, accumulate: int) -> None:
+    stream = BatchStream(many(), batch_tokens=200, seed=5)
+    options = {"processes": processes, "accumulate": accumulate}
+    ranks = [stream.global_batches(2, rank=rank, **options) for rank in range(processes)]
+    for batch, shares in zip(stream.epoch(2), zip(*ranks, strict=True), strict=True):
+        rows = [row for share in shares for part in share.parts for row in part.rows.tolist()]
+        assert sorted(rows) == sorted(batch.rows.tolist())
+        assert {(share.src_tokens, share.tgt_tokens) for share in shares} == {
+            (batch.src_tokens, batch.tgt_tokens)
+        }
+        assert all(len(share.parts) <= accumulate for share in shares)
 
 
 def test_the_hash_changes_with_any_change_of_the_batches() -> None:
     split = many(60)
     base = BatchStream(split, batch_tokens=200, seed=1)
-    assert base.kept_hash() == base.stream_hash()  # arrays in memory have no file
     assert base.stream_hash() == BatchStream(many(60), batch_tokens=200, seed=1).stream_hash()
     others = [
         BatchStream(split, batch_tokens=200, seed=2).stream_hash(),
@@ -189,73 +174,6 @@ def test_the_hash_changes_with_any_change_of_the_batches() -> None:
     reverse._last_plan = (1, base.plan(1)[::-1])
     others.append(reverse.stream_hash())
     assert len({base.stream_hash(), *others}) == 9
-
-
-TEXT = Pairs(("a b c", "d", "e f", "k l", "a d e k") * 9, ("A B", "C D E", "F G", "H I", "A") * 9)
-
-
-def kept(folder: Path) -> list[Path]:
-    """The files of kept hashes in a folder of encoded splits."""
-    return sorted(folder.glob("*/batches-*.json"))
-
-
-@pytest.fixture
-def encoded(tmp_path: Path) -> EncodedSplit:
-    return encode_split(TEXT, build_pair(TEXT, kind="words", size=50), folder=tmp_path)
-
-
-def never(*_: object) -> str:
-    raise AssertionError("computed again")
-
-
-def test_a_hash_is_computed_once(
-    encoded: EncodedSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = BatchStream(encoded, batch_tokens=20, seed=1)
-    expected = stream.stream_hash()
-    assert stream.kept_hash() == expected
-    assert len(kept(tmp_path)) == 1
-    monkeypatch.setattr(BatchStream, "stream_hash", never)
-    again = encode_split(TEXT, build_pair(TEXT, kind="words", size=50), folder=tmp_path)
-    assert BatchStream(again, batch_tokens=20, seed=1).kept_hash() == expected
-
-
-def test_what_the_hash_depends_on_has_a_file_of_its_own(
-    encoded: EncodedSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = BatchStream(encoded, batch_tokens=20, seed=1)
-    hashes = [
-        stream.kept_hash(),
-        stream.kept_hash(2),
-        BatchStream(encoded, batch_tokens=21, seed=1).kept_hash(),
-        BatchStream(encoded, batch_tokens=20, seed=2).kept_hash(),
-    ]
-    assert len(set(hashes)) == len(kept(tmp_path)) == 4
-    monkeypatch.setattr("data.batches.SOURCE_FILES", [])  # other code
-    assert stream.kept_hash() == hashes[0]
-    monkeypatch.setattr(np, "__version__", "another")
-    assert stream.kept_hash() == hashes[0]
-    assert len(kept(tmp_path)) == 6
-
-
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"sha256":"x"}'])
-def test_a_damaged_file_is_replaced(encoded: EncodedSplit, tmp_path: Path, content: bytes) -> None:
-    stream = BatchStream(encoded, batch_tokens=20, seed=1)
-    expected = stream.kept_hash()
-    (path,) = kept(tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(content)
-    assert stream.kept_hash() == expected
-    assert path.read_bytes() == whole
-
-
-def test_padding_is_that_of_the_batches() -> None:
-    stream = BatchStream(many(), batch_tokens=400, seed=1)
-    batches = list(stream.epoch(4))
-    tgt = torch.cat([batch.tgt_mask.flatten() for batch in batches]).double()
-    src = torch.cat([batch.src_mask.flatten() for batch in batches]).double()
-    expected = (float(1 - tgt.mean()), float(1 - torch.cat([src, tgt]).mean()))
-    assert stream.padding(4) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_budget_below_the_longest_target_is_refused() -> None:

@@ -3,7 +3,6 @@
 import json
 import tracemalloc
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from hypothesis import strategies as st
 from compare.cli import main
 from data.checks import CorpusCheck, Finding, SideCheck, check_corpus, unusual_characters
 from data.formats import Table, TwoFiles
-from data.sources import folder_sources
-from tests.kits.paths import SHARED
 from tests.kits.raw_data import Pair, lines, made_up, two_files, write
 
 
@@ -55,8 +52,8 @@ def test_planted_faults_are_found_on_their_lines(tmp_path: Path):
     assert count_and_lines(split.findings["empty"]) == (2, [7, 10])
     assert count_and_lines(split.findings["copies"]) == (1, [22])
     assert count_and_lines(split.findings["duplicates"]) == (1, [31])
-    assert count_and_lines(split.src.repeated) == (2, [31, 32])
-    assert count_and_lines(split.tgt.repeated) == (1, [31])
+    assert count_and_lines(split.sides["src"].repeated) == (2, [31, 32])
+    assert count_and_lines(split.sides["tgt"].repeated) == (1, [31])
     assert count_and_lines(split.findings["ratio_outliers"]) == (2, [51, 52])
 
 
@@ -65,7 +62,7 @@ def test_overlap_is_counted_on_either_side(tmp_path: Path):
     test[1:1] = [(train[5][0], "neu hier"), ("new here", f" {train[7][1].upper()}  ")]
     train[100] = ("", "")
     found = check(tmp_path, train=train, test=test)
-    assert {side: count_and_lines(f) for side, f in found.overlap["test"].items()} == {
+    assert {side: count_and_lines(f) for side, f in found.splits["test"].overlap.items()} == {
         "src": (1, [2]),
         "tgt": (1, [3]),
     }
@@ -128,7 +125,6 @@ def test_quantiles_are_those_of_the_sorted_lengths():
     side = SideCheck()
     for lengths in ([7, 1, 300, 4], [4, 9, 2]):
         side.add(["x" * length for length in lengths], np.arange(len(lengths)))
-    side.finish()
     expected = {"min": 1, "p5": 1, "median": 4, "p95": 300, "p99": 300, "max": 300}
     assert side.quantiles()["characters"] == expected
 
@@ -144,35 +140,10 @@ def test_swapped_pairs_are_suspected_and_others_are_not(tmp_path: Path):
     assert found.splits["test"].findings["swapped"].count == 50  # the whole file is
 
 
-def test_a_pair_is_judged_by_the_others_alone(tmp_path: Path):
-    """Two pairs that contradict each other are both suspected; a single pair gives no evidence."""
-    pair = ("the small dog sees the old house", "der kleine Hund sieht das alte Haus")
-    for pairs, count in (([pair], 0), ([pair, pair[::-1]], 2), ([pair, pair], 0)):
-        assert check(tmp_path, train=pairs).splits["train"].findings["swapped"].count == count
-
-
 def test_sides_of_one_language_are_never_suspected(tmp_path: Path):
     english = [src for src, _ in made_up(1_000)]
     found = check(tmp_path, train=list(zip(english, english[1:] + english[:1], strict=True)))
     assert found.splits["train"].findings["swapped"].count == 0
-
-
-@pytest.mark.parametrize("folder", ["multi30k", "wmt-news-en-de"])
-def test_real_corpora_swapped_on_purpose(folder: str, tmp_path: Path):
-    """At least 190 of 200 swapped pairs are suspected; in the original corpus, no pair is."""
-    if not (SHARED / folder).is_dir():
-        pytest.skip(f"needs {folder} beside the checkout")
-    sources, langs = folder_sources(SHARED / folder, None)
-    assert langs == ("de", "en")
-    pairs = [(row.src, row.tgt) for row in sources["train"].rows()][:8_000]
-    sound = check(tmp_path, train=pairs).splits["train"]
-    assert sound.findings["swapped"].count == 0
-    assert sound.pairs == 8_000
-    wrong = [pair[::-1] if row % 40 == 0 else pair for row, pair in enumerate(pairs)]
-    assert check(tmp_path, train=wrong).splits["train"].findings["swapped"].count >= 190
-    lengths = [len(src.split()) for src, _ in pairs]
-    assert sound.src.quantiles()["words"]["median"] == sorted(lengths)[len(lengths) // 2 - 1]
-    assert sound.median_ratio == pytest.approx(median((len(t) + 10) / (len(s) + 10) for s, t in pairs))
 
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

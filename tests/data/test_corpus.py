@@ -1,16 +1,19 @@
-"""Corpora: files as users have them, the error of every fault, and the built-in corpus."""
+"""Corpora: files as users have them, formats of raw text, the error of every fault, the built-in corpus."""
 
 import dataclasses
 import gzip
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus, read_pairs
+from data.corpus import Pairs, embedded_corpus, read_corpus, read_pairs
+from data.formats import Records, Source, Table, TwoFiles
 from data.grammar import embedded_splits
-from tests.kits.paths import SHARED
-from tests.kits.raw_data import refused
+from tests.kits.raw_data import PACK, lines, records, refused, table, two_files, write
 
 FILES = {
     "train.en": "a dog\na cat\n",
@@ -39,12 +42,6 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def embedded_train(seed: int) -> Pairs:
-    """Generate a train split of 200 pairs by the grammar itself."""
-    pairs = embedded_splits(seed=seed, train=200, valid=500, test=1_000, test_long=500)["train"]
-    return Pairs(*zip(*pairs, strict=True))
-
-
 @pytest.mark.parametrize(("src", "tgt"), [("en", "de"), ("de", "en")])
 def test_a_folder_is_read_in_either_direction(root: Path, src: str, tgt: str) -> None:
     corpus = read_corpus(root, src, tgt)
@@ -69,35 +66,23 @@ def test_overlap_counts_the_sources_that_occur_in_train(root: Path) -> None:
 
 def test_the_hash_covers_all_text_and_nothing_else(root: Path) -> None:
     corpus = read_corpus(root, "en", "de")
-    renamed = Path(shutil.copytree(root, root.parent / "other"))
-    (renamed / "train.de.gz").write_bytes(gzip.compress((renamed / "train.de").read_bytes()))
-    (renamed / "train.de").unlink()
-    same = read_corpus(renamed, "en", "de")
-    assert same.name == "other"
-    assert same.content_hash == corpus.content_hash
-    variants = [
-        dataclasses.replace(corpus, src_lang="nl"),
-        dataclasses.replace(corpus, splits=dict(reversed(corpus.splits.items()))),
-        dataclasses.replace(corpus, splits={**corpus.splits, "valid": Pairs(("a cat",), ("eine Katz",))}),
-        dataclasses.replace(
-            corpus, splits={**corpus.splits, "valid": Pairs(("a cat",), ("eine Katze",), ("0-0",))}
-        ),
-        read_corpus(renamed, "de", "en"),
-    ]
-    assert len({corpus.content_hash, *(variant.content_hash for variant in variants)}) == 6
-
-
-def test_the_hash_keeps_lines_and_columns_apart() -> None:
-    def content_hash(pairs: Pairs) -> str:
-        return Corpus(name="x", src_lang="a", tgt_lang="b", splits={"train": pairs}).content_hash
-
-    corpora = [
+    other = Path(shutil.copytree(root, root.parent / "other"))
+    (other / "train.de.gz").write_bytes(gzip.compress((other / "train.de").read_bytes()))
+    (other / "train.de").unlink()
+    assert read_corpus(other, "en", "de").content_hash == corpus.content_hash
+    train = [
         (("ab", "c"), ("d", "e")),
         (("a", "bc"), ("d", "e")),
         (("ab", "c", "d"), ("e",)),
-        (("ab",), ("c", "d", "e")),
+        (("ab", "c"), ("d", "e"), ("0-0", "")),
     ]
-    assert len({content_hash(Pairs(*columns)) for columns in corpora}) == len(corpora)
+    variants = [
+        dataclasses.replace(corpus, src_lang="nl"),
+        dataclasses.replace(corpus, splits=dict(reversed(corpus.splits.items()))),
+        read_corpus(other, "de", "en"),
+        *(dataclasses.replace(corpus, splits={"train": Pairs(*columns)}) for columns in train),
+    ]
+    assert len({variant.content_hash for variant in (corpus, *variants)}) == 1 + len(variants)
 
 
 @pytest.mark.parametrize("name", ["train.de", "train.en.gz", "val.en.gz", "test_b.de"])
@@ -149,24 +134,125 @@ def test_a_bad_file_is_named(root: Path, name: str, content: bytes, parts: tuple
 def test_the_embedded_corpus_has_links() -> None:
     corpus = embedded_corpus(seed=3, train=200)
     assert (corpus.name, corpus.src_lang, corpus.tgt_lang) == ("embedded", "en", "de")
-    assert list(corpus.splits) == ["train", "valid", "test", "test_long"]
-    assert [len(pairs.src) for pairs in corpus.splits.values()] == [200, 500, 1000, 500]
-    for pairs in corpus.splits.values():
-        assert len(pairs.src) == len(pairs.tgt) == len(pairs.links)
-        assert all(isinstance(line, str) and line for column in pairs for line in column)
-    assert corpus.splits["train"] == embedded_train(seed=3)
-    assert corpus.splits["train"] != embedded_train(seed=4)
+    sizes = {"train": 200, "valid": 500, "test": 1000, "test_long": 500}
+    assert {name: tuple(map(len, pairs)) for name, pairs in corpus.splits.items()} == {
+        name: (size,) * 3 for name, size in sizes.items()
+    }
+    generated = embedded_splits(seed=3, **sizes)["train"]
+    assert corpus.splits["train"] == Pairs(*zip(*generated, strict=True))
+
+
+TEXTS = [
+    ("plain", "schlicht"),
+    ("line\u2028separator \u2029 next\x85line", "senkrecht\x0bTab \x0c Seite \x1c\x1d\x1e"),
+    ("\u200fשלום עולם\u200e", "\u202bمرحبا بالعالم\u202c"),
+    ("我喜欢猫。", "ねこが好きです\u3000。"),
+    ("nul \x00 inside", "und\x7f \x80 Steuerzeichen"),
+    ("cr \r inside", "e\u0301 zerlegt, 😀 außerhalb der BMP \U00020000"),
+]
+"""Texts that other readers split, strip or refuse."""
+
+
+def rows(source: Source) -> list[tuple[str, str]]:
+    return list(source.pairs())
+
+
+def all_formats(folder: Path, pairs: list[tuple[str, str]], compression: str) -> list[Source]:
+    """Write the same pairs in every format; ``compression`` is a suffix of ``PACK``."""
+    src, tgt = two_files(folder, pairs, packing=compression)
+    fields = ("translation.en", "translation.de")
+    return [
+        TwoFiles(src=src, tgt=tgt),
+        Table(path=table(folder / f"t.tsv{compression}", pairs), columns=(2, 3)),
+        Records(path=records(folder / f"r.jsonl{compression}", pairs), fields=fields),
+    ]
+
+
+@pytest.mark.parametrize("compression", PACK)
+def test_every_format_gives_the_same_texts(tmp_path: Path, monkeypatch, compression: str):
+    monkeypatch.setattr("data.formats.BLOCK_PAIRS", 4)
+    for source in all_formats(tmp_path, TEXTS, compression):
+        assert rows(source) == TEXTS
+        assert [len(src) for src, _ in source.blocks()] == [4, 2]
+        assert [pair for block in source.blocks() for pair in zip(*block, strict=True)] == TEXTS
+
+
+ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\ufeff"))
+
+
+@given(st.lists(st.tuples(ANY, ANY), min_size=1))
+@settings(deadline=None, max_examples=30)
+def test_any_text_survives_any_format(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]):
+    folder = tmp_path_factory.getbasetemp()
+    for number, compression in product(range(3), PACK):
+        assert rows(all_formats(folder, pairs, compression)[number]) == pairs
+
+
+def test_line_ends_and_byte_order_marks_of_windows(tmp_path: Path):
+    src = write(tmp_path / "a", b"\xef\xbb\xbfone\r\ntwo \xef\xbb\xbf\r\nlast")
+    tgt = write(tmp_path / "b", b"eins\nzwei\nletzte\n")
+    expected = [("one", "eins"), ("two \ufeff", "zwei"), ("last", "letzte")]
+    assert rows(TwoFiles(src=src, tgt=tgt)) == expected
+    tsv = write(tmp_path / "c.tsv", b"\xef\xbb\xbfone\teins\r\n\r\n two\tzwei \r\n")
+    assert rows(Table(path=tsv)) == [("one", "eins"), ("", ""), (" two", "zwei ")]
+    jsonl = write(tmp_path / "d.jsonl", b'\xef\xbb\xbf{"a": "x\\r\\ny\\nz", "b": "\\u00e9"}\r\n\r\n')
+    assert rows(Records(path=jsonl, fields=("a", "b"))) == [("x y z", "é"), ("", "")]
+
+
+def test_columns_and_fields_are_taken_in_the_order_asked_for(tmp_path: Path):
+    path = table(tmp_path / "t.tsv", [("x", "y")])
+    assert rows(Table(path=path, columns=(3, 1))) == [("y", "0")]
+    path = write(tmp_path / "r.jsonl", b'{"a": "x", "b": {"c": {"d": "y"}}}')
+    assert rows(Records(path=path, fields=("b.c.d", "a"))) == [("y", "x")]
+    path = write(tmp_path / "h.tsv", b"id\tde\ten\n1\teins\tone\n2\tzwei\ttwo\n")
+    assert rows(Table(path=path, columns=("en", "de"))) == [("one", "eins"), ("two", "zwei")]
+
+
+def test_broken_text_is_an_error_or_kept(tmp_path: Path):
+    path = write(tmp_path / "r.jsonl", b'{"a": "\\ud83d\\ude00", "b": "x"}\n{"a": "y", "b": "\\udc80 z"}\n')
+    source = Records(path=path, fields=("a", "b"))
+    stream = source.pairs()
+    assert next(stream) == ("😀", "x")
+    refused(lambda: next(stream), "r.jsonl, line 2", "field 'b'", "unpaired surrogate", "U+DC80", "correct")
+    assert list(source.pairs(keep_broken=True))[1] == ("y", "\udc80 z")
+    src, tgt = write(tmp_path / "a", b"good\nb\xe4d\n"), write(tmp_path / "b", b"gut\nschlecht\n")
+    files = TwoFiles(src=src, tgt=tgt)
+    assert list(files.pairs(keep_broken=True)) == [("good", "gut"), ("b\udce4d", "schlecht")]
+    refused(lambda: rows(files), "a, line 2, byte 2: 0xe4 is not UTF-8")
+
+
+@pytest.mark.parametrize(("left", "right"), [(3, 5), (5, 3), (1, 2)])
+def test_unequal_files_are_counted_to_their_ends(tmp_path: Path, left: int, right: int):
+    src, tgt = (write(tmp_path / name, lines("x" * n)) for name, n in (("a", left), ("b", right)))
+    parts = f"a has {left} lines", f"b has {right}", "make the files parallel"
+    refused(lambda: rows(TwoFiles(src=src, tgt=tgt)), *parts)
 
 
 @pytest.mark.parametrize(
-    ("folder", "sizes"),
+    ("content", "parts"),
     [
-        ("multi30k", {"train": 29_000, "valid": 1_014, "test_2016_flickr": 1_000}),
-        ("wmt-news-en-de", {"train": 21_240, "valid": 3_000, "test": 3_003}),
+        (b"\n[1, 2]\n", ("line 2: no field 'a'", "--fields")),
+        (b'{"b": 1, "c": {}}', ("line 1: no field 'a'; known are 'b', 'c'",)),
+        (b'{"a": null}', ("line 1: field 'a' must be a text, found NoneType",)),
+        (b'{"a": "x"', ("line 1: not JSON", "one object per line")),
+        (b"", ("r.jsonl is empty",)),
     ],
 )
-def test_real_corpora(folder: str, sizes: dict[str, int]) -> None:
-    if not (SHARED / folder).is_dir():
-        pytest.skip(f"needs {folder} beside the checkout")
-    corpus = read_corpus(SHARED / folder, "de", "en")
-    assert {name: len(pairs.src) for name, pairs in corpus.splits.items()} == sizes
+def test_invalid_records_are_refused(tmp_path: Path, content: bytes, parts: tuple[str, ...]):
+    path = write(tmp_path / "r.jsonl", content)
+    refused(lambda: rows(Records(path=path, fields=("a", "a"))), "r.jsonl", *parts)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "parts"),
+    [
+        (b"a\tb\tc\na\tb\n", (1, 3), ("line 2: column 3 is asked for, found 2", "--columns")),
+        (b"id\tde\ten\n1\teins\tone\n", ("en", "fr"), ("line 1: no column 'fr' in the header",)),
+        (b"id\tde\ten\n", None, ("line 1: 3 columns, of which two are needed", "--columns 1,2")),
+        (b"a\tb\nyes, I\tdo\tja, das tue ich\n", None, ("line 2: 3 columns, of which two",)),
+        (b"one,eins\n", (1, 2), ("line 1: column 2 is asked for, found 1", "there is no tab in it")),
+    ],
+)
+def test_invalid_tables_are_refused(tmp_path: Path, content: bytes, columns, parts: tuple[str, ...]):
+    path = write(tmp_path / "t.tsv", content)
+    refused(lambda: rows(Table(path=path, columns=columns)), "t.tsv", *parts)

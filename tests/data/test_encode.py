@@ -1,10 +1,17 @@
-"""Encoded splits: all pairs within the limit, cached once, and built again if anything is damaged."""
+"""Encoded splits: all pairs within the limit, cached once, rebuilt if damaged; and worker processes."""
 
 import os
 import pickle
 import shutil
+import signal
+import subprocess
+import sys
+import time
 import tracemalloc
+from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
+from operator import add, truediv
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import encode
+from data import encode, parallel
 from data.batches import BatchStream
 from data.corpus import Pairs, open_pairs
 from data.encode import Sequences, StoredSequences, WordCache, encode_split
 from data.files import json_bytes
-from data.symbols import Vocabulary
+from data.parallel import map_blocks, worker_count
 from data.vocabulary import VocabularyPair, build_pair, build_vocabulary
+from tests.kits.paths import ROOT
 from tests.kits.raw_data import made_up
 
 TRAIN = Pairs(
@@ -74,9 +82,7 @@ def test_the_second_call_encodes_nothing(
     assert len(os.listdir(tmp_path)) == 5
 
 
-@pytest.mark.parametrize(
-    "name", ["src_ids", "src_offsets", "tgt_ids", "tgt_offsets", "rows", "manifest.json"]
-)
+@pytest.mark.parametrize("name", ["src_ids", "src_lengths", "tgt_ids", "rows", "manifest.json"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "remove"])
 def test_a_damaged_cache_is_built_again(
     words: VocabularyPair, tmp_path: Path, name: str, damage: str
@@ -138,17 +144,6 @@ def test_ids_that_stay_in_the_file_are_those_in_memory(
     assert streams[0].stream_hash() == streams[1].stream_hash()
 
 
-def test_a_file_of_ids_may_be_removed_but_not_cut(tmp_path: Path) -> None:
-    path = tmp_path / "ids"
-    path.write_bytes(np.arange(10, dtype="<u2").tobytes())
-    stored = StoredSequences(path, "<u2", np.array([0, 4, 4, 10]))
-    os.truncate(path, 18)
-    with pytest.raises(OSError, match="ids: the file has become shorter since it was opened"):
-        stored.take(np.array([2]))
-    path.unlink()
-    assert stored.take(np.array([0])).flat.tolist() == [0, 1, 2, 3]
-
-
 @pytest.mark.slow
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From 20 chunks to 80, the peak memory of Python and NumPy grows by less than 20%."""
@@ -170,26 +165,6 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
     assert peaks[1] < 1.2 * peaks[0]
 
 
-@pytest.mark.parametrize("moment", ["first chunk", "before the manifest", "rename"])
-def test_an_interrupted_run_leaves_nothing_and_the_next_one_starts_over(
-    words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    functions = {
-        "first chunk": (WordCache, "encode"),
-        "before the manifest": (encode, "json_bytes"),
-        "rename": (os, "rename"),
-    }
-    with monkeypatch.context() as patch:
-        patch.setattr(*functions[moment], interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            encode_split(TRAIN, words, folder=tmp_path, max_tokens=4)
-    assert os.listdir(tmp_path) == []
-    assert encode_split(TRAIN, words, folder=tmp_path, max_tokens=4).rows.tolist() == [0, 1, 4]
-
-
 def test_of_two_concurrent_runs_the_later_uses_the_cache_of_the_first(
     words: VocabularyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,23 +184,7 @@ VOCABULARIES = {
     kind: build_vocabulary(kind, BOTH_SIDES, size=size, seed=1)
     for kind, size in (("words", 20), ("characters", 20), ("bpe", 330), ("unigram", 310))
 }
-ODD = [
-    *(
-        "",
-        " ",
-        "  a",
-        "a  b ",
-        "\t",
-        "a\u00a0b",
-        "▁",
-        "␛0 ▁x",
-        "Öß ẞ",
-        "𝕏 😀",
-        "a-b, c!",
-        "<unk> <0x0A>",
-        "\r",
-    )
-]
+ODD = ["", " ", "  a", "a  b ", "\t", "a\u00a0b", "▁", "␛0 ▁x", "Öß ẞ", "𝕏 😀", "a-b, c!", "<unk> <0x0A>"]
 """Lines with what is special to one of the tokenisers."""
 LINES = st.lists(
     st.one_of(
@@ -250,17 +209,98 @@ def test_encoding_by_words_gives_the_ids_of_lines(kind: str, blocks: list[list[s
     assert ids_of(copied.encode(ODD)) == [vocabulary.encode(line) for line in ODD]
 
 
-def test_each_word_is_encoded_once_up_to_a_number_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    vocabulary, encoded = VOCABULARIES["bpe"], list[str]()
-    encode_line = type(vocabulary).encode
-
-    def counting(self: Vocabulary, text: str) -> list[int]:
-        encoded.append(text)
-        return encode_line(self, text)
-
-    monkeypatch.setattr(type(vocabulary), "encode", counting)
+def test_words_beyond_a_number_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encode, "MAX_WORDS", 3)
-    cache = WordCache(vocabulary)
-    for _ in range(2):
-        cache.encode(["a b a", "b c", "d"])
-    assert encoded == ["a", "b", "c", "d", "d"]
+    cache, lines = WordCache(VOCABULARIES["bpe"]), ["a b a", "b c", "d"]
+    assert ids_of(cache.encode(lines)) == [VOCABULARIES["bpe"].encode(line) for line in lines]
+    assert list(cache) == ["a", "b", "c"]
+
+
+def pid_of(_: int) -> int:
+    return os.getpid()
+
+
+def children(pid: int) -> set[int]:
+    """The workers of a process (Linux), without multiprocessing's resource tracker."""
+    pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in pids if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_results_come_in_order_and_blocks_are_read_late(workers: int, count: int) -> None:
+    read = []
+
+    def blocks() -> Iterator[int]:
+        for number in range(count):
+            read.append(number)
+            yield number
+
+    results = []
+    for result in map_blocks(partial(add, 10), blocks(), workers=workers):
+        results.append(result)
+        assert len(read) <= len(results) + workers
+    assert results == list(range(10, 10 + count))
+
+
+def test_only_a_large_corpus_starts_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "available_cores", lambda: 2)
+    monkeypatch.setattr(parallel, "SERIAL_BLOCKS", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(parallel, "ProcessPoolExecutor", None)  # calling it would fail
+        assert list(map_blocks(pid_of, range(3))) == [os.getpid()] * 3
+    assert os.getpid() not in list(map_blocks(pid_of, range(5)))[3:]
+    monkeypatch.setattr(parallel, "available_cores", lambda: 12)
+    for processes, workers in (("1", 8), ("4", 3), ("16", 1)):  # of torchrun, which share the cores
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert worker_count() == workers
+
+
+@pytest.mark.parametrize("where", ["function", "blocks"])
+def test_an_error_is_raised_here_and_ends_the_workers(where: str) -> None:
+    def blocks() -> Iterator[int]:
+        yield from [1, 2, 0, 4, 5, 6] if where == "function" else [1, 2, 3]
+        raise ValueError("line 7")
+
+    with pytest.raises(ZeroDivisionError if where == "function" else ValueError):
+        list(map_blocks(partial(truediv, 1), blocks(), workers=2))
+    if sys.platform == "linux":
+        assert not children(os.getpid())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_a_worker_that_was_killed_is_one_clear_error() -> None:
+    results = map_blocks(pid_of, range(99), workers=2)
+    os.kill(next(results), signal.SIGKILL)
+    with pytest.raises(ChildProcessError, match=r"a worker process was ended from outside; if memory is"):
+        list(results)
+
+
+PROGRAM = """
+from data.parallel import map_blocks
+import signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
+list(map_blocks(time.sleep, iter([0.1] * 10_000), workers=2))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_their_parent(signum: int, tmp_path: Path) -> None:
+    """Also from a script without ``if __name__ == "__main__"``, as multiprocessing would need it."""
+    (tmp_path / "script.py").write_text(PROGRAM)
+    command = [sys.executable, tmp_path / "script.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as parent:
+        assert parent.stderr is not None
+        while len(workers := children(parent.pid)) < 2:
+            assert parent.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.5)  # they import
+        parent.send_signal(signum)
+        errors = parent.stderr.read()  # ends when the workers have ended too
+    assert errors.count("Traceback") == (signum == signal.SIGINT)  # that of the parent's KeyboardInterrupt
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)

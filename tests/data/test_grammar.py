@@ -3,7 +3,6 @@
 import hashlib
 import os
 import random
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -41,49 +40,6 @@ def links_of(pair: AlignedPair) -> list[tuple[int, int]]:
 
 def is_word(token: str) -> bool:
     return token[0].isalnum()
-
-
-def one_of(words) -> str:
-    return "(?:" + "|".join(sorted(set(words), key=len, reverse=True)) + ")"
-
-
-ADJECTIVE = one_of(each.de.removesuffix("e") for each in lex.ADJECTIVES)
-MASCULINE = one_of(n.de for n in lex.NOUNS if n.gender == "m" and n.de_plural not in ("", n.de, "Seen"))
-NEUTER = one_of(n.de for n in lex.NOUNS if n.gender == "n" and n.de != n.de_plural)
-WEAK = one_of(n.de for n in lex.NOUNS if n.weak and n.de != n.de_plural)
-PLURAL = one_of(
-    n.de_plural for n in lex.NOUNS if n.de_plural[-1:] not in ("n", "s", "") and n.de != n.de_plural
-)
-WITH_SEIN = one_of(verb.participle for verb in lex.VERBS if verb.sein)
-PREFIX = one_of(verb.prefix for verb in lex.VERBS if verb.prefix)
-THIRD = one_of([*({verb.er for verb in lex.VERBS} - {verb.participle for verb in lex.VERBS}), "hat", "ist"])
-CONJUNCTION = one_of([*(de for _, de in lex.CONJUNCTIONS if de not in ("während", "bis")), "dass", "ob"])
-
-FAULTS = {
-    "gender: no masculine noun after 'das'": (rf"(?<!, )\b[Dd]as {MASCULINE}\b", "Das Mann schläft."),
-    "gender: no neuter noun after an accusative": (rf"\b[Dd]en {NEUTER}\b", "Er sieht den Kind."),
-    "weak ending after an article": (
-        rf"(?:^Der|\b(?:mit|aus|für|sieht) (?:den|dem|die)) {ADJECTIVE}(?:er|em|es)\b",
-        "Der alter Hund schläft.",
-    ),
-    "n-declension": (rf"\b(?:den|einen|dem|einem) {WEAK}\b", "Das Mädchen sieht den Junge."),
-    "dative plural": (rf"\b(?:mit|aus|von|zu) (?:den|\w+en) {PLURAL}\b", "Er spielt mit den Kinder."),
-    "comma before a conjunction": (rf"(?<!,)(?<!aber)(?<!und) {CONJUNCTION}\b", "Er lacht weil er schläft."),
-    "verb last": (
-        rf"\b{CONJUNCTION} (?:ich|du|er|wir) {THIRD} (?!{PREFIX}\b)",
-        "Er lacht, weil er liest das Buch.",
-    ),
-    "agreement with 'ich'": (rf"\b[Ii]ch (?!weiß){THIRD}\b", "Ich sieht den Arzt."),
-    "perfect with 'sein'": (rf"\b(?:hat|habe|hast) (?:\w+ )*{WITH_SEIN}[,.?]", "Er hat aufgestanden."),
-}
-"""By rule of German: a pattern of what breaks it, and a sentence that does."""
-
-
-@pytest.mark.parametrize("rule", FAULTS)
-def test_no_sentence_breaks_a_rule_of_german(splits, rule: str):
-    pattern, wrong = FAULTS[rule]
-    assert re.search(pattern, wrong)
-    assert [pair.tgt for pairs in splits.values() for pair in pairs if re.search(pattern, pair.tgt)] == []
 
 
 def test_the_text_is_that_of_the_published_results(splits):
@@ -128,25 +84,17 @@ def test_numbers_dates_and_times():
     assert " ".join(german for _, german in date(1, 3).chunks).split() == ["am", "ersten", "März"]
 
 
-def test_links_are_in_range_and_reach_every_word(splits):
-    for pair in (pair for pairs in splits.values() for pair in pairs):
+def test_links_are_in_range_and_reach_every_word():
+    rng = random.Random(8)
+    for _ in range(2_000):
+        pair = realise(sampling.Sampler(rng).sentence())
         src, tgt, links = split_words(pair.src), split_words(pair.tgt), links_of(pair)
         assert links == sorted(set(links))
-        assert all(i < len(src) and j < len(tgt) for i, j in links)
         linked_src, linked_tgt = ({link[side] for link in links} for side in (0, 1))
+        assert linked_src <= set(range(len(src)))
         unlinked = {word for i, word in enumerate(src) if is_word(word) and i not in linked_src}
         assert unlinked <= {"of"}, pair  # only the "of" of a date has no German
-        assert {j for j, word in enumerate(tgt) if is_word(word)} <= linked_tgt, pair
-
-
-def test_lengths_and_spaces_and_no_sentence_twice(splits):
-    for name, pairs in splits.items():
-        low, high = (26, 40) if name == "test_long" else (4, 25)
-        for side in (side for pair in pairs for side in (pair.src, pair.tgt)):
-            assert low <= sum(map(is_word, split_words(side))) <= high
-            assert re.fullmatch(r"[A-ZÄÖÜ][\w'’]*(,? [\w'’]+)*[.?]", side), side
-    pairs = [pair for part in splits.values() for pair in part]
-    assert len({pair.src for pair in pairs}) == len({pair.tgt for pair in pairs}) == len(pairs) == 22_000
+        assert {j for j, word in enumerate(tgt) if is_word(word)} <= linked_tgt <= set(range(len(tgt))), pair
 
 
 def test_no_english_sentence_has_two_translations_over_seeds(splits):

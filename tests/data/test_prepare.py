@@ -1,6 +1,5 @@
 """``data prepare``: reproducible output, no text in two splits, every dropped pair counted, clear errors."""
 
-import errno
 import hashlib
 import json
 import os
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.cli import main
-from data.checks import check_corpus
 from data.corpus import read_corpus
 from data.formats import TwoFiles
 from data.prepare import Filters, PreparationPlan, prepare_corpus, run_first_pass
@@ -315,20 +313,6 @@ def test_mistakes_are_named(
     assert "holds something already" in refusal("data", "prepare", "a.en", "a.de", "--out", "a.en")
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_a_failed_write_leaves_nothing(tmp_path: Path, error: BaseException):
-    src, tgt = two_files(tmp_path, made_up(20))
-
-    def fail(*_: object) -> str:
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        prepare_corpus(plan_of(src, tgt), tmp_path / "out", fail)
-    if isinstance(caught.value, OSError):
-        assert caught.value.filename == str(tmp_path / "out")
-    assert sorted(tmp_path.iterdir()) == sorted([src, tgt])
-
-
 @pytest.mark.parametrize("change", ["grown", "cut", "touched", "gone"])
 def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, change: str):
     src, tgt = two_files(tmp_path, made_up(50))
@@ -347,13 +331,3 @@ def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, chan
     message = f"{src}: no such file" if change == "gone" else f"{src} was changed while it was read"
     refused(lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out", progress=meddle), message)
     assert not list(tmp_path.glob("*out*"))
-
-
-def test_progress_is_told_after_every_block(tmp_path: Path):
-    src, tgt = two_files(tmp_path, made_up(300) * 30)
-    calls: list[tuple[str, int]] = []
-    record = lambda name, done, total: calls.append((name, done))  # noqa: E731
-    check_corpus({"train": [TwoFiles(src=src, tgt=tgt)]}, progress=record)
-    run_first_pass(plan_of(src, tgt, fixed_splits={"valid": TwoFiles(src=src, tgt=tgt)}), record)
-    steps = (0, 4_000, 8_000, 9_000)
-    assert calls == [(name, done) for name in ("reading train", "reading") for done in steps]

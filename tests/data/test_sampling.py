@@ -254,7 +254,7 @@ def streams(split: EncodedSplit, kind: str, count: int) -> list[BatchStream]:
 
 
 def test_batches_are_made_of_the_lengths_of_the_epoch(split: EncodedSplit, kind: str):
-    stream, resumed, *ranks = streams(split, kind, 4)
+    stream, resumed = streams(split, kind, 2)
     for epoch in (1, 2):
         drawn, plan = stream.split(epoch), stream.plan(epoch)
         assert sorted(np.concatenate(plan).tolist()) == list(range(len(split)))
@@ -267,31 +267,16 @@ def test_batches_are_made_of_the_lengths_of_the_epoch(split: EncodedSplit, kind:
     for batch, other in zip(resumed.epoch(2, 3), batches[3:], strict=True):
         assert torch.equal(batch.src, other.src)
         assert torch.equal(batch.tgt_out, other.tgt_out)
-    shares = (each.global_batches(2, rank=rank, processes=2) for rank, each in enumerate(ranks))
-    for batch, parts in zip(batches, zip(*shares, strict=True), strict=True):
-        rows = [row for part in parts for share in part.parts for row in share.rows.tolist()]
-        assert sorted(rows) == sorted(batch.rows.tolist())
-        assert {(part.src_tokens, part.tgt_tokens) for part in parts} == {
-            (batch.src_tokens, batch.tgt_tokens)
-        }
     with pytest.raises(ValueError, match=r"batch_tokens \(40\) must hold the longest target \(41 tokens"):
         BatchStream(sample(split, kind), batch_tokens=LIMIT, seed=1)
 
 
-def test_the_hash_of_the_batches_covers_the_samples(split: EncodedSplit, kind: str, monkeypatch):
+def test_the_hash_of_the_batches_covers_the_samples(split: EncodedSplit, kind: str):
     (stream,) = streams(split, kind, 1)
-    expected = stream.stream_hash()
-    assert stream.kept_hash() == expected == stream.kept_hash()
     others = [
         BatchStream(split, batch_tokens=200, seed=1),
         BatchStream(sample(split, kind, strength=0.2), batch_tokens=200, seed=1),
         BatchStream(sample(split, kind, max_tokens=30), batch_tokens=200, seed=1),
         stream.with_seed(2),
     ]
-    hashes = {other.kept_hash() for other in others}
-    assert len(hashes | {expected}) == 5
-    assert hashes == {other.stream_hash() for other in others}
-    stream.kept_hash(2, known="kept")
-    assert streams(split, kind, 1)[0].kept_hash(2) == "kept"
-    monkeypatch.setattr(sampling, "version", lambda package: "0.0")  # another one of SentencePiece
-    assert streams(split, kind, 1)[0].kept_hash(2) == stream.stream_hash(2)
+    assert len({each.stream_hash() for each in (stream, *others)}) == 5

@@ -73,7 +73,7 @@ class Server(ThreadingHTTPServer):
         """A client that hangs up is none of our business."""
 
     def remote(self, *mirrors: str, digest: str = "", name: str = "file.bin") -> Remote:
-        return Remote(name=name, mirrors=mirrors, digest=digest)
+        return Remote(name=name, mirrors=mirrors, hash=digest)
 
 
 @contextmanager

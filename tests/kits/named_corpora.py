@@ -8,7 +8,8 @@ import zipfile
 
 import msgspec
 
-from data.named import NamedCorpus, Published
+from data.download import Remote
+from data.named import NamedCorpus
 from tests.kits.http_server import Server, plain
 
 Texts = dict[tuple[str, str], bytes]
@@ -43,5 +44,5 @@ def stand_in(corpus: NamedCorpus, server: Server, texts: Texts) -> NamedCorpus:
     for name in {name for name, _ in texts}:
         content = published({member: text for (file, member), text in texts.items() if file == name}, name)
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}" if files[name].hash else ""
-        files[name] = Published(hash=digest, mirrors=(server.at(f"/{name}", plain, content),))
+        files[name] = Remote(hash=digest, mirrors=(server.at(f"/{name}", plain, content),))
     return msgspec.structs.replace(corpus, files=files)

@@ -27,7 +27,8 @@ from compare.analysis.quality import (
 )
 from data.corpus import Pairs
 from data.grammar.phrases import number_words
-from data.vocabulary import UNK, build_vocabulary
+from data.symbols import UNK
+from data.vocabulary import build_vocabulary
 from tests.kits.finished_experiments import make_finished, pairs
 
 NAMES = ("a", "bb", "ccc", "dddd", "eeeee")

@@ -28,23 +28,15 @@ from tests.kits.runs import ROWS, first_run
 from tests.kits.training import metrics, same_weights
 
 
-def test_the_hash_of_the_batches_is_computed_once(
-    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    settings = first_run(tiny_toml)
-    first = prepare_data(settings, tmp_path)
-    first.stream.kept_hash(1, known=first.batch_hash)
-    hashes = [first.batch_hash, first.for_seed(7).batch_hash]
-    assert hashes == [first.stream.stream_hash(1), first.for_seed(7).stream.stream_hash(1)]
-    monkeypatch.delattr(BatchStream, "stream_hash")
-    again = prepare_data(settings, tmp_path)
-    assert [again.batch_hash, again.for_seed(7).batch_hash] == hashes
+def test_data_for_another_seed_have_its_batches(tiny_toml: Path, tmp_path: Path):
+    first = prepare_data(first_run(tiny_toml), tmp_path)
+    other = first.for_seed(7)
+    assert (first.batch_hash, other.batch_hash) == (first.stream.stream_hash(1), other.stream.stream_hash(1))
+    assert first.batch_hash != other.batch_hash
+    assert first.for_seed(first.stream.seed) is first
 
 
-def test_check_does_not_believe_a_kept_hash(copy: Path):
-    """A wrong hash beside the encoded corpus, from which a row was made, is a difference."""
-    for path in copy.glob("encoded/*/batches-*.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": "0" * 64}))
+def test_check_computes_the_hash_of_the_batches(copy: Path):
     for path in copy.glob("*/result.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"batch_hash": "0" * 64}))
     assert "batch_hash" in {value.name for value in check_experiment(copy).differences}
@@ -102,7 +94,7 @@ def test_all_models_see_the_same_samples_and_check_draws_them_again(sampled: Pat
 def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
     prepared, plain = (prepare_data(first_run(tiny_toml, each), tmp_path) for each in (SAMPLED, PLAIN))
     for split in ("train", "valid"):
-        assert getattr(prepared, split).content_hash == getattr(plain, split).content_hash
+        assert getattr(prepared, split).folder == getattr(plain, split).folder
     assert prepared.stream.split(1).src_lengths.sum() > 1.1 * plain.train.src_lengths.sum()
 
 
