@@ -20,7 +20,6 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.training.checkpoints import Validation
 from compare.training.serialization import FINAL, load_weights
-from data.batches import BatchStream
 from data.files import hash_file
 from tests.kits.cli import Refusal
 from tests.kits.forgery import renew_views
