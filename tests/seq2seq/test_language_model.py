@@ -10,14 +10,14 @@ from torch.nn.functional import cross_entropy
 
 from compare.optim import OptimConfig, build_optimizer
 from seq2seq import RecurrentLanguageModel, RecurrentLanguageModelConfig, formulas
-from tests.kits.contract import float64
+from tests.kits.contract import seeded_float64
 from tests.kits.recurrent_twin import cells_of
 from transformer import LanguageModel, LanguageModelConfig
 
 V, H = 11, 6
 
 
-_float64 = pytest.fixture(float64)
+_float64 = pytest.fixture(seeded_float64)
 
 
 def twin(model: RecurrentLanguageModel, ids: Tensor) -> Tensor:
