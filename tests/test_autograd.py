@@ -86,6 +86,7 @@ def test_dropout_and_tanh_have_right_second_derivatives():
         assert gradgradcheck(function, x)
 
 
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*:DeprecationWarning")  # in torch itself
 def test_one_graph_gives_loss_and_gradients():
     """``fullgraph=True`` refuses any part that torch.compile cannot trace."""
     model = make("transformer").eval()
