@@ -262,8 +262,8 @@ def test_verdicts_on_head_roles():
         ):
             rows += [
                 {"model": state, "seed": 1, "head": "encoder.0 head 0", "entropy": value}
-                | {"previous peak": top, "next peak": 0.1}
-                for value in values
+                | {"previous peak": share_before, "next peak": 0.1}
+                for value, share_before in zip(values, (top, 0.2), strict=True)
             ]
             rows.append(
                 {"model": state, "seed": 1, "head": "cross.0 head 0"} | ({"gold": share} if has_gold else {})
