@@ -309,37 +309,38 @@ class Decoder(nn.Module):
         """
         steps, (rows, beam), depth = inputs.size(0), state.position.shape, self.query_depth
         joins, source, attention = joins_gradients(), memory.source, None
-        if self.attention is not None and steps > 1 and joins:
-            source = self.attention.join_gradients(source, steps)
+        attend, own, layer = self.attention, self.own, self.readout  # looked up once, not at every step
+        if attend is not None and steps > 1 and joins:
+            source = attend.join_gradients(source, steps)
         has_upper = self.attends_before and steps > 1 and depth < self.config.num_layers
         joined_gates = None if steps > 1 or self.training or joins else self.joined_gates
         cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None, joined_gates)
         if self.input_feeding:
-            assert self.readout is not None
-            product = StepwiseLinear(self.readout.bias.expand(steps, rows * beam, -1), self.readout.weight)
+            assert layer is not None
+            product = StepwiseLinear(layer.bias.expand(steps, rows * beam, -1), layer.weight)
         h, c = (list(part.flatten(0, 1).unbind(1)) for part in (state.h, state.c))  # per layer: (N, H)
         _, _, feedback, position, past, attended = state
         outputs = []
         for t in range(steps):
             seen, fed = attended if isinstance(attended, Past) else None, feedback
-            if self.attention is not None and self.attends_before:
-                attention = self.attention(Queries(feedback, position, seen), source)
+            if attend is not None and self.attends_before:
+                attention = attend(Queries(feedback, position, seen), source)
                 fed = attention.context
             tops = cells(fed.flatten(0, 1), h, c)  # by layer
             top, weights = tops[-1].view(rows, beam, -1), None
-            if self.own is not None:
-                top, past, weights = self._attend_to_past(self.own, top, past)
+            if own is not None:
+                top, past, weights = self._attend_to_past(own, top, past)
                 weights = pad(weights, (0, steps - t))
             query = top if depth == len(tops) else tops[depth - 1].view(rows, beam, -1)
-            if self.attention is not None and self.attends_after:
-                attention = self.attention(Queries(query, position, seen), source)
+            if attend is not None and self.attends_after:
+                attention = attend(Queries(query, position, seen), source)
             if seen is not None and attention is not None:
                 attended = seen.add(attention.weights)
             if self.input_feeding:
-                assert self.readout is not None
+                assert layer is not None
                 assert attention is not None
                 concatenated = torch.cat((top, attention.context), dim=-1).flatten(0, 1)
-                top = feedback = self.readout.activate(product(concatenated)).view(rows, beam, -1)
+                top = feedback = layer.activate(product(concatenated)).view(rows, beam, -1)
             elif self.attends_before:
                 feedback = query
             outputs.append(DecoderOutput(top, attention, weights))
