@@ -61,6 +61,7 @@ def train(folder: Path, family: str, accumulate: int, processes: Processes) -> N
         architecture=FAMILIES[family],
         vocabulary=99,
         dtype=torch.float64,
+        learning_rate=1e-3,
         regularization=REGULARIZATION.get(family),
         processes=processes,
         **settings,
