@@ -23,6 +23,7 @@ from compare.system.device import set_numerics, this_machine
 from compare.system.distributed import SINGLE, Processes
 from compare.system.log import MetricsCallback, Reporter
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
+from compare.training.alignment import AttentionProbe
 from compare.training.loss import TranslationLoss
 from compare.training.serialization import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from compare.training.trainer import Trainer
@@ -85,11 +86,12 @@ def build_trainer(
     model = model.to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
-    pairs = prepared.corpus.splits["valid"]
+    pairs, valid = prepared.corpus.splits["valid"], prepared.valid
+    probe = AttentionProbe(prepared.train, valid)
     trainer = Trainer(
         criterion=criterion,
         train_batches=prepared.stream,
-        validate=Validator(criterion, translator, pairs, prepared.valid, run.train.batch_tokens),
+        validate=Validator(criterion, translator, pairs, valid, run.train.batch_tokens, probe),
         train_config=run.train,
         optim_config=run.model.optim,
         run_folder=folder.folder,

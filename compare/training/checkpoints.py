@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from compare.training.alignment import SourceAttention
 from compare.training.serialization import model_weights
 from data.batches import GlobalBatch
 
@@ -26,6 +27,8 @@ class Validation:
     """Negative log-likelihood per target token, in nats, without label smoothing."""
     bleu: float | None
     """sacreBLEU of greedy search, 0-100; None for language models, which translate nothing."""
+    attention: SourceAttention | None = None
+    """Whether attention has found the source; None without attention to a source."""
 
     @property
     def quality(self) -> float:

@@ -18,6 +18,7 @@ from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import EnergyMeter
 from compare.system.messages import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
+from compare.training.alignment import SourceAttention
 from compare.training.checkpoints import EMA, MovingAverage, RunningMetrics, TrainerState, Validation
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import MetricsLog
@@ -38,6 +39,8 @@ from compare.training.step import GradientSum, add_gradients, dropout_seed, upda
 from data.batches import BatchStream, GlobalBatch
 
 logger = logging.getLogger(__name__)
+ATTENTION_BY = 1_000
+"""Updates after which attention that has not found the source is worth a warning."""
 LOOK_EVERY = 8
 """Updates between two looks at the signals of other processes that train on GPUs."""
 
@@ -86,7 +89,7 @@ class Trainer:
         self.model: nn.Module = criterion.model  # type: ignore[assignment]
         self.optimizer = build_optimizer(criterion.parameters(), optim_config)
         self.scheduled = [module for module in self.model.modules() if isinstance(module, Scheduled)]
-        self.state = TrainerState()
+        self.state, self._warned = TrainerState(), False
         self.running_metrics = RunningMetrics(self.device)
         self.energy = EnergyMeter(self.device)
         self.metrics = MetricsLog(run_folder / METRICS, report)
@@ -240,6 +243,8 @@ class Trainer:
 
     def _log_validation(self, kind: str, result: Validation) -> None:
         line = {"kind": kind, **self.state.log_fields(), "loss": result.loss, "bleu": result.bleu}
+        if result.attention is not None:
+            line |= vars(result.attention)
         self.metrics.append(line)
 
     # The choice of weights, on validation alone.
@@ -295,6 +300,19 @@ class Trainer:
             save_weights(self.snapshot(self.state.update), model_weights(self.model))
         if result is not None:
             self._log_validation("valid", result)
+            self._warn_of_lost_attention(result.attention)
+
+    def _warn_of_lost_attention(self, attention: SourceAttention | None) -> None:
+        """Warn, once per call of ``run``, if attention has had the time to find the source and has not."""
+        if attention is None or attention.found or self.state.update < ATTENTION_BY or self._warned:
+            return
+        self._warned = True
+        logger.warning(
+            f"{self.metrics.path.parent.name}: attention has not found the source by update "
+            f"{self.state.update:,}: weight {attention.link_mass:.2f} on the translated words, "
+            f"{attention.chance_mass:.2f} by chance, reading direction {attention.direction:+.1f}: "
+            "train longer, lower learning_rate, set attention_warmup (recurrent models), or try another seed"
+        )
 
     def _save(self) -> None:
         """Save all that ``_restore`` needs, then delete the snapshots no longer needed.

@@ -1,4 +1,4 @@
-"""Validation: loss on the validation set, and BLEU of models that translate."""
+"""Validation: loss on the validation set, and BLEU and attention of models that translate."""
 
 import math
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ import torch
 
 from compare.decoding.translator import Translator
 from compare.scoring.score import corpus_bleu
+from compare.training.alignment import AttentionProbe
 from compare.training.checkpoints import Validation
 from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss
@@ -27,6 +28,7 @@ class Validator:
         pairs: Pairs,
         split: EncodedSplit,
         batch_tokens: int,
+        probe: AttentionProbe | None = None,
     ) -> None:
         """Prepare the batches.
 
@@ -36,8 +38,9 @@ class Validator:
             pairs: the text of the validation set.
             split: its ids.
             batch_tokens: maximum number of target tokens per batch, raised to the longest sentence's.
+            probe: measures attention to the source, on sentences of the same set; None leaves it out.
         """
-        self.criterion, self.translator, self.pairs = criterion, translator, pairs
+        self.criterion, self.translator, self.pairs, self.probe = criterion, translator, pairs, probe
         longest = int(split.tgt_lengths.max()) + 1
         self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
 
@@ -66,13 +69,11 @@ class Validator:
         """Sum the losses of all batches in their order, whoever computed them."""
         in_order = [loss for turn in zip_longest(*shares) for loss in turn if loss is not None]
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
-        return Validation(loss=loss, bleu=self._bleu())
-
-    def _bleu(self) -> float | None:
-        """Compute the BLEU of the weights; None for language models, which translate nothing."""
-        if not self.translator.reads_source:
-            return None
-        return corpus_bleu(self.translator.translate(self.pairs.src, beam_size=1), self.pairs.tgt)
+        if not self.translator.reads_source:  # a language model, which translates nothing
+            return Validation(loss=loss, bleu=None)
+        bleu = corpus_bleu(self.translator.translate(self.pairs.src, beam_size=1), self.pairs.tgt)
+        attention = self.probe(self.translator.model, self.translator.device) if self.probe else None
+        return Validation(loss, bleu, attention)
 
 
 def perplexity(loss: float) -> float:

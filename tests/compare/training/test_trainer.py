@@ -18,6 +18,7 @@ from compare.system.distributed import Processes
 from compare.system.measure import EnergyMeter
 from compare.system.signals import Interrupted
 from compare.training import trainer as module
+from compare.training.alignment import SourceAttention
 from compare.training.checkpoints import MovingAverage, RunningMetrics, TrainerState, Validation
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import MetricsLog
@@ -74,6 +75,18 @@ def test_the_score_of_attention_is_trained_only_after_its_warmup(stream: BatchSt
         keys.append(model_weights(run.model)["decoder.attention.scorer.key.weight"])
     assert torch.equal(keys[0], keys[1])
     assert not torch.equal(keys[0], keys[2])
+
+
+def test_attention_that_has_not_found_the_source_is_logged_and_warned_of_once(
+    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(module, "ATTENTION_BY", 4)
+    lost = SourceAttention(link_mass=0.01, chance_mass=0.1, direction=-0.4)
+    trainer(stream, tmp_path, [Validation(3.0, 1.0, lost)]).run()
+    lines = [line for line in metrics(tmp_path) if line["kind"] == "valid"]
+    assert {line["link_mass"] for line in lines} == {0.01}
+    (warning,) = (message for message in caplog.messages if "attention has not found" in message)
+    assert "by update 4" in warning
 
 
 @pytest.mark.parametrize(("clip_norm", "factor"), [(1.0, 1 / 5), (8.0, 1.0), (0.0, 1.0)])
