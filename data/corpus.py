@@ -36,8 +36,11 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
         raise ValueError(f"source and target language are both {src_lang!r}; name two different ones")
     files: dict[str, dict[str, Path]] = {}
     for path in sorted(root.iterdir()):
-        name, _, lang = path.name.removesuffix(".gz").rpartition(".")
-        if lang in (src_lang, tgt_lang) and any(kind.fullmatch(name) for kind in KINDS.values()):
+        plain = path.name.removesuffix(".gz")
+        for lang in (src_lang, tgt_lang):  # which may have dots: train.lc.norm.tok.de
+            name = plain.removesuffix(f".{lang}")
+            if name == plain or not any(kind.fullmatch(name) for kind in KINDS.values()):
+                continue
             sides = files.setdefault(name, {})
             if lang in sides:
                 raise ValueError(f"{sides[lang]} and {path.name} are two versions of one text; remove one")

@@ -228,7 +228,7 @@ def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool) -> Iterator[lis
                 raw += file.readline(MAX_LINE_BYTES + 1)
             lines = None if _last_line(raw) > MAX_LINE_BYTES else _decode(raw, count, errors)
             if lines is None or not (allow_blank or all(map(str.strip, lines))):
-                raise _bad_line(raw, f"{name}, line", count, errors)
+                raise _bad_line(raw, f"{name}, line", count, errors, allow_blank=allow_blank)
             count += len(lines)
             yield lines
     if not count:
@@ -254,15 +254,16 @@ def _decode(raw: bytes, before: int, errors: str) -> list[str] | None:
     return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
 
 
-def _bad_line(block: bytes, context: str, before: int, errors: str) -> ValueError:
-    """Make the error for the first bad line of a block: one that is too long, not UTF-8 or blank."""
+def _bad_line(block: bytes, context: str, before: int, errors: str, *, allow_blank: bool) -> ValueError:
+    """Make the error for the first bad line of a block: too long, not UTF-8 or, unless allowed, blank."""
     for number, raw in enumerate(io.BytesIO(block), start=before + 1):
         if len(raw) > MAX_LINE_BYTES:
             return ValueError(
                 f"{context} {number}: over {MAX_LINE_BYTES:,} bytes; expected one sentence per line"
             )
         try:
-            if not raw.decode("utf-8-sig", errors).strip():
+            line = raw.decode("utf-8", errors)
+            if not (allow_blank or (line if number > 1 else line.removeprefix(BYTE_ORDER_MARK)).strip()):
                 return ValueError(f"{context} {number}: the line is empty; remove this pair from both files")
         except UnicodeDecodeError as error:
             hint = "; it begins like UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""

@@ -59,6 +59,14 @@ def test_other_names_of_the_validation_set(root: Path, stem: str) -> None:
     assert read_corpus(root, "en", "de").splits["valid"].tgt == ("eine Katze",)
 
 
+def test_the_name_of_a_language_may_have_dots(root: Path) -> None:
+    for path in [*root.glob("*.de"), *root.glob("*.en.gz")]:
+        name, _, lang = path.name.partition(".")
+        path.rename(root / f"{name}.lc.tok.{lang}")
+    corpus = read_corpus(root, "lc.tok.en", "lc.tok.de")
+    assert list(corpus.splits) == ["train", "valid", "test_a", "test_b"]
+
+
 def test_overlap_counts_the_sources_that_occur_in_train(root: Path) -> None:
     corpus = read_corpus(root, "en", "de")
     assert [corpus.overlap(split) for split in corpus.splits] == [2, 1, 0, 2]
