@@ -26,6 +26,8 @@ SCHEDULES: dict[str, Callable[[float, float], float]] = {
 """Factor of the peak rate after warm-up, as a function of two numbers. ``after`` is the update divided by the
 warm-up updates, at least 1. ``left`` is the share of the updates after warm-up that remain, from 1 to 0.
 "inverse-sqrt" is equation 3 of Vaswani et al. 2017."""
+ENDLESS = ("constant", "inverse-sqrt")
+"""Schedules that do not depend on where training ends, so that it can be continued."""
 
 
 # Options of optimizer and learning-rate schedule; every preset has its own.

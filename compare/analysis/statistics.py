@@ -13,7 +13,7 @@ References:
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from compare.scoring.metrics import BOOTSTRAP_SEED
+from compare.scoring.metrics import BOOTSTRAP_SEED, TOKENIZE
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -85,13 +85,16 @@ def chrf(sums: npt.ArrayLike) -> FloatArray:
 class ComparedMetric(NamedTuple):
     """A metric in which models are compared."""
 
-    counter: type[BLEU | CHRF]
+    counter: Callable[..., BLEU | CHRF]
     """What counts its statistics."""
     score: Callable[[npt.ArrayLike], FloatArray]
     """Score, 0 to 100 and higher is better, from sums of statistics, (..., C) to (...)."""
 
 
-COMPARED_METRICS = {"bleu": ComparedMetric(BLEU, bleu), "chrf": ComparedMetric(CHRF, chrf)}
+COMPARED_METRICS = {
+    "bleu": ComparedMetric(partial(BLEU, tokenize=TOKENIZE), bleu),
+    "chrf": ComparedMetric(CHRF, chrf),
+}
 """The metrics in which models are compared, by name. Each more makes Holm's correction stricter."""
 
 
@@ -109,7 +112,7 @@ def sentence_counts(metric: str, hypotheses: Sequence[str], references: Sequence
 
 
 @lru_cache(maxsize=4)  # two metrics of two test sets; the runs of a test set are scored one after the other
-def _with_references(metric: type[BLEU | CHRF], references: tuple[str, ...]) -> BLEU | CHRF:
+def _with_references(metric: Callable[..., BLEU | CHRF], references: tuple[str, ...]) -> BLEU | CHRF:
     """Return a metric that has counted the n-grams of its references."""
     counter = metric(references=[references])
     counter._force = True  # no warning of text that is tokenised

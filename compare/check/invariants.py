@@ -247,7 +247,7 @@ def _check_choice(run: CheckedRun) -> Findings:
             state.update = line["update"]
             state.add_validation(Validation(line["loss"], line["bleu"]))
             best, chosen = state.best, f"update {state.best_update}"
-            if 0 < train.patience <= state.worse:
+            if state.has_stopped_improving(train.patience):
                 stop = min(stop, state.update)
         elif line["kind"] in ("average", "ema"):
             scores = Validation(line["loss"], line["bleu"])

@@ -182,9 +182,9 @@ def check_result(run: CheckedRun) -> Findings:
 def _compare_fields(run: CheckedRun, recorded: Mapping[str, Any], derived: Mapping[str, Any]) -> Findings:
     for name, value in derived.items():
         metric = metric_of(name)
-        registered_later = name == "late_gain" or (metric is not None and metric.name not in FIGURES)
-        if recorded.get(name) is None and value is not None and registered_later:
-            yield Gap(f"{name}, which was registered later", run.name)
+        is_new = FIGURES[name].added if name in FIGURES else metric is not None and metric.name not in FIGURES
+        if recorded.get(name) is None and value is not None and is_new:
+            yield Gap(f"{name}, which was added later", run.name)
         else:
             yield ComparedValue(run.name, name, recorded.get(name), value)
 

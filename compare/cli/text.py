@@ -21,6 +21,7 @@ from compare.cli.app import (
     print_visible,
     show,
 )
+from compare.scoring.metrics import TOKENIZE
 
 
 @app.command()
@@ -101,7 +102,7 @@ def score(
     ] = None,
     tokenize: Annotated[
         str, typer.Option(help="For BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
-    ] = "13a",
+    ] = TOKENIZE,
     lowercase: Annotated[bool, typer.Option("--lowercase", "-lc", help="Case-insensitive BLEU.")] = False,
     external: Annotated[
         list[str] | None,

@@ -1,8 +1,8 @@
 """The sections of an experiment, which all its models share: frozen dataclasses whose fields are settings.
 
 A setting is declared here and nowhere else: its type with bounds, its default, its help, and whether the rows
-of a table share it. What is hashed, compared and documented follows; its column, if it has one, is the field
-of ``Result`` that names it.
+of a table share it. What is hashed, compared and documented follows; its column, if it has one, is the
+figure of results/columns.toml that names it.
 """
 
 import re

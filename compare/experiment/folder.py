@@ -13,6 +13,7 @@ from compare.config.parse import is_of_grid
 from compare.config.run import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build_meta_model
+from compare.optim import ENDLESS
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, read_registry, read_result
 from compare.system.messages import abbreviate, did_you_mean
@@ -22,9 +23,6 @@ from data.files import hash_file, remove_leftovers, write_atomically
 from data.vocabulary import load_pair
 
 logger = logging.getLogger(__name__)
-
-INDEPENDENT_SCHEDULES = ("constant", "inverse-sqrt")
-"""Schedules whose learning rate does not depend on ``train.max_updates``."""
 
 
 def request_runs(
@@ -197,7 +195,7 @@ def _ensure_can_continue(run: RunFolder, existing: Run) -> None:
     """Raise ValueError if continued training would differ from training from the start."""
     train, schedule = existing.train, existing.model.optim.schedule
     problem = ""
-    if schedule not in INDEPENDENT_SCHEDULES:
+    if schedule not in ENDLESS:
         problem = f"schedule = '{schedule}' has lowered the learning rate in view of its end"
     elif train.max_updates % train.valid_every:
         problem = f"its last validation is no multiple of train.valid_every = {train.valid_every}"

@@ -71,6 +71,8 @@ class Column:
     """The setting that the figure repeats, a key of ``Run.conditions``."""
     off: Any = None
     """Value of the setting with which a run does without, which results leave out."""
+    added: bool = False
+    """Whether results of before it was declared lack it, which ``check`` then says and does not count."""
     render: Callable[[Row], str] | None = None
     """Function that makes the text of a cell; by default the formatted value."""
 

@@ -12,11 +12,15 @@ from compare.system.plugins import track_registry
 # Base class of metrics, their options and their scores.
 
 
+TOKENIZE = "13a"
+"""sacrebleu's tokenizer of BLEU, in every experiment and where nothing else is asked for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricOptions:
     """Options that a metric may use; one that has no use for an option ignores it."""
 
-    tokenize: str = "13a"
+    tokenize: str = TOKENIZE
     """sacrebleu's tokenizer of BLEU."""
     lowercase: bool = False
     """Whether BLEU ignores case."""
@@ -52,9 +56,8 @@ class MetricScore:
 class Metric(ABC):
     """A translation metric over a whole test set.
 
-    A new metric is a subclass and a call of ``register_metric``; inside attnbench, a file of its own and one
-    line in ``METRICS``. Listing the metrics imports that file, so it imports slow packages only inside
-    ``compute``.
+    A new metric is a subclass and a call of ``register_metric``; inside attnbench, a class here and an entry
+    of ``METRICS``. Slow packages are imported inside ``compute``.
     """
 
     name: str
@@ -214,7 +217,7 @@ class Ter(Metric):
         return MetricScore(score=score, signature=str(metric.get_signature()))
 
 
-# Registry of metrics: one class per metric, each in its own file.
+# Registry of metrics.
 
 
 __all__ = [

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from compare.scoring.metrics import METRICS, MetricOptions, clip
+from compare.scoring.metrics import METRICS, TOKENIZE, MetricOptions, clip
 from data.files import as_paths, ensure_unchanged
 from data.text import read_lines
 
@@ -21,7 +21,7 @@ class ScoringOptions:
 
     metrics: Sequence[str] = ("bleu", "chrf")
     """Names from ``METRICS``."""
-    tokenize: str = "13a"
+    tokenize: str = TOKENIZE
     """One of ``TOKENIZERS``, for BLEU only: chrF and TER cut text by their own rules."""
     lowercase: bool = False
     """Whether BLEU ignores case, as sacrebleu's option of that name."""
@@ -190,7 +190,7 @@ def bleu_and_length_ratio(hypotheses: Sequence[str], references: Sequence[str]) 
     from sacrebleu.metrics.bleu import BLEU
 
     _check_lengths(hypotheses, [references])
-    found = BLEU().corpus_score(hypotheses, [references])
+    found = BLEU(tokenize=TOKENIZE).corpus_score(hypotheses, [references])
     return clip(found.score), float(found.ratio)
 
 

@@ -123,8 +123,8 @@ class Trainer:
 
     def _finished(self) -> bool:
         """Tell whether ``max_updates`` is reached or validation has stopped improving."""
-        patience = self.train_config.patience
-        return self.state.update >= self.train_config.max_updates or 0 < patience <= self.state.worse
+        config = self.train_config
+        return self.state.update >= config.max_updates or self.state.has_stopped_improving(config.patience)
 
     def _batches(self) -> Iterator[GlobalBatch]:
         """Yield the batches from the current position on, without end; waiting for them is timed."""
