@@ -15,7 +15,6 @@ import numpy as np
 
 from data.files import ProgressCallback, described, ensure_unchanged, new_folder, no_progress
 from data.formats import PairBlock, Source
-from data.parallel import map_blocks
 from data.split import (
     DROPPED,
     SPLITS,
@@ -32,6 +31,7 @@ from data.split import (
     pair_hashes,
 )
 from data.text import BROKEN, BUFFER, count_words, display_name, open_text, unspaced
+from data.workers import map_blocks
 
 # Rules for dropping pairs of a raw corpus; the manifest counts the dropped pairs by rule.
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from data.parallel import available_cores
 from data.symbols import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from data.workers import available_cores
 
 logger = logging.getLogger(__name__)
 

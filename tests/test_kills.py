@@ -77,11 +77,11 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
 
     import compare.studies
     import data.formats
-    import data.parallel
+    import data.workers
     from compare.cli import main
 
-    data.parallel.SERIAL_BLOCKS, data.formats.BLOCK_PAIRS = 0, 10  # several blocks for each of two processes
-    data.parallel.available_cores = lambda: 2
+    data.workers.SERIAL_BLOCKS, data.formats.BLOCK_PAIRS = 0, 10  # several blocks for each of two processes
+    data.workers.available_cores = lambda: 2
     compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
     # What takes most of the time: the files of plots are written all the same.
     matplotlib.figure.Figure.savefig = lambda _, file, **__: file.write(b"<svg></svg>")

@@ -25,8 +25,8 @@ from data.batches import BatchStream
 from data.corpus import Pairs, open_pairs
 from data.encode import Sequences, StoredSequences, WordCache, encode_split
 from data.files import json_bytes
-from data.parallel import map_blocks, worker_count
 from data.vocabulary import VocabularyPair, build_pair, build_vocabulary
+from data.workers import map_blocks, worker_count
 from tests.kits.paths import ROOT
 from tests.kits.raw_data import made_up
 
@@ -277,7 +277,7 @@ def test_a_worker_that_was_killed_is_one_clear_error() -> None:
 
 
 PROGRAM = """
-from data.parallel import map_blocks
+from data.workers import map_blocks
 import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 list(map_blocks(time.sleep, iter([0.1] * 10_000), workers=2))
