@@ -1,1 +1,1 @@
-"""Plug-ins, saved models, export, trackers, demo page: each on a library that is installed on demand."""
+"""Saved models, export, trackers, metrics from outside, and the checks that a model must pass."""

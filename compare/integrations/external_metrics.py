@@ -17,12 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compare.analysis.finished_experiment import load_finished
+from compare.report.table import render_table
 from compare.report.views import refresh_views
 from compare.results.columns import list_columns
 from compare.results.records import RecordedScores, SegmentScores, read_external
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
-from compare.results.store import is_run, read_result, refuse_writing, save_result, write_record
+from compare.results.store import is_run, read_result, read_results, refuse_writing, save_result, write_record
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 from compare.system.messages import abbreviate
@@ -244,9 +245,8 @@ def add_run_scores(
     Raises:
         OSError: a file cannot be read or written.
         ValueError: no such test set, a name that tables need, runs of different corpora, a published or
-            read-only folder, translations that are not those of the result, or as ``add_external_scores``;
-            nothing has been changed. Scores of another signature than those of other runs of the experiment
-            are kept, but no table shows both.
+            read-only folder, translations that are not those of the result, scores of another signature than
+            those of other runs of the experiment, or as ``add_external_scores``; nothing has been changed.
         Locked: another process works on a run; nothing has been changed.
     """
     paths, corpus = _finished_runs(as_paths(folders), data_root)
@@ -263,9 +263,13 @@ def add_run_scores(
             for path, run in zip(paths, runs, strict=True)
         }
         scores = dict(zip(texts, _score(metrics, texts, [pairs.tgt], pairs.src, names), strict=True))
-        for run, own in zip(runs, scores.values(), strict=True):
-            _record(run, own, test)
-        for experiment in {run.folder.parent for run in runs}:
+        experiments = {run.folder.parent for run in runs}
+        added = {run.folder: own for run, own in zip(runs, scores.values(), strict=True)}
+        for experiment in experiments:
+            _check_table(experiment, added, test)
+        for run in runs:
+            _record(run, added[run.folder], test)
+        for experiment in experiments:
             with lock_folder(experiment, wait=True):
                 refresh_views(experiment)
     return {path: SystemScores(scores=_columns(own)) for path, own in scores.items()}
@@ -298,6 +302,25 @@ def _open_run(path: Path, test: str) -> RunFolder:
     return run
 
 
+def _check_table(experiment: Path, added: Mapping[Path, Scores], test: str) -> None:
+    """Raise ValueError if no table could show the results of an experiment with the scores of its runs."""
+    results = [
+        _with_scores(result, added.get(experiment / result.run, {}), test)
+        for result in read_results(experiment)
+    ]
+    try:
+        render_table(results)
+    except ValueError as error:
+        raise ValueError(f"{error}, or score all runs of {experiment.name} alike; no score is kept") from None
+
+
+def _with_scores(result: Result, scores: Scores, test: str) -> Result:
+    """Add the columns of scores to a result, to those of the test set that they are of."""
+    if test in result.tests:
+        return replace(result, tests={**result.tests, test: {**result.tests[test], **_columns(scores)}})
+    return replace(result, scores={**result.scores, **_columns(scores)})
+
+
 def _record(run: RunFolder, scores: Scores, test: str) -> None:
     """Write the scores of a run into external.json and result.json; the caller holds the lock of the run."""
     translations = hash_decompressed(run.output(test))
@@ -307,9 +330,4 @@ def _record(run: RunFolder, scores: Scores, test: str) -> None:
         write_record(run.external, {**known, test: {**known.get(test, {}), **added}})
         result = read_result(run.folder)  # as another process left it
         result = replace(result, files={**result.files, run.external.name: hash_file(run.external)})
-        if test in result.tests:
-            tests = {**result.tests, test: {**result.tests[test], **_columns(scores)}}
-            result = replace(result, tests=tests)
-        else:
-            result = replace(result, scores={**result.scores, **_columns(scores)})
-        save_result(run.folder, result)
+        save_result(run.folder, _with_scores(result, scores, test))

@@ -172,6 +172,9 @@ def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..
     human = write_scores("# human|raters:3\n")
     message = refusal("score", copy / ROWS[0], "--external", human)
     assert "comparable under one signature only, found human|raters:3 and human|raters:2" in message
+    assert "score all runs of copy alike" in message
+    assert load_results(copy)["human"].isna().tolist() == [True, False]  # the tables can still be made
+    assert changes(copy) == []
     add_run_scores(copy, [human])
     assert load_results(copy)["human"].tolist() == [3.5, 4.5]
     assert changes(copy) == []
