@@ -177,6 +177,7 @@ class Reporter:
                 elif line["kind"] == "train":
                     note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
                     bars(name, line["update"], max_updates, note)
+                    self._count(name, line)
                 else:
                     self._log(name, max_updates, line)
 

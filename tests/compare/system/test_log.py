@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 
@@ -122,12 +123,15 @@ def validation(kind: str, update: int, bleu: float | None = 1.0) -> dict[str, ob
     return {"kind": kind, "update": update, "seconds": 1.0, "loss": 1.0, "bleu": bleu, **chosen}
 
 
+@pytest.mark.parametrize("terminal", [False, True])
 def test_messages_tell_the_share_of_all_runs_and_the_time_left(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """Run a has 100 updates of work 1, b 100 of work 3: 400 in all; a was resumed at update 20."""
     now = [0.0]
     monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    monkeypatch.setattr(log, "_bars", lambda unit: nullcontext(lambda *numbers: None))
     reporter = Reporter()
     reporter.expect({"a": (100, 1.0), "b": (100, 3.0)})
     with caplog.at_level(logging.INFO, logger="compare"):
@@ -143,7 +147,7 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
             show(validation("final", 60, None))
         with reporter.training("unannounced", 10) as show:
             show(train(5, 5))
-    assert caplog.messages == [
+    messages = [
         "a 40/100 1 s: loss 1.000, 1 tokens/s; 10% of all 2 runs, about 2 min left",
         "a 100/100 1 s: loss 1.000, 1 tokens/s; 25% of all 2 runs, about 90 s left",
         "a 100/100 1 s: validation loss 1.000, BLEU 1.00; 25% of all 2 runs, about 90 s left",
@@ -151,6 +155,8 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
         "b 60/100 1 s: keeps update 60, validation loss 1.000; 100% of all 2 runs",  # patience stopped it
         "unannounced 5/10 1 s: loss 1.000, 1 tokens/s",
     ]
+    # On a terminal, bars show the losses of training.
+    assert caplog.messages == [each for each in messages if not terminal or ": loss" not in each]
 
 
 @pytest.mark.parametrize(
