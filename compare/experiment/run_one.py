@@ -87,7 +87,8 @@ def build_trainer(
     criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
     pairs, valid = prepared.corpus.splits["valid"], prepared.valid
-    probe = AttentionProbe(prepared.train, valid)
+    # A character of one language translates none of the other.
+    probe = None if run.vocabulary.kind == "characters" else AttentionProbe(prepared.train, valid)
     trainer = Trainer(
         criterion=criterion,
         train_batches=prepared.stream,

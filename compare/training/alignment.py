@@ -22,10 +22,13 @@ from data.batches import make_batch
 from data.encode import EncodedSplit, Ints, Sequences
 
 PAIRS = 20_000
-"""Training pairs, the first ones, from which the translations of words are learned."""
+"""Training pairs, the first ones, of which the shortest teach the translations of words."""
+CELLS = 2_000_000
+"""Most pairs of words in them: about 130 MB, which the peak memory of training on a processor hides."""
 SENTENCES = 200
-"""Validation sentences on which attention is measured, the first ones of at least ``LENGTH`` ids."""
-LENGTH = 5
+"""Validation sentences on which attention is measured, the first ones of suitable length."""
+LENGTHS = 5, 100
+"""Ids per sentence, least and most: the weights of all layers of a batch are in memory together."""
 BATCH = 50
 ITERATIONS = 5
 SMOOTHING = 1e-3
@@ -144,14 +147,16 @@ class AttentionProbe:
             train: the training set.
             valid: the validation set.
         """
-        self._train = train
-        self._rows = np.flatnonzero(np.minimum(valid.src_lengths, valid.tgt_lengths) >= LENGTH)[:SENTENCES]
-        self._valid = valid
+        least, most = LENGTHS
+        shorter = np.minimum(valid.src_lengths, valid.tgt_lengths)
+        longer = np.maximum(valid.src_lengths, valid.tgt_lengths)
+        self._rows = np.flatnonzero((shorter >= least) & (longer <= most))[:SENTENCES]
+        self._train, self._valid = train, valid
 
     @cached_property
     def _links(self) -> list[Ints]:
         """For each sentence the linked source word of every target word, -1 where there is none."""
-        learned = np.arange(min(PAIRS, len(self._train)))
+        learned = short_pairs(self._train)
         table = Translations.learn(self._train.src.take(learned), self._train.tgt.take(learned))
         src, tgt = self._valid.src.take(self._rows), self._valid.tgt.take(self._rows)
         return np.split(table.links(src, tgt), tgt.offsets[1:-1])
@@ -183,6 +188,14 @@ class AttentionProbe:
         best = int(mass.argmax())
         slope = np.mean(slopes, axis=0)[best]
         return SourceAttention(float(mass[best]), sum(chances) / len(chances), float(slope))
+
+
+def short_pairs(train: EncodedSplit) -> Ints:
+    """Choose the shortest of the first ``PAIRS`` pairs, at least one, as many as ``CELLS`` allows; rising."""
+    cells = (train.src_lengths[:PAIRS] + 1) * train.tgt_lengths[:PAIRS]
+    shortest = np.argsort(cells, kind="stable")
+    number = np.searchsorted(np.cumsum(cells[shortest]), CELLS, side="right")
+    return np.sort(shortest[: max(1, number)])
 
 
 def _slopes(weights: Weights) -> Weights:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from compare.training.alignment import AttentionProbe, Translations
+from compare.training import alignment as module
+from compare.training.alignment import AttentionProbe, Translations, short_pairs
 from data.encode import EncodedSplit, Sequences
 
 SIZE = 12
@@ -88,3 +89,16 @@ def test_mass_and_direction_of_the_best_head():
         np.mean([1 / (n + 1) for n in probe._valid.src_lengths for _ in range(n)]), rel=0.1
     )
     assert probe(Attending("none"), cpu) is None
+
+
+def test_long_sentences_cost_no_memory(monkeypatch: pytest.MonkeyPatch):
+    """Pairs of words by sentence: 90, 6, 30, 12 and 90; the last sentence is beyond the first four."""
+    lengths = [9, 2, 5, 3, 9]
+    texts = Sequences.of([[4] * length for length in lengths])
+    split = EncodedSplit(src=texts, tgt=texts, rows=np.arange(5), dropped=0)
+    monkeypatch.setattr(module, "PAIRS", 4)
+    for most, rows in ((200, [0, 1, 2, 3]), (48, [1, 2, 3]), (47, [1, 3]), (1, [1])):
+        monkeypatch.setattr(module, "CELLS", most)
+        assert short_pairs(split).tolist() == rows
+    monkeypatch.setattr(module, "LENGTHS", (3, 5))
+    assert AttentionProbe(split, split)._rows.tolist() == [2, 3]
