@@ -233,7 +233,8 @@ class DecodeConfig(Section):
         """Reject length penalties that are no list of different ones."""
         super().__post_init__()
         if not self.length_penalties or any(a >= b for a, b in pairwise(self.length_penalties)):
-            raise ValueError(f"length_penalties must rise, found {list(self.length_penalties)}")
+            found = list(self.length_penalties)
+            raise ValueError(f"length_penalties must be one number or several that rise, found {found}")
 
     def batch_tokens_on(self, device: str) -> int:
         """Return ``batch_tokens``, or if it is 0 the number that suits a device, such as "cuda:1"."""

@@ -33,6 +33,23 @@ def test_a_state_cut_short_is_refused(stream: BatchStream, tmp_path: Path):
     assert load_state(tmp_path / "absent") is None
 
 
+class Bomb:
+    """Unpickling it would make a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.target,)
+
+
+def test_a_state_is_read_without_running_code(tmp_path: Path):
+    torch.save({"progress": Bomb(tmp_path / "made")}, tmp_path / STATE)
+    with pytest.raises(ValueError, match=r"trainer\.pt: damaged trainer state"):
+        load_state(tmp_path / STATE)
+    assert not (tmp_path / "made").exists()
+
+
 @pytest.fixture
 def weights(finished: Path, tmp_path: Path) -> Path:
     """The weights of a finished run, which may be spoilt."""
