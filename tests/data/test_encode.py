@@ -20,7 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data import encode, workers
+from data import encode
+from data import workers as pool
 from data.batches import BatchStream
 from data.corpus import Pairs, open_pairs
 from data.encode import Sequences, StoredSequences, WordCache, encode_split
@@ -244,13 +245,13 @@ def test_results_come_in_order_and_blocks_are_read_late(workers: int, count: int
 
 
 def test_only_a_large_corpus_starts_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "available_cores", lambda: 2)
-    monkeypatch.setattr(workers, "SERIAL_BLOCKS", 3)
+    monkeypatch.setattr(pool, "available_cores", lambda: 2)
+    monkeypatch.setattr(pool, "SERIAL_BLOCKS", 3)
     with monkeypatch.context() as patch:
-        patch.setattr(workers, "ProcessPoolExecutor", None)  # calling it would fail
+        patch.setattr(pool, "ProcessPoolExecutor", None)  # calling it would fail
         assert list(map_blocks(pid_of, range(3))) == [os.getpid()] * 3
     assert os.getpid() not in list(map_blocks(pid_of, range(5)))[3:]
-    monkeypatch.setattr(workers, "available_cores", lambda: 12)
+    monkeypatch.setattr(pool, "available_cores", lambda: 12)
     for processes, workers in (("1", 8), ("4", 3), ("16", 1)):  # of torchrun, which share the cores
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
         assert worker_count() == workers
