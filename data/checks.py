@@ -198,8 +198,8 @@ class SwappedSides:
 class Bigrams(NamedTuple):
     """The character bigrams of a block of lines: counter and index of the line for each, both (N,)."""
 
-    bins: IntArray
-    rows: IntArray
+    bins: NDArray[np.uint16]
+    rows: NDArray[np.int32]
 
 
 def _bigrams(lines: Sequence[str]) -> Bigrams:
@@ -208,7 +208,8 @@ def _bigrams(lines: Sequence[str]) -> Bigrams:
     wide = codes.astype(np.uint64) * HASH_MULTIPLIER
     bins = (wide[:-1] * HASH_MULTIPLIER + wide[1:]) >> np.uint64(64 - BITS)
     inside = (codes[:-1] != 10) & (codes[1:] != 10)  # 10 is the line feed after each line
-    return Bigrams(bins[inside].astype(np.int64), rows[:-1][inside])
+    # Narrow types: those of SAMPLE_PAIRS pairs, which may be paragraphs, are in memory together.
+    return Bigrams(bins[inside].astype(np.uint16), rows[:-1][inside].astype(np.int32))
 
 
 # Measurements of one split of a raw corpus: arrays with an entry per pair, from which findings are made.

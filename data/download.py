@@ -8,7 +8,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
@@ -100,10 +100,11 @@ def _lock(part: Path) -> Iterator[None]:
     try:
         with FileLock(lock, timeout=0):
             yield
+            with suppress(PermissionError):  # Windows deletes no open file
+                lock.unlink(missing_ok=True)  # while it is held: afterwards it may be another process's
     except Timeout:
         message = f"{part}: another process is downloading this file; wait until it has finished"
         raise OSError(message) from None
-    lock.unlink(missing_ok=True)
 
 
 def _obtain(
