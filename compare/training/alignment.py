@@ -24,7 +24,7 @@ from data.encode import EncodedSplit, Ints, Sequences
 PAIRS = 20_000
 """Training pairs, the first ones, of which the shortest teach the translations of words."""
 CELLS = 2_000_000
-"""Most pairs of words in them: about 130 MB, which the peak memory of training on a processor hides."""
+"""Most pairs of words in them: about 160 MB, which the peak memory of training on a processor hides."""
 SENTENCES = 200
 """Validation sentences on which attention is measured, the first ones of suitable length."""
 LENGTHS = 5, 100
