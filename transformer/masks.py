@@ -156,7 +156,7 @@ def attend_within_source(pattern: MaskPattern | None, src_mask: Tensor) -> Tenso
     if pattern is None:
         return mask
     positions = torch.arange(src_mask.size(1), device=src_mask.device)
-    return restrict(mask, pattern(positions, positions) | ~src_mask[:, None, :, None])
+    return restrict(mask, torch.where(src_mask[:, None, :, None], pattern(positions, positions), True))
 
 
 def attend_to_past(pattern: MaskPattern | None, queries: Tensor, keys: Tensor) -> Tensor | None:
