@@ -231,6 +231,7 @@ def gather_content(
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
     reference = choose_reference(finished, baseline)
     seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
+    tuned = tuning_section(finished, tuning)  # first, as it may refuse ``tuning``
     logger.info("report: scores of resampled test sets")
     scored = {} if finished.no_texts else score_tests(finished)
     headline: list[Comparison] = []
@@ -244,7 +245,6 @@ def gather_content(
         yield from significance(comparisons)
 
     tests = make_section("significance", "Significance", compare_all())
-    tuned = tuning_section(finished, tuning)
     others = analyses(finished)
     aligned, chosen = alignment_section(finished)
     table = result_table(finished, scored, headline, reference)
