@@ -178,10 +178,11 @@ class Ladder(Transformer):
         mixers = [part for part in self.encoder.modules() if isinstance(part, RecurrentMixer)]
         for mixer in mixers:
             mixer.lengths = src_lengths
-        memory = super().encode(src, src_mask)
-        for mixer in mixers:
-            mixer.lengths = None
-        return memory
+        try:
+            return super().encode(src, src_mask)
+        finally:
+            for mixer in mixers:
+                mixer.lengths = None
 
 
 def _initialise_recurrent(module: nn.Module) -> None:
