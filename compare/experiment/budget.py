@@ -284,7 +284,7 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -
     """
     work = describe_work(runs)
     unknown = [run for run in runs if registry.calibrated_as.get(run.label) != work[run.label]]
-    if unknown and torch.distributed.is_initialized():
+    if unknown and torch.distributed.is_available() and torch.distributed.is_initialized():
         raise ValueError("budget.match = 'time' is measured by one process: begin without torchrun")
     spent = {run.label: 0.0 for run in unknown}
     updates = first_updates(prepared, UPDATES, runs[0].train.accumulate)
