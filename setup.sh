@@ -36,3 +36,5 @@ install() { .venv/bin/python -m pip install --quiet --no-compile "$@"; }
 # torch first and by its exact version, so that a CPU wheel at hand is taken before anything else asks for torch.
 install "$(grep '^torch==' constraints.txt)"
 install --constraint constraints.txt --editable ".[$extras]"
+# Once for all processes to come, also where PYTHONDONTWRITEBYTECODE would let each of them compile 1,700 modules again.
+env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import compare.cli.app, compare.experiment.run, compare.report.html.page"
