@@ -220,6 +220,11 @@ RECORDS = ("result.json", "metrics.jsonl", "speed.json", "perplexity.json", "sel
 MEASURED = {  # by file and path
     "result.json code_version",
     *(f"metrics.jsonl train.{name}" for name in ("grad_norm", "loss", "nll", "seconds", "tokens_per_s")),
+    *(
+        f"metrics.jsonl {kind}.{name}"
+        for kind in ("valid", "average", "ema")
+        for name in ("link_mass", "chance_mass", "direction")
+    ),
     *(f"metrics.jsonl {kind}.seconds" for kind in ("valid", "average", "ema", "final")),
     *(f"metrics.jsonl {kind}.{name}" for kind in ("average", "ema") for name in ("loss", "update")),
     *(f"speed.json decoded_on.{name}" for name in ("device", "torch", "threads", "cores", "clock_mhz")),
