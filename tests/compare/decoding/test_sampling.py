@@ -83,6 +83,7 @@ def test_equal_sources_get_different_samples():
     model = random_model()
     first, second = samples(model, [12, 12], [3, 3], number=4)
     assert [each.tokens for each in first] != [each.tokens for each in second]
+    assert len({tuple(each.tokens) for each in first}) > 1
     (alone,) = samples(model, [12], [3], number=4)
     same(alone, first)
 

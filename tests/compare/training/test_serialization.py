@@ -67,6 +67,7 @@ def test_missing_weights_are_named(weights: Path):
     [
         (lambda weights: weights.pop("output.bias"), "'output.bias' is only in the file or only in"),
         (lambda weights: weights.update({"output.bias": torch.zeros(1)}), "output.bias is (1,)"),
+        (lambda weights: weights["output.bias"].fill_(torch.nan), "output.bias holds NaN"),
     ],
 )
 def test_weights_of_another_model_are_refused(

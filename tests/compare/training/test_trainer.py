@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from compare.training.metrics_log import MetricsLog
 from compare.training.serialization import FINAL, STATE, load_state, load_weights, model_weights
 from compare.training.step import update_weights
 from compare.training.trainer import Trainer, TrainingDiverged
+from compare.training.validation import Validator
 from data.batches import BatchStream
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from tests.kits.loss import TinyModel
@@ -75,6 +77,12 @@ def test_the_score_of_attention_is_trained_only_after_its_warmup(stream: BatchSt
         keys.append(model_weights(run.model)["decoder.attention.scorer.key.weight"])
     assert torch.equal(keys[0], keys[1])
     assert not torch.equal(keys[0], keys[2])
+
+
+def test_the_validation_loss_is_a_mean_over_tokens_whoever_computed_them():
+    validator = Validator.__new__(Validator)
+    validator.translator = SimpleNamespace(reads_source=False)  # type: ignore[assignment]
+    assert validator._scores([[(10.0, 4), (3.0, 1)], [(2.0, 1)]]).loss == pytest.approx(15 / 6)
 
 
 def test_attention_that_has_not_found_the_source_is_logged_and_warned_of_once(
