@@ -82,7 +82,7 @@ def test_the_score_of_attention_is_trained_only_after_its_warmup(stream: BatchSt
 def test_the_validation_loss_is_a_mean_over_tokens_whoever_computed_them():
     validator = Validator.__new__(Validator)
     validator.translator = SimpleNamespace(reads_source=False)  # type: ignore[assignment]
-    assert validator._scores([[(10.0, 4), (3.0, 1)], [(2.0, 1)]]).loss == pytest.approx(15 / 6)
+    assert validator._scores([[(10.0, 4), (6.0, 1)], [(2.0, 1)]]).loss == pytest.approx(18 / 6)
 
 
 def test_attention_that_has_not_found_the_source_is_logged_and_warned_of_once(
