@@ -35,6 +35,17 @@ def test_data_for_another_seed_have_its_batches(tiny_toml: Path, tmp_path: Path)
     assert first.for_seed(first.stream.seed) is first
 
 
+def test_another_seed_has_other_initial_weights(tiny_toml: Path, tmp_path: Path):
+    weights = []
+    for seed in (1, 2, 1):
+        run = first_run(tiny_toml, [f"train.seed={seed}"])
+        folder = RunFolder(run=run, folder=tmp_path / str(seed))
+        trainer, _ = build_trainer(folder, prepare_data(run, tmp_path / "encoded"), lambda _: None)
+        weights.append(next(trainer.model.parameters()).detach())
+    assert torch.equal(weights[0], weights[2])
+    assert not torch.equal(weights[0], weights[1])
+
+
 def test_check_computes_the_hash_of_the_batches(copy: Path):
     for path in copy.glob("*/result.json"):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"batch_hash": "0" * 64}))
