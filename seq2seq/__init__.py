@@ -1,30 +1,59 @@
 """Recurrent encoder-decoders and language models, as PyTorch modules that need nothing but torch."""
 
-import ast
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+from .attention import NORMALISERS, SCOPES, Attention, AttentionOutput, Choices, Source
+from .config import (
+    AttentionConfig,
+    RecurrentLanguageModelConfig,
+    RegularisationConfig,
+    ReinforceConfig,
+    Seq2SeqConfig,
+)
+from .decoder import Decoder, DecoderOutput, EncoderOutput, Memory, SelfAttention, State
+from .language_model import RecurrentLanguageModel
+from .model import Encoder, Features, Seq2Seq, collect_features, initialise_weights
+from .scores import (
+    SCORES,
+    AdditiveScore,
+    AttentionSizes,
+    Past,
+    ProductScore,
+    Queries,
+    Score,
+    list_scores,
+    register_score,
+)
 
-_MODULES = {
-    alias.name: str(node.module)
-    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
-    if isinstance(node, ast.ImportFrom)
-    for alias in node.names
-}
-"""The module that defines each public name; ``__init__.pyi`` lists them, for type checkers too."""
-
-__all__ = [*_MODULES]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
-    if name not in _MODULES:
-        raise AttributeError(f"module 'seq2seq' has no attribute {name!r}")
-    value = getattr(import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    """All public names, for tab completion."""
-    return sorted(__all__)
+__all__ = [
+    "NORMALISERS",
+    "SCOPES",
+    "SCORES",
+    "AdditiveScore",
+    "Attention",
+    "AttentionConfig",
+    "AttentionOutput",
+    "AttentionSizes",
+    "Choices",
+    "Decoder",
+    "DecoderOutput",
+    "Encoder",
+    "EncoderOutput",
+    "Features",
+    "Memory",
+    "Past",
+    "ProductScore",
+    "Queries",
+    "RecurrentLanguageModel",
+    "RecurrentLanguageModelConfig",
+    "RegularisationConfig",
+    "ReinforceConfig",
+    "Score",
+    "SelfAttention",
+    "Seq2Seq",
+    "Seq2SeqConfig",
+    "Source",
+    "State",
+    "collect_features",
+    "initialise_weights",
+    "list_scores",
+    "register_score",
+]
