@@ -9,7 +9,7 @@ from .min_rnn import MIN_CELLS
 from .scores import SCORES
 
 Normaliser = Literal["softmax", "sparsemax", "entmax-1.5", "straight-through", "reinforce", "monotonic"]
-Cell = Literal["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"]
+Cell = Literal["lstm", "gru", "rnn", "layer-norm-lstm", "min-gru", "min-lstm"]
 Readout = Literal["tanh", "maxout", "none"]
 Tie = Literal["none", "output", "all"]
 
@@ -176,10 +176,11 @@ class Seq2SeqConfig:
     attention: AttentionConfig | None = AttentionConfig()
     """Attention to the source; None for an encoder-decoder without attention (Sutskever et al. 2014)."""
     cell: Cell = "lstm"
-    """Recurrent cell of encoder and decoder; "layer-norm-lstm" (Ba et al. 2016) runs in a slow loop over time
-    steps. The gates of "min-gru" and "min-lstm" (Feng et al. 2024) do not read the state, so that in training
-    all time steps run in parallel; in a decoder only with placement "after" without input feeding and with a
-    score and normaliser that do not read earlier weights, else step by step."""
+    """Recurrent cell of encoder and decoder; "rnn" is h' = tanh(W x + U h + b) (Elman 1990), without gates;
+    "layer-norm-lstm" (Ba et al. 2016) runs in a slow loop over time steps. The gates of "min-gru" and
+    "min-lstm" (Feng et al. 2024) do not read the state, so that in training all time steps run in parallel;
+    in a decoder only with placement "after" without input feeding and with a score and normaliser that do not
+    read earlier weights, else step by step."""
     embedding_size: int = 256
     """Size of the source and target embeddings."""
     hidden_size: int = 512

@@ -93,7 +93,7 @@ def has_bf16_layers() -> bool:
 def run_cudnn_layer(
     rnn: nn.RNNBase, x: Steps, state: tuple[Tensor, ...] | None
 ) -> tuple[Steps, tuple[Tensor, ...]]:
-    """Run one layer of ``nn.LSTM`` or ``nn.GRU``.
+    """Run one layer of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``.
 
     Args:
         rnn: the layer, with biases and time first.
@@ -113,7 +113,7 @@ def run_cudnn_layer(
         zeros = entries.new_zeros(len(weights), rows, rnn.hidden_size)
         state = (zeros, zeros) if rnn.mode == "LSTM" else (zeros,)
     start = tuple(part.to(used) for part in state)
-    run: Any = torch.lstm if rnn.mode == "LSTM" else torch.gru
+    run: Any = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[rnn.mode]
     arguments: list[Any] = [start if rnn.mode == "LSTM" else start[0], _flatten(weights, used)]
     arguments += [True, 1, 0.0, rnn.training, rnn.bidirectional]  # biases, layers, dropout of cuDNN
     with torch.autocast(kind, enabled=False):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 State = tuple[Tensor, ...]
-"""h of a GRU, h and c of an LSTM."""
+"""h of a GRU or plain RNN, h and c of an LSTM."""
 Cell = Callable[[Tensor, State], State]
 """From an input and a state to the next state, h first."""
 
@@ -166,6 +166,11 @@ def weighted_sum(a: Tensor, h: Tensor) -> Tensor:
 
 
 # Cells: one step of a recurrent layer.
+
+
+def rnn_cell(x: Tensor, state: State, w: Tensor, u: Tensor, b: Tensor) -> State:
+    """Return h' = tanh(W x + U h + b): Elman 1990, with tanh for the logistic function."""
+    return (torch.tanh(w @ x + u @ state[0] + b),)
 
 
 def lstm_cell(x: Tensor, state: State, w: Tensor, u: Tensor, b: Tensor) -> State:

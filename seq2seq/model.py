@@ -33,7 +33,7 @@ def initialise_weights(module: nn.Module) -> None:
       (Jozefowicz et al. 2015).
 
     Args:
-        module: an ``nn.Embedding``, ``nn.Linear``, ``nn.Conv1d``, ``nn.LSTM`` or ``nn.GRU``; all others
+        module: an ``nn.Embedding``, ``nn.Linear``, ``nn.Conv1d`` or recurrent layer of torch; all others
             are left unchanged; ``LayerNormLSTMCell`` counts as ``nn.LSTM``, ``MinCell`` as its own kind. The
             order of its gates is z, n (minGRU) or i, f, n (minLSTM).
     """
@@ -45,7 +45,8 @@ def initialise_weights(module: nn.Module) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, nn.RNNBase | LayerNormLSTMCell | MinCell):
         gates = module.gates if isinstance(module, MinCell) else "ifgo"
-        gates = "rzn" if isinstance(module, nn.GRU) else gates
+        if isinstance(module, nn.GRU | nn.RNN):
+            gates = "rzn" if isinstance(module, nn.GRU) else "h"
         for name, parameter in module.named_parameters():
             if not name.startswith("gain") and name != "bias_c":  # which are 1 and 0 from the start
                 for gate, block in zip(gates, parameter.detach().chunk(len(gates)), strict=True):

@@ -2,7 +2,7 @@
 
 Shapes: B sentences, T time steps, N batch rows, L layers, D directions (1 or 2), H hidden size of a layer in
 one direction, X inputs known for all steps, F inputs fed back from the step before, C size of a context
-vector, G gates (LSTM: 4 H, GRU: 3 H).
+vector, G gates (LSTM: 4 H, GRU: 3 H, plain RNN: H).
 """
 
 from collections.abc import Callable, Sequence
@@ -51,6 +51,17 @@ def lstm_step(
     return (o.sigmoid() * (c if normalise is None else normalise(c)).tanh()).to(h.dtype), c
 
 
+def activate(gates: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute one step of an LSTM, or of a plain RNN, h' = tanh(gates) (Elman 1990), as G tells.
+
+    Args:
+        gates: W_x x + W_h h + b, (N, G).
+        h: previous hidden state, (N, H).
+        c: previous cell state, (N, H); of a plain RNN it is returned as it is.
+    """
+    return (gates.tanh(), c) if gates.size(-1) == h.size(-1) else lstm_step(gates, h, c)
+
+
 def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
     """Compute one step of a GRU (Cho et al. 2014, section 2.3) in the variant of ``torch.nn.GRU``.
 
@@ -75,7 +86,7 @@ def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
 
 
 class TorchCell(NamedTuple):
-    """Of ``nn.LSTM`` or ``nn.GRU``."""
+    """Of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``."""
 
     weight_ih: Tensor
     """Weight of the inputs, (G, X)."""
@@ -84,7 +95,7 @@ class TorchCell(NamedTuple):
     input_bias: Tensor
     """Bias of the gates, of a GRU that of the inputs' product alone, (G,)."""
     recurrent_bias: Tensor | None
-    """Bias of the state's product of a GRU, (G,); None in an LSTM, whose gates are sums of both products."""
+    """Bias of the state's product of a GRU, (G,); None in others, whose gates are sums of both products."""
 
     def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         """Compute one step.
@@ -99,7 +110,7 @@ class TorchCell(NamedTuple):
             The next h and the next c, (N, H) each, of the types of h and c.
         """
         if self.recurrent_bias is None:
-            return lstm_step(inputs + recurrent, h, c)
+            return activate(inputs + recurrent, h, c)
         return gru_step(inputs, recurrent, h), c
 
 
@@ -157,12 +168,12 @@ Cell = TorchCell | LayerNormLSTMCell | MinCell
 
 
 def cells_of(layers: nn.Module) -> Sequence[Cell]:
-    """Return the cells of an LSTM, GRU, ``LayerNormLSTM`` or ``MinRNN``, by layer and direction."""
+    """Return the cells of an RNN of torch, a ``LayerNormLSTM`` or ``MinRNN``, by layer and direction."""
     if not isinstance(layers, nn.RNNBase):
         return list(layers.cells)  # type: ignore[arg-type]
-    if layers.mode == "LSTM":
-        return [TorchCell(w_x, w_h, b_x + b_h, None) for w_x, w_h, b_x, b_h in layers.all_weights]
-    return [TorchCell(*weights) for weights in layers.all_weights]
+    if isinstance(layers, nn.GRU):
+        return [TorchCell(*weights) for weights in layers.all_weights]
+    return [TorchCell(w_x, w_h, b_x + b_h, None) for w_x, w_h, b_x, b_h in layers.all_weights]
 
 
 # Stacks of layers.
@@ -314,7 +325,7 @@ class RecurrentStack(nn.Module):
         return rms_norm(x.to(self.gain.dtype), x.shape[-1:], self.gain[layer - 1], RMS_EPSILON)
 
     def _run(self, layer: nn.Module, x: StackSteps, state: State | None) -> tuple[StackSteps, State]:
-        """Call one of the layers; the state of a GRU is a bare tensor in torch, a tuple of one here."""
+        """Call one of the layers; a state h alone is a bare tensor in torch, a tuple of one here."""
         recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
         if not isinstance(layer, MinRNN) and not isinstance(x, PaddedSteps):
             if recurrent_dropout or isinstance(layer, LayerNormLSTM):
@@ -332,7 +343,8 @@ def _build_layer(cell: str, input_size: int, bidirectional: bool, size: int) -> 
         return MinRNN(input_size, size, MIN_CELLS[cell], bidirectional)
     if cell == "layer-norm-lstm":
         return LayerNormLSTM(input_size, size, bidirectional)
-    return (nn.LSTM if cell == "lstm" else nn.GRU)(input_size, size, bidirectional=bidirectional)
+    kind: type[nn.RNNBase] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[cell]
+    return kind(input_size, size, bidirectional=bidirectional)
 
 
 def _as(x: StackSteps, entries: Tensor) -> StackSteps:
@@ -354,7 +366,7 @@ def run_step_by_step(
     That is layer normalisation inside the cell, and dropout of the recurrent state.
 
     Args:
-        rnn: one layer of an LSTM or GRU, or ``LayerNormLSTM``.
+        rnn: one layer of torch, or ``LayerNormLSTM``.
         x: inputs, packed or (T, N, X).
         state: initial h and (LSTM) c, (D, N, H) each; None: 0. Only for inputs that are not packed.
         recurrent_dropout: probability to drop a unit of h in the recurrent product, at all steps alike (Gal
@@ -390,7 +402,7 @@ def run_step_by_step(
             h = steps[t] if n == len(h) else torch.cat((steps[t], h[n:]))
             c = next_c if n == len(c) else torch.cat((next_c, c[n:]))
         outputs.append(torch.cat(steps))
-        finals.append((h,) if isinstance(rnn, nn.GRU) else (h, c.to(h.dtype)))
+        finals.append((h,) if isinstance(rnn, nn.GRU | nn.RNN) else (h, c.to(h.dtype)))
     final = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
     joined = torch.cat(outputs, dim=-1)
     if packed is None:
@@ -401,7 +413,7 @@ def run_step_by_step(
 
 
 def join_gates(stack: RecurrentStack) -> nn.ModuleList | None:
-    """Join the weights of each layer of an LSTM to one, W [x; h] + b, for the steps of a search.
+    """Join the weights of each layer of an LSTM or plain RNN to one, W [x; h] + b, for the steps of a search.
 
     They are copies, as large as the weights, which later changes of the stack's weights do not reach. Other
     cells have none.
@@ -420,7 +432,7 @@ def join_gates(stack: RecurrentStack) -> nn.ModuleList | None:
 
 def _join_layer(joined: nn.Module, known: tuple[Tensor, ...]) -> Step:
     """Return a step of a search by ``join_gates``; ``known`` are the inputs (N, X) that are not fed back."""
-    return lambda x, h, c: lstm_step(joined(torch.cat((*known, x, h), dim=-1)), h, c)
+    return lambda x, h, c: activate(joined(torch.cat((*known, x, h), dim=-1)), h, c)
 
 
 def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tensor | None) -> Step:
@@ -432,9 +444,9 @@ def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tens
         input_weight: weight of the inputs that are known step by step only, (G, F).
         mask: dropout of h in the recurrent product, (N, H).
     """
-    if isinstance(cell, TorchCell) and cell.recurrent_bias is None:  # the gates of an LSTM are plain sums
+    if isinstance(cell, TorchCell) and cell.recurrent_bias is None:  # its gates are plain sums
         gates = StepwiseLinear(offsets, input_weight, cell.weight_hh)
-        return lambda x, h, c: lstm_step(gates(x, h if mask is None else h * mask), h, c)
+        return lambda x, h, c: activate(gates(x, h if mask is None else h * mask), h, c)
     inputs = StepwiseLinear(offsets, input_weight)
     if isinstance(cell, MinCell):
         return lambda x, h, c: (cell.advance(inputs(x), h), c)

@@ -119,7 +119,7 @@ def test_recurrent_layers_of_bf16_run_in_bf16(name: str, monkeypatch: pytest.Mon
 
         return spy
 
-    for name_of_kernel in ("lstm", "gru"):
+    for name_of_kernel in ("lstm", "gru", "rnn_tanh"):
         monkeypatch.setattr(torch, name_of_kernel, spied(getattr(torch, name_of_kernel)))
     criterion = criterion_of(name)
     with torch.autocast(DEVICE.type, torch.bfloat16):

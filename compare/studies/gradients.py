@@ -3,8 +3,8 @@
 **Distance.** Source and target are one sequence, as an encoder-decoder reads them: source position j is at
 time j, target position i at time S + i, so they are S + i - j steps apart. Gradients through a recurrence
 shrink with each step (Bengio et al. 1994); paths through attention have a constant length (Vaswani et al.
-2017, table 1, "maximum path length"). The rate for an LSTM follows from its equations at initialisation; see
-the method and ``mean_squared_gain``.
+2017, table 1, "maximum path length"). The rates for a plain RNN and an LSTM follow from their equations at
+initialisation; see the method, ``rnn_norms`` and ``lstm_norms``.
 
 **Layers.** Xiong et al. 2020, section 3.
 
@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -24,7 +25,7 @@ from torch.nn import functional as F
 from compare.analysis.tables import Row
 from compare.studies.kit import Panel, conclude, exponent, lines_by, lines_of
 from compare.studies.study import Settings, StudyResult
-from compare.studies.tasks import TRANSLATORS, Model, one_way, transformer
+from compare.studies.tasks import PLAIN, TRANSLATORS, Model, lstm, one_way, transformer
 from transformer.model import Transformer
 
 logger = logging.getLogger(__name__)
@@ -36,26 +37,35 @@ NEAR = 4
 """Number of shortest distances, by whose mean a curve is divided."""
 FORGET, THROUGH = 1 / (1 + math.exp(-1)), 0.25
 """Gain per step of a fresh LSTM's cell: sigmoid(1) by the forget gate, 1/2 * 1/2 through the other gates."""
+EMBEDDING_VARIANCE = 0.1**2 / 3
+"""Of fresh embeddings, uniform in [-0.1, 0.1]; Xavier's square matrices keep it."""
+RNN = "RNN"
+"""The family that ``TRANSLATORS`` lacks: a plain RNN without attention."""
 Curve = dict[int, float]
 """Gradient norm by distance."""
 
 
 def distance(settings: Settings) -> StudyResult:
-    """Measure the gradients of the three families."""
+    """Measure the gradients of the plain RNN and the three families."""
     d, length, draws = (16, 12, 2) if settings.quick else (64, 64, 8)
     outputs = list(range(0, length, 4))
     curves: dict[str, Curve] = {}
-    for family in TRANSLATORS:
+    builds = {RNN: lstm(PLAIN, d, direction="forward", cell="rnn")}
+    for family, build in (builds | {family: one_way(family, d) for family in TRANSLATORS}).items():
         logger.info(f"distance: {family}")
-        models = [one_way(family, d)(length, length).double() for _ in range(draws)]
+        models = [build(length, length).double() for _ in range(draws)]
         curves[family] = by_distance(
             {i: [gradients(model, length, i) for model in models] for i in outputs}, length
         )
-    predicted = by_distance({i: [predicted_norms(length, i)] for i in outputs}, length)
-    farthest = max(predicted)
-    rows = [
-        {"distance": k, **{name: curve[k] for name, curve in curves.items()}, "LSTM_predicted": predicted[k]}
-        for k in predicted
+    predicted = {
+        family: by_distance({i: [norms(length, i)] for i in outputs}, length)
+        for family, norms in {RNN: rnn_norms, PLAIN: lstm_norms}.items()
+    }
+    farthest = max(predicted[RNN])
+    columns = curves | {f"{family}_predicted": curve for family, curve in predicted.items()}
+    rows: list[Row] = [
+        {"distance": k, **{name: curve[k] for name, curve in columns.items()}}
+        for k in predicted[RNN]
         if k & (k - 1) == 0 or k == farthest
     ]
     return conclude(
@@ -65,11 +75,14 @@ def distance(settings: Settings) -> StudyResult:
         panels={
             "gradients": Panel(
                 {name: (list(curve), list(curve.values())) for name, curve in curves.items()},
-                predicted={"LSTM, predicted": (list(predicted), list(predicted.values()))},
+                predicted={
+                    f"{family}, predicted": (list(curve), list(curve.values()))
+                    for family, curve in predicted.items()
+                },
             )
         },
         words={"d": d, "length": length, "draws": draws, "outputs": len(outputs), "near": NEAR}
-        | {"farthest": farthest, "predicted": predicted[farthest]},
+        | {"farthest": farthest},
     )
 
 
@@ -93,7 +106,22 @@ def by_distance(norms_by_output: dict[int, list[list[float]]], length: int) -> C
     return {k: norm / unit for k, norm in norms_at.items()}
 
 
-def predicted_norms(length: int, i: int) -> list[float]:
+def rnn_norms(length: int, i: int) -> list[float]:
+    """Predict the gradient norm of output ``i`` by each source position of a fresh RNN, up to a factor.
+
+    U keeps the norm of what it multiplies, and tanh'(a) = 1 - h^2 shrinks it at each step, in the root mean
+    square over units. These a are normal; their variance is that of the state before plus that of the input.
+    """
+    points, weights = np.polynomial.hermite_e.hermegauss(32)
+    weights, gains, variance = weights / weights.sum(), [], 0.0
+    for _ in range(length + i + 1):
+        states = np.tanh(points * math.sqrt(variance + EMBEDDING_VARIANCE))
+        variance = float(weights @ states**2)
+        gains.append(math.sqrt(weights @ (1 - states**2) ** 2))
+    return [math.prod(gains[j:]) for j in range(length)]
+
+
+def lstm_norms(length: int, i: int) -> list[float]:
     """Predict the gradient norm of output ``i`` by each source position of a fresh LSTM, up to a factor."""
     return [math.sqrt(mean_squared_gain(length - 1 - j) * mean_squared_gain(i + 1)) for j in range(length)]
 
@@ -127,15 +155,19 @@ def source_embedding(model: Model) -> Tensor:
     return next(part.weight for part in model.encoder.modules() if isinstance(part, nn.Embedding))
 
 
-def distance_claims(curves: Mapping[str, Curve], predicted: Curve) -> dict[str, float | dict[str, float]]:
-    """Compute the measures of the claims about distance."""
-    plain, *others = curves
-    log_ratios = [math.log(curves[plain][k] / predicted[k]) for k in predicted]
-    farthest = max(predicted)
+def distance_claims(
+    curves: Mapping[str, Curve], predicted: Mapping[str, Curve]
+) -> dict[str, dict[str, float]]:
+    """Compute the measures of the claims; ``predicted`` are curves of the families without attention."""
+    farthest, others = max(curves[PLAIN]), [name for name in curves if name not in predicted]
     return {
-        "fades": math.exp(max(map(abs, log_ratios))),
+        "fades": {
+            name: math.exp(max(abs(math.log(curves[name][k] / norm)) for k, norm in curve.items()))
+            for name, curve in predicted.items()
+        },
+        "falls": {name: curves[name][farthest] for name in predicted},
         "far": {name: min(norm for k, norm in curves[name].items() if k > farthest / 2) for name in others},
-        "ahead": {name: curves[name][farthest] / curves[plain][farthest] for name in others},
+        "ahead": {name: curves[name][farthest] / curves[PLAIN][farthest] for name in others},
     }
 
 

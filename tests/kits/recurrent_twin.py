@@ -45,8 +45,9 @@ def cells_of(stack: RecurrentStack) -> list[formulas.Cell]:
         elif isinstance(module, MinCell):
             formula = formulas.min_gru_cell if stack.config.cell == "min-gru" else formulas.min_lstm_cell
             cells.append(partial(formula, w=module.weight_ih, b=module.bias_ih))
-        elif isinstance(module, torch.nn.LSTM):
-            cells += [partial(formulas.lstm_cell, w=w, u=u, b=b + b_h) for w, u, b, b_h in module.all_weights]
+        elif isinstance(module, torch.nn.LSTM | torch.nn.RNN):
+            formula = formulas.lstm_cell if isinstance(module, torch.nn.LSTM) else formulas.rnn_cell
+            cells += [partial(formula, w=w, u=u, b=b + b_h) for w, u, b, b_h in module.all_weights]
         elif isinstance(module, torch.nn.GRU):
             names = ("w", "u", "b_x", "b_h")
             cells += [

@@ -38,7 +38,10 @@ ATTENTION: list[tuple[dict[str, Any], str]] = [
     ({"normaliser": "monotonic", "scope": "local-p"}, '"monotonic" cannot choose by scope "local-p"'),
 ]
 MODEL: list[tuple[dict[str, Any], str]] = [
-    ({"cell": "rnn"}, "cell must be one of lstm, gru, layer-norm-lstm, min-gru, min-lstm, got 'rnn'"),
+    (
+        {"cell": "elman"},
+        "cell must be one of lstm, gru, rnn, layer-norm-lstm, min-gru, min-lstm, got 'elman'",
+    ),
     ({"decoder_start": "mean"}, "decoder_start must be one of bridge, last, zeros, got 'mean'"),
     ({"hidden_size": -2}, "hidden_size must be at least 1, got -2"),
     ({"encoder_layers": 0}, "encoder_layers must be at least 1, got 0"),

@@ -19,7 +19,7 @@ LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
 
 def layer(cell: str, dtype: torch.dtype = torch.float64, *, bidirectional: bool = True) -> nn.RNNBase:
     torch.manual_seed(1)
-    rnn: nn.RNNBase = {"lstm": nn.LSTM, "gru": nn.GRU}[cell](5, 4, bidirectional=bidirectional)
+    rnn: nn.RNNBase = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[cell](5, 4, bidirectional=bidirectional)
     return rnn.to(dtype)
 
 
@@ -59,7 +59,7 @@ def test_packing_is_that_of_torch_and_gradients_pass_through_both_ways(lengths: 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: bool):
     rnn, x = layer(cell, bidirectional=bidirectional), inputs()
     steps: Any = x.transpose(0, 1)

@@ -49,7 +49,7 @@ def test_it_is_its_formula_and_so_are_its_gradients(layers: int, tie: str):
         torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm", "min-gru", "min-lstm"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "layer-norm-lstm", "min-gru", "min-lstm"])
 def test_weights_of_zero_give_the_perplexity_of_a_guess(cell: str):
     config = RecurrentLanguageModelConfig(cell=cell, embedding_size=H, hidden_size=H, dropout=0.0)
     model = RecurrentLanguageModel(config, V)

@@ -253,7 +253,7 @@ def test_dropout_is_applied_to_the_embeddings_of_both_sides() -> None:
     assert (model.decoder(TGT, memory).readout - model.decoder(TGT, memory).readout).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "layer-norm-lstm"])
 @pytest.mark.parametrize("attention", ["bahdanau", "luong-general", "lstm", "rnmt"])
 def test_recurrent_dropout_acts_in_training_only(attention: str, cell: str) -> None:
     settings = {"cell": cell, "dropout": 0.0, "num_layers": 2}

@@ -153,7 +153,7 @@ def test_a_stepwise_stack_shares_its_masks_between_steps() -> None:
     assert all(torch.equal(each, cells.masks[1]) for each in inputs)
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru", "layer-norm-lstm"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "layer-norm-lstm"])
 def test_a_stepwise_stack_drops_the_same_recurrent_units_at_all_steps(cell: str) -> None:
     """Of one sentence, that is a recurrent matrix without some columns, and with the others doubled."""
     regularisation = RegularisationConfig(recurrent_dropout=0.5)
