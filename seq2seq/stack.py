@@ -343,7 +343,7 @@ def _build_layer(cell: str, input_size: int, bidirectional: bool, size: int) -> 
         return MinRNN(input_size, size, MIN_CELLS[cell], bidirectional)
     if cell == "layer-norm-lstm":
         return LayerNormLSTM(input_size, size, bidirectional)
-    kind: type[nn.RNNBase] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[cell]
+    kind: Callable[..., nn.Module] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}[cell]
     return kind(input_size, size, bidirectional=bidirectional)
 
 
