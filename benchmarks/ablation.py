@@ -9,7 +9,7 @@ for all changes of a model, in BLEU and chrF.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -17,10 +17,11 @@ from typing import NamedTuple
 from matplotlib.figure import Figure
 
 from compare.analysis.comparison import Comparison, compare_models
-from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
 from compare.analysis.intervals import score_test_set
 from compare.config.parse import load_experiment
-from compare.report.plots import REFERENCE_LINE, finish_figure, make_panels, save_figure, series_style
+from compare.models.styles import Style
+from compare.report.plots import REFERENCE_LINE, finish_figure, line_style, make_panels, save_figure
 from compare.results.columns import PRIMARY
 
 ALL = "all techniques"
@@ -82,7 +83,7 @@ def _variants(label: str, full: FinishedExperiment, changed: dict[str, FinishedE
     ]
 
 
-def draw_variants(variants: Sequence[Variant]) -> Figure:
+def draw_variants(variants: Sequence[Variant], styles: Mapping[str, Style]) -> Figure:
     """Draw the difference that each change makes to each model, with its 95% interval."""
     labels = list(dict.fromkeys(variant.label for variant in variants))
     changes = list(dict.fromkeys(variant.change for variant in variants if variant.difference))
@@ -91,7 +92,7 @@ def draw_variants(variants: Sequence[Variant]) -> Figure:
         found = {variant.change: variant.difference for variant in variants if variant.label == label}
         drawn = [(row, each) for row, change in enumerate(changes) if (each := found.get(change))]
         rows = [row + ROW_SHIFT * (index - (len(labels) - 1) / 2) for row, _ in drawn]
-        style = series_style(index)
+        style = line_style(styles[label])
         axes.plot([each.difference for _, each in drawn], rows, **style | {"linestyle": ""})
         for row, (_, each) in zip(rows, drawn, strict=True):
             if each.intervals.test_set:
@@ -114,7 +115,7 @@ def main() -> int:
     options = parser.parse_args()
     root = load_experiment(options.folder / "experiment.toml").data.root
     corpus = str(options.data / Path(root).name) if options.data and root else ""
-    figure = draw_variants(compare_variants(options.folder, corpus))
+    figure = draw_variants(compare_variants(options.folder, corpus), load_runs(options.folder).styles)
     save_figure(figure, options.figure.with_suffix(""), [options.figure.suffix.removeprefix(".")])
     return 0
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compare.experiment.prepare import load_corpus
+from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_results
@@ -67,6 +68,14 @@ class FinishedExperiment:
         """The finished runs by label, or by folder name if the experiment has several seeds."""
         several_seeds = len({run.result.seed for run in self.runs}) > 1
         return {run.folder.name if several_seeds else run.result.label: run for run in self.runs}
+
+    @property
+    def styles(self) -> dict[str, Style]:
+        """Styles in pictures of the models by label, and of the runs by the names of ``named``."""
+        labels = {label: runs[0].run.model.architecture for label, runs in self.labels.items()}
+        return styles_of({name: run.run.model.architecture for name, run in self.named.items()}) | styles_of(
+            labels
+        )
 
 
 def load_runs(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:

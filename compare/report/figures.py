@@ -21,6 +21,7 @@ from compare.report.plots import (
     CURVES,
     FORMATS,
     RATES,
+    Styles,
     curves_plot,
     groups_plot,
     pareto_plot,
@@ -79,8 +80,8 @@ def draw_figure(
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     plots = plots_folder(folder, out)
     plan = FIGURES[kind]
-    rows = plan.table(load_finished(folder, data_root=data_root)).rows
-    return save_figure(plan.plot(rows), plots / kind, formats)
+    finished = load_finished(folder, data_root=data_root)
+    return save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / kind, formats)
 
 
 def _curves(finished: FinishedExperiment) -> Table:
@@ -104,7 +105,7 @@ class Plan(NamedTuple):
     """A figure of a whole experiment, for ``attnbench plot`` and for the report."""
 
     title: str
-    plot: Callable[[Sequence[Row]], Figure]
+    plot: Callable[[Sequence[Row], Styles], Figure]
     table: Callable[[FinishedExperiment], Table]
     """The analysis that the command draws; the report has its rows at hand."""
 
@@ -190,7 +191,7 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     written = []
     for name in ("learning-updates", "learning-seconds"):
         plan = FIGURES[name]
-        written += save_figure(plan.plot(plan.table(finished).rows), plots / name)
+        written += save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / name)
     runs = {name: run.folder for name, run in finished.named.items() if (run.folder / CHECKPOINTS).is_dir()}
     if not any(run.run.translates for run in finished.runs):
         logger.info(f"{folder}: language models attend to no source: no heat maps")

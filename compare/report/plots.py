@@ -16,6 +16,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
 from compare.analysis.tables import Row
+from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
 from data.files import write_atomically
 from data.text import visible_lines
@@ -23,29 +24,27 @@ from data.text import visible_lines
 # Visual style of every figure: colours, markers, panel sizes, grid and legend.
 
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Colours that colour-blind readers can tell apart (Okabe and Ito 2008)."""
-MARKERS = "osD^vPX*"
-"""Markers; their number has no common divisor with that of the colours, so 56 combinations differ."""
 REFERENCE_COLOR = "#888888"
 """Colour of predictions, ranges and other marks that are not a series."""
 REFERENCE_LINE: dict[str, Any] = {"color": REFERENCE_COLOR, "linestyle": "--", "linewidth": 1.2}
+CAPTION_COLOR = "#444444"
 PANEL_INCHES = (5.0, 3.9)
 MIN_PANELS = 2
 """A figure is at least as wide as so many panels, so that a legend and long labels fit."""
 LEGEND_COLUMNS = 5
 LEGEND_ROW_INCHES = 0.22
+Styles = Mapping[str, Style]
+"""Styles of the models of an experiment by label; those of runs by name, too."""
 
 
-def series_color(index: int) -> str:
-    """Return the colour of the series with that index."""
-    return PALETTE[index % len(PALETTE)]
+def model_style(styles: Styles, label: str, index: int) -> Style:
+    """Return the style of a model; of one that the experiment does not have, by its index."""
+    return styles.get(label) or series_style(index)
 
 
-def series_style(index: int) -> dict[str, Any]:
-    """Return the line properties of the series with that index; the first 56 all differ."""
-    marker = MARKERS[index % len(MARKERS)]
-    return {"color": series_color(index), "marker": marker, "markersize": 5, "linewidth": 1.5}
+def line_style(style: Style) -> dict[str, Any]:
+    """Return the properties of a line with markers."""
+    return {**style._asdict(), "markersize": 5, "linewidth": 1.5}
 
 
 def make_panels(
@@ -62,9 +61,14 @@ def make_panels(
         size: width and height of one panel in inches.
     """
     width, height = size
-    legend_height = LEGEND_ROW_INCHES * -(-legend_entries // LEGEND_COLUMNS)
+    legend_height = LEGEND_ROW_INCHES * (1 + -(-legend_entries // LEGEND_COLUMNS)) if legend_entries else 0
     figure = Figure(figsize=(width * max(count, MIN_PANELS), height + legend_height), layout="constrained")
     return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def add_caption(figure: Figure, caption: str) -> None:
+    """Write a line below a figure, where ``draw`` makes space for it."""
+    figure.text(0.5, 0, caption, ha="center", va="top", fontsize=9, color=CAPTION_COLOR, parse_math=False)
 
 
 def tidy_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
@@ -73,24 +77,31 @@ def tidy_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def finish_figure(figure: Figure, labels: Sequence[str]) -> Figure:
-    """Tidy all panels and add a legend below them.
+def finish_figure(figure: Figure, labels: Sequence[str], caption: str = "") -> Figure:
+    """Tidy all panels and add a legend and a caption below them.
 
     Args:
         figure: its first panel has one line per label first, in the same order.
         labels: names of the series, shown literally: a $ does not begin a formula.
+        caption: one line: what marks and bands are.
     """
     for axes in figure.axes:
         tidy_axes(axes)
     lines = figure.axes[0].lines[: len(labels)]
     columns = min(len(labels), LEGEND_COLUMNS)
-    legend = figure.legend(lines, labels, loc="outside lower center", ncols=columns, frameon=False)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+    legend = figure.legend(lines, labels, title=caption or None, title_fontproperties={"size": 9}, **place)
+    legend.get_title().set(color=CAPTION_COLOR, parse_math=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
     return figure
 
 
 # Lines of an analysis: one per model, in a band from its lowest to its highest seed.
+
+
+SEVERAL_SEEDS = "Line: mean over seeds. Band: from the lowest to the highest seed."
+ONE_RUN = "Each line is one run (one seed): how much seeds differ is not shown."
 
 
 class Points(NamedTuple):
@@ -127,32 +138,37 @@ def points_of(groups: Iterable[tuple[float, Sequence[float]]]) -> Points:
     )
 
 
-def draw_line(axes: Axes, points: Points, index: int) -> None:
+def draw_line(axes: Axes, points: Points, style: Style) -> None:
     """Draw one model's line, and the band of its seeds where they differ."""
-    axes.plot(points.x, points.mean, **series_style(index))
+    axes.plot(points.x, points.mean, **line_style(style))
     if points.low != points.high:
-        axes.fill_between(
-            points.x, points.low, points.high, color=series_color(index), alpha=0.15, linewidth=0
-        )
+        axes.fill_between(points.x, points.low, points.high, color=style.color, alpha=0.15, linewidth=0)
 
 
 def draw_lines(
-    rows: Sequence[Row], columns: Mapping[str, str], points: Callable[[Sequence[Row], str], Points]
+    rows: Sequence[Row],
+    styles: Styles,
+    columns: Mapping[str, str],
+    points: Callable[[Sequence[Row], str], Points],
+    caption: str = "",
 ) -> tuple[Figure, list[Axes]]:
     """Draw one panel per column with one line per model.
 
     Args:
         rows: rows of all models.
+        styles: of the models; those without have others.
         columns: label of the y axis by column.
         points: makes the points of a line from the rows of a model and the column.
+        caption: line below the figure; by default what lines and bands are.
     """
     models = by_label(rows)
     figure, panels = make_panels(len(columns), legend_entries=len(models))
     for axes, (column, name) in zip(panels, columns.items(), strict=True):
-        for index, model_rows in enumerate(models.values()):
-            draw_line(axes, points(model_rows, column), index)
+        for index, (label, model_rows) in enumerate(models.items()):
+            draw_line(axes, points(model_rows, column), model_style(styles, label, index))
         axes.set_ylabel(name)
-    return finish_figure(figure, list(models)), panels
+    several = any(len({row.get("seed") for row in model_rows}) > 1 for model_rows in models.values())
+    return finish_figure(figure, list(models), caption or (SEVERAL_SEEDS if several else ONE_RUN)), panels
 
 
 # Kinds of figures, each of the rows of an analysis.
@@ -169,17 +185,29 @@ FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
 
 A model's quality is also available to whoever needs less speed, or can afford more parameters.
 """
+FRONT_CAPTION = (
+    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other. "
+    "Bars: lowest to highest seed or repeat."
+)
+EQUAL_RATIO = 1.02
+"""Ratio of the largest to the smallest value up to which a quantity was made equal for all models."""
 LOG_RATIO = 10
 """Ratio of the largest to the smallest value from which the axis is logarithmic."""
 
 
 def groups_plot(
-    rows: Sequence[Row], group: str, size: str, title: str, columns: Mapping[str, str] = SCORES
+    rows: Sequence[Row],
+    styles: Styles,
+    group: str,
+    size: str,
+    title: str,
+    columns: Mapping[str, str] = SCORES,
 ) -> Figure:
     """Plot columns over groups of sentences or words.
 
     Args:
         rows: one row per run and group.
+        styles: of the models.
         group: column with the name of the group.
         size: column with its size, which stands below its name.
         title: label of the x axis.
@@ -191,14 +219,16 @@ def groups_plot(
         measured = [row for row in model_rows if row[column] is not None]
         return points_of(enumerate([row[column] for row in measured if row[group] == name] for name in sizes))
 
-    figure, panels = draw_lines(rows, columns, points)
+    figure, panels = draw_lines(rows, styles, columns, points)
     for axes in panels:
         axes.set_xticks(range(len(sizes)), [f"{name}\n({n:,})" for name, n in sizes.items()], fontsize=8)
         axes.set(xlabel=title, xlim=(-0.3, len(sizes) - 0.7), ylim=(0, None))
     return figure
 
 
-def curves_plot(rows: Sequence[Row], against: str, columns: Mapping[str, str] = CURVES) -> Figure:
+def curves_plot(
+    rows: Sequence[Row], styles: Styles, against: str, columns: Mapping[str, str] = CURVES
+) -> Figure:
     """Plot what validation gave against the cost of training so far; ``rows`` of ``efficiency.progress``.
 
     Raises:
@@ -209,7 +239,7 @@ def curves_plot(rows: Sequence[Row], against: str, columns: Mapping[str, str] = 
         raise ValueError(NO_BLEU)
     if missing := [row["label"] for row in rows if row[against] is None]:
         raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
-    figure, panels = draw_lines(rows, known, partial(mean_curve, against=against))
+    figure, panels = draw_lines(rows, styles, known, partial(mean_curve, against=against))
     for axes, column in zip(panels, known, strict=True):
         axes.set(xlabel=COSTS[against], xlim=(0, None), ylim=(0, None) if column == "bleu" else (None, None))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -228,35 +258,45 @@ def mean_curve(rows: Sequence[Row], column: str, against: str) -> Points:
     )
 
 
-def pareto_plot(rows: Sequence[Row], against: str) -> Figure:
+def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
     """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
 
     Models on the Pareto front, which steps join, have filled markers, the others hollow ones; vertical lines
     span the seeds, horizontal ones the timed repeats.
+
+    Raises:
+        ValueError: there are no rows, or the quantity is the same for all models.
     """
-    models = by_label(rows)
+    models, values = by_label(rows), [row[against] for row in rows]
     label, on_front, steps = FRONTS[against]
+    if len(rows) > 1 and max(values) <= EQUAL_RATIO * min(values):
+        raise ValueError(
+            f"no figure against {label}: they were made equal, {min(values):,.0f} to {max(values):,.0f}"
+        )
     figure, (axes,) = make_panels(1, legend_entries=len(models))
     for index, row in enumerate(rows):
-        style = series_style(index) | {"markersize": 8, "markerfacecolor": None if row[on_front] else "white"}
+        style = line_style(model_style(styles, row["label"], index)) | {
+            "linestyle": "",
+            "markersize": 8,
+        }
+        style["markerfacecolor"] = None if row[on_front] else "white"
         color, x, bleu = style["color"], row[against], row["bleu"]
-        axes.plot([x], [bleu], linestyle="", **style)
+        axes.plot([x], [bleu], **style)
         axes.vlines(x, row["bleu_low"], row["bleu_high"], colors=color, zorder=1)
         if f"{against}_low" in row:
             axes.hlines(bleu, row[f"{against}_low"], row[f"{against}_high"], colors=color, zorder=1)
     front = sorted((row[against], row["bleu"]) for row in rows if row[on_front])
     axes.plot(*zip(*front, strict=True), **REFERENCE_LINE, drawstyle=steps, zorder=0)
     axes.set(xlabel=label, ylabel="test BLEU")
-    values = [row[against] for row in rows]
     if max(values) >= LOG_RATIO * min(values):
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    return finish_figure(figure, list(models))
+    return finish_figure(figure, list(models), FRONT_CAPTION)
 
 
-def tuning_plot(rows: Sequence[Row]) -> Figure:
+def tuning_plot(rows: Sequence[Row], styles: Styles) -> Figure:
     """Plot the expected best score against trials by both estimators; ``rows`` of ``tuning_curve``."""
     titles = {
         "expected_bleu": "without replacement (Tang et al. 2020)",
@@ -264,8 +304,10 @@ def tuning_plot(rows: Sequence[Row]) -> Figure:
     }
     figure, panels = draw_lines(
         rows,
+        styles,
         dict.fromkeys(titles, "expected best validation BLEU"),
         lambda model_rows, column: points_of((row["trials"], [row[column]]) for row in model_rows),
+        "Expected validation BLEU of the best of so many random trials.",
     )
     for axes, title in zip(panels, titles.values(), strict=True):
         axes.set(title=title, xlabel="trials", ylim=(0, None))
@@ -292,20 +334,23 @@ class Bar(NamedTuple):
         return cls(fmean(values), min(values), max(values)) if values else None
 
 
-def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]]) -> Figure:
+def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, caption: str) -> Figure:
     """Draw one panel per quantity, one bar per model.
 
     Args:
         panels: bars by name of the quantity, then by model; the same models in each, None without a value.
+        styles: of the models.
+        caption: what the grey line over a bar is.
     """
     models = list(next(iter(panels.values())))
     size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
     figure, all_axes = make_panels(len(panels), size=size)
     for axes, (name, values) in zip(all_axes, panels.items(), strict=True):
         bars = [values[model] for model in models]
-        for index, bar in enumerate(bars):
+        for index, (model, bar) in enumerate(zip(models, bars, strict=True)):
             if bar:
-                axes.barh(index, bar.value, height=0.65, color=series_color(index))
+                color = model_style(styles, model, index).color
+                axes.barh(index, bar.value, height=0.65, color=color)
                 axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
         if max(bar.high for bar in bars if bar) >= 1000:
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -313,6 +358,7 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]]) -> Figure:
         axes.set_xlabel(name)
         axes.set_yticks(range(len(models)), models, parse_math=False)  # in each: a narrow page stacks them
         axes.set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
+    add_caption(figure, caption)
     return figure
 
 

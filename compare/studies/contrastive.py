@@ -11,9 +11,10 @@ from typing import NamedTuple
 from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
+from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, differences, mean
 from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.tasks import RECURRENT, TRANSFORMER, TRANSLATORS
+from compare.studies.tasks import TRANSLATORS
 from compare.studies.training import obtain_translators
 from data.grammar import BINS, PHENOMENA, Contrast, contrastive_pairs
 

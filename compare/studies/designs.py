@@ -30,13 +30,12 @@ import numpy as np
 
 from compare.analysis.tables import Row
 from compare.models.ladder import NoResidual
+from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.scoring.score import corpus_bleu
 from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean
 from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.tasks import (
-    RECURRENT,
     SHORT_WORDS,
-    TRANSFORMER,
     TRANSLATORS,
     Build,
     Model,

@@ -6,14 +6,15 @@ from typing import Any, Literal
 
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatter, MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row, Table
 from compare.benchmark.measurement import fit_power_law
-from compare.report.plots import REFERENCE_LINE, make_panels, series_style, tidy_axes
+from compare.models.styles import COLORS, Style, series_style, style_of
+from compare.report.plots import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
 from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
 
 # Rows of tables.
@@ -46,6 +47,8 @@ Points = tuple[Sequence[float], Sequence[float]]
 """x and y of a line."""
 MAX_MARKED_POINTS = 30
 """A line of more points has no markers."""
+FEW_DECADES = 1000
+"""Ratio of the ends of a logarithmic axis below which 2 and 5 have labels, too."""
 MAX_TICK_CHARACTERS = 90
 """Labels of an x axis that are longer together are turned, and small."""
 
@@ -111,21 +114,23 @@ def conclude(
         method=description["method"].format(**known),
         tables={key: Table(description["tables"][key].format(**known), rows) for key, rows in tables.items()},
         claims=judge(name, measured, **words),
-        figure=draw_panels(drawn),
+        figure=draw_panels(drawn, description["caption"].format(**known)),
     )
 
 
-def draw_panels(panels: Sequence[Panel]) -> Figure:
-    """Draw panels side by side, each with a legend."""
+def draw_panels(panels: Sequence[Panel], caption: str) -> Figure:
+    """Draw panels side by side, each with a legend, above a caption of one line."""
     figure, drawn = make_panels(len(panels))
+    add_caption(figure, caption)
     for axes, panel in zip(drawn, panels, strict=True):
-        for index, (label, points) in enumerate(panel.lines.items()):
-            style = series_style(index)
+        styles = line_styles(list(panel.lines))
+        for label, points in panel.lines.items():
+            style = line_style(styles[label])
             if len(points[0]) > MAX_MARKED_POINTS:
                 style["marker"] = ""
             axes.plot(*points, **style, label=label)
-        for label, points in panel.predicted.items():
-            axes.plot(*points, **REFERENCE_LINE, label=label, zorder=1)
+        for (label, points), dashes in zip(panel.predicted.items(), ("--", ":", "-."), strict=False):
+            axes.plot(*points, **REFERENCE_LINE | {"linestyle": dashes}, label=label, zorder=1)
         if "x" in panel.log:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:g}")
@@ -133,9 +138,10 @@ def draw_panels(panels: Sequence[Panel]) -> Figure:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if "y" in panel.log:
             axes.set_yscale("log")
+            low, high = axes.get_ylim()
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < FEW_DECADES * low else (1,)))
             axes.yaxis.set_major_formatter("{x:g}")
-            axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))
-            axes.tick_params(axis="y", which="minor", labelsize=8)
+            axes.yaxis.set_minor_formatter("")
         if panel.ticks:
             many = sum(map(len, panel.ticks)) > MAX_TICK_CHARACTERS / len(panels)
             style = {"rotation": 90, "fontsize": 6} if many else {}
@@ -148,6 +154,14 @@ def draw_panels(panels: Sequence[Panel]) -> Figure:
         tidy_axes(axes)
         axes.legend(fontsize=8, frameon=False)
     return figure
+
+
+def line_styles(labels: Sequence[str]) -> dict[str, Style]:
+    """Return the styles of lines: those of their families, if all begin with the name of one."""
+    names = [max((name for name in COLORS if each.startswith(name)), key=len, default="") for each in labels]
+    if not all(names):
+        return {label: series_style(index) for index, label in enumerate(labels)}
+    return {label: style_of(names[i], names[:i].count(names[i])) for i, label in enumerate(labels)}
 
 
 # Counts and errors.

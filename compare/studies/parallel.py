@@ -13,9 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.analysis.tables import Row
 from compare.benchmark.benchmark import training_pass
+from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
-from compare.studies.tasks import PLAIN, RECURRENT, TRANSFORMER, TRANSLATORS, Model, one_way
+from compare.studies.tasks import TRANSLATORS, Model, one_way
 from compare.system.measure import best_of
 from compare.training.loss import TranslationLoss
 

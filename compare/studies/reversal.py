@@ -16,11 +16,12 @@ import torch
 from compare.analysis.finished_experiment import load_finished
 from compare.analysis.tables import Row
 from compare.models.registry import Architecture
+from compare.models.styles import PLAIN, RECURRENT
 from compare.optim import OptimConfig
 from compare.scoring.score import corpus_bleu
 from compare.studies.kit import Panel, conclude
 from compare.studies.study import Settings, StudyResult, describe
-from compare.studies.tasks import PLAIN, RECURRENT, Build, embedded_task, family_of, fit, lstm
+from compare.studies.tasks import Build, embedded_task, family_of, fit, lstm
 from data.corpus import Pairs
 from seq2seq.config import Seq2SeqConfig
 

@@ -61,7 +61,7 @@ def run(settings: Settings) -> StudyResult:
                     f"times {name}": (sizes, column(scaled(name, moments, NORMALS[0]), "variance"))
                     for name in SCALES
                 },
-                predicted={"d": (sizes, sizes), "1": (sizes, [1] * len(sizes))},
+                predicted={"d, predicted": (sizes, sizes), "1, predicted": (sizes, [1] * len(sizes))},
             ),
             **{
                 quantity: Panel(lines_of(softmax, "d", [f"{quantity} at {name}" for name in SCALES]))

@@ -12,6 +12,7 @@ from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import token_log_probabilities
 from compare.models.registry import Architecture
+from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.optim import OptimConfig, build_optimizer
 from compare.studies.study import Settings
 from compare.training.loss import TranslationLoss
@@ -33,7 +34,6 @@ from transformer.model import Transformer
 Model = Seq2Seq | Transformer
 Build = Callable[[int, int], Model]
 """Makes a fresh model from the sizes of the source and the target vocabulary."""
-PLAIN, RECURRENT, TRANSFORMER = "LSTM", "LSTM with attention", "Transformer"
 TRANSLATORS = (PLAIN, RECURRENT, TRANSFORMER)
 """Families that the studies compare; the first has no attention."""
 

@@ -20,9 +20,10 @@ from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.layers import AttentionHead
 from compare.config.run import runs_to_toml
 from compare.experiment.tune import TRIALS, TrialResult, find_winners, read_trials, summarize
+from compare.models.styles import Style
 from compare.report.conditions import distinct, list_conditions
 from compare.report.figures import FIGURES
-from compare.report.plots import Bar, bar_plot, draw
+from compare.report.plots import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
 from compare.results.text import UNKNOWN, format_number
 from compare.scoring.metrics import METRICS
@@ -93,10 +94,12 @@ def embed_figure(figure: Figure, name: str, title: str, description: str = "", c
     return Drawing(name=name, title=title, description=description, image=address, choice=choice)
 
 
-def _drawing(name: str, rows: Sequence[Row], description: str = "", choice: str = "") -> Drawing:
+def _drawing(
+    name: str, finished: FinishedExperiment, rows: Sequence[Row], description: str = "", choice: str = ""
+) -> Drawing:
     """Draw one of ``FIGURES``."""
     plan = FIGURES[name]
-    return embed_figure(plan.plot(rows), f"figure-{name}", plan.title, description, choice)
+    return embed_figure(plan.plot(rows, finished.styles), f"figure-{name}", plan.title, description, choice)
 
 
 def _means(table: Table) -> Table:
@@ -133,7 +136,7 @@ def _learning(finished: FinishedExperiment) -> Iterator[Part]:
         "Lines are means over seeds, bands go from the lowest to the highest. From first to last validation, "
     )
     ends = " ".join(f"{name}: {line}." for name, line in lines.items() if line)  # language models: no BLEU
-    yield _drawing("learning-updates", rows, how + ends)
+    yield _drawing("learning-updates", finished, rows, how + ends)
 
 
 def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
@@ -145,14 +148,17 @@ def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
             f"From first to last validation, BLEU: {first_to_last(rows, 'bleu')}. "
             f"Cost up to these validations: {first_to_last(rows, cost)}."
         )
-        yield _drawing(f"quality-{cost}", rows, description, choice=cost)
+        yield _drawing(f"quality-{cost}", finished, rows, description, choice=cost)
     yield _means(time_to_quality(rows))
 
 
 def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
     table = pareto(finished)
-    yield _drawing("pareto-speed", table.rows)
-    yield _drawing("pareto-size", table.rows)
+    yield _drawing("pareto-speed", finished, table.rows)
+    try:
+        yield _drawing("pareto-size", finished, table.rows)
+    except ValueError as error:
+        yield f"{explain(error).capitalize()}."
     yield table
 
 
@@ -170,10 +176,9 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
         if any(bars.values()):
             panels[COLUMNS[name].heading] = bars
     if panels:
-        title = (
-            "Speed of training and of translation, with the lowest and highest repeat, or seed if timed alone"
-        )
-        yield embed_figure(bar_plot(panels), "speed-bars", title)
+        caption = "Grey: from the lowest to the highest repeat, or seed where each was timed alone."
+        title = "Speed of training and of translation"
+        yield embed_figure(bar_plot(panels, finished.styles, caption), "speed-bars", title)
     columns = [
         column
         for name, column in COLUMNS.items()
@@ -204,7 +209,7 @@ def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
 def _lengths(finished: FinishedExperiment) -> Iterator[Part]:
     require_texts(finished)
     for name, table in (("length", by_length(finished)), ("distance", by_distance(finished))):
-        yield _drawing(name, table.rows)
+        yield _drawing(name, finished, table.rows)
         yield _means(table)
 
 
@@ -212,7 +217,7 @@ def _words(finished: FinishedExperiment) -> Iterator[Part]:
     require_texts(finished)
     test = finished.corpus.tests[0]
     table = rare_words(finished, test)
-    yield _drawing("rare-words", table.rows)
+    yield _drawing("rare-words", finished, table.rows)
     yield _means(table)
     yield _means(copies_and_numbers(finished, test))
 
@@ -258,7 +263,7 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
         found = align_experiment(finished)
         chosen.update(found.chosen)
         if found.rows:
-            yield _error_bars(found.rows, list(finished.labels))
+            yield _error_bars(found.rows, finished)
             yield Table(ERRORS, median_over_seeds(found.rows), "Alignment errors")
             yield Table(HEADS, mean_over_seeds(found.heads), "Alignment errors of every head")
         else:
@@ -268,18 +273,20 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
     return make_section("alignment", "Attention as alignment", parts()), chosen
 
 
-def _error_bars(rows: Sequence[Row], labels: Sequence[str]) -> Drawing:
+def _error_bars(rows: Sequence[Row], finished: FinishedExperiment) -> Drawing:
     """Draw the AER by arg max of each model's best head, and of the diagonal baseline.
 
     A model without attention has no bar.
     """
-    values: dict[str, list[float]] = {label: [] for label in (*labels, BASELINE)}
+    values: dict[str, list[float]] = {label: [] for label in (*finished.labels, BASELINE)}
     for row in rows:
         if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:
             values[row["label"]].append(row["aer"])
     title = "Alignment error rate of each model's best head, by arg max"
     panels = {"alignment error rate (0 is best)": {label: Bar.over(own) for label, own in values.items()}}
-    return embed_figure(bar_plot(panels), "aer-bars", title)
+    styles = finished.styles | {BASELINE: Style(REFERENCE_COLOR)}
+    caption = "Grey line: from the lowest to the highest seed. Diagonal: links that need no model."
+    return embed_figure(bar_plot(panels, styles, caption), "aer-bars", title)
 
 
 # Methods: settings, hashes, signatures, machines, and commands to repeat it.
@@ -385,7 +392,7 @@ def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
     trials = _read_trials(folder)
     curve = tuning_curve(trials)
     yield from _tuning_notes(finished, trials)
-    yield _drawing("tuning", curve.rows)
+    yield _drawing("tuning", finished, curve.rows)
     yield Table(
         "Effort of the search, and the best trial of each model.", summarize(trials), "Trials and winners"
     )

@@ -13,6 +13,8 @@ import compare
 from compare import draw_attention
 from compare.analysis.efficiency import SIZE, SPEED
 from compare.cli import main
+from compare.models.presets import PRESETS
+from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
 from compare.report.figures import ATTENTION, FIGURES, draw_figure, draw_plots
 from compare.report.plots import curves_plot, pareto_plot, save_figure
 from tests.kits.cli import Refusal
@@ -30,7 +32,7 @@ def length_rows(label: str, seed: int, *bleu: float | None) -> list[dict]:
 
 
 def length_plot(rows: list[dict]) -> Figure:
-    return FIGURES["length"].plot(rows)
+    return FIGURES["length"].plot(rows, {})
 
 
 def valid_rows(label: str, seed: int, *points: tuple[int, float, float | None]) -> list[dict]:
@@ -72,17 +74,17 @@ def test_progress_is_the_mean_of_cost_and_figure_at_updates_of_all_seeds():
     rows += valid_rows("a", 2, (10, 6.0, 10.0), (20, 12.0, 32.0))  # stopped early
     rows += valid_rows("b", 1, (10, 1.0, 5.0))
     bleu = {"bleu": "validation BLEU"}
-    assert data_of(curves_plot(rows, "seconds", bleu)) == [[[5, 15], [10, 31]], [[1, 5]]]
-    assert data_of(curves_plot(rows, "flops", bleu))[0] == [[5e9, 15], [1e10, 31]]
-    curves = curves_plot(rows, "updates")
+    assert data_of(curves_plot(rows, {}, "seconds", bleu)) == [[[5, 15], [10, 31]], [[1, 5]]]
+    assert data_of(curves_plot(rows, {}, "flops", bleu))[0] == [[5e9, 15], [1e10, 31]]
+    curves = curves_plot(rows, {}, "updates")
     assert data_of(curves) == [[[10, 90], [20, 80]], [[10, 90]]]
     assert data_of(curves, 1) == [[[10, 15], [20, 31]], [[10, 5]]]
     modelling = valid_rows("lm", 1, (10, 4.0, None))
-    assert len(curves_plot(modelling, "seconds").axes) == 1  # language models have no BLEU
+    assert len(curves_plot(modelling, {}, "seconds").axes) == 1  # language models have no BLEU
     with pytest.raises(ValueError, match="language models translate nothing"):
-        curves_plot(modelling, "seconds", bleu)
+        curves_plot(modelling, {}, "seconds", bleu)
     with pytest.raises(ValueError, match="a: joules were not recorded in training; choose another axis"):
-        curves_plot(rows, "joules", bleu)
+        curves_plot(rows, {}, "joules", bleu)
 
 
 def test_a_front_has_steps_that_some_model_reaches():
@@ -92,10 +94,10 @@ def test_a_front_has_steps_that_some_model_reaches():
         model("tiny", 30, 20, 1_000_000, True, True),
         model("bad", 20, 15, 2_000_000, False, False),
     ]
-    figure = pareto_plot(models, SPEED)
+    figure = pareto_plot(models, {}, SPEED)
     assert data_of(figure) == [[[10, 40]], [[20, 30]], [[15, 20]], [[10, 40], [20, 30]]]
     assert figure.axes[0].lines[-1].get_drawstyle() == "steps-pre"
-    front = pareto_plot(models, SIZE).axes[0].lines[-1]
+    front = pareto_plot(models, {}, SIZE).axes[0].lines[-1]
     assert front.get_xydata().tolist() == [[1_000_000, 30], [9_000_000, 40]]
     assert front.get_drawstyle() == "steps-post"
     points = figure.axes[0].lines[:3]
@@ -103,24 +105,47 @@ def test_a_front_has_steps_that_some_model_reaches():
     assert [mpl.colors.to_hex(line.get_markerfacecolor()) for line in points] == [*edges[:2], "#ffffff"]
     spans = [span.tolist() for lines in figure.axes[0].collections for span in lines.get_segments()]
     assert spans == [[[10, 39], [10, 42]], [[20, 29], [20, 32]], [[15, 19], [15, 22]]]
-    (axes,) = pareto_plot([models[0] | {f"{SPEED}_low": 8.0, f"{SPEED}_high": 11.0}], SPEED).axes
+    (axes,) = pareto_plot([models[0] | {f"{SPEED}_low": 8.0, f"{SPEED}_high": 11.0}], {}, SPEED).axes
     assert axes.collections[1].get_segments()[0].tolist() == [[8, 40], [11, 40]]
-    figure = pareto_plot([*models, model("c", 3, 1, 60_000_000, True, True)], SIZE)  # a wide range
+    figure = pareto_plot([*models, model("c", 3, 1, 60_000_000, True, True)], {}, SIZE)  # a wide range
     assert figure.axes[0].get_xscale() == "log"
     figure.draw_without_rendering()
     assert {"5M", "50M"} <= {label.get_text() for label in figure.axes[0].get_xticklabels()}
 
 
-def test_twenty_models_are_distinguishable_and_all_are_named():
+def test_a_family_has_one_colour_and_its_models_differ_without_colours_too():
+    presets = ["lstm", "bahdanau", "luong-dot", "luong-general", "transformer", "transformer-learned"]
+    styles = styles_of({name: PRESETS[name].architecture for name in [*presets, "rnn-transformer"]})
+    assert [styles[name] for name in presets] == [
+        *(style_of(family) for family in (PLAIN, RECURRENT, LUONG)),
+        style_of(LUONG, 1),
+        style_of(TRANSFORMER),
+        style_of(TRANSFORMER, 1),
+    ]
+    assert styles["rnn-transformer"] == style_of(OTHER)
+    alone = styles_of({"mine": PRESETS["luong-general"].architecture})
+    assert alone["mine"] == styles["luong-dot"]  # the first of its family, whatever else is drawn
+    looks = [style_of(LUONG, number) for number in range(32)]
+    assert len({look[1:] for look in looks}) == 32
+    assert len({look.color for look in looks}) == 4
+
+
+def test_all_models_are_named_literally_and_the_caption_says_what_a_band_is():
     labels = ["_hidden", "$x$", *(f"model-{number}" for number in range(18))]
     rows = [row for label in labels for seed in (1, 2) for row in length_rows(label, seed, 9, seed, seed)]
-    figure = length_plot(rows)
-    (legend,) = figure.legends
+    (legend,) = length_plot(rows).legends
     assert [text.get_text() for text in legend.get_texts()] == labels
     assert not any(text.get_parse_math() for text in legend.get_texts())
-    looks = [(line.get_color(), line.get_marker()) for line in legend.get_lines()]
-    assert len(set(looks)) == 20
-    assert len({marker for _, marker in looks[:8]}) == 8  # distinguishable without colours too
+    assert "Band" in legend.get_title().get_text()
+    (legend,) = length_plot(rows[:3]).legends  # one seed
+    assert "Band" not in legend.get_title().get_text()
+
+
+def test_nothing_is_drawn_against_a_quantity_that_was_made_equal():
+    equal = [model("a", 40, 10, 1_000_000, True, True), model("b", 30, 20, 1_015_000, True, False)]
+    with pytest.raises(ValueError, match="no figure against parameters: they were made equal, 1,000,000 to"):
+        pareto_plot(equal, {}, SIZE)
+    assert pareto_plot(equal[:1], {}, SIZE).axes
 
 
 def test_files_are_valid_and_the_same_twice(tmp_path: Path):

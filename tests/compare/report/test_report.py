@@ -455,7 +455,7 @@ def test_the_same_folder_gives_the_same_page(tmp_path: Path):
 
 def test_a_label_in_a_drawing_is_text():
     labels = {"a\x01\x1b[1m\uffff": Bar(1.5, 1.0, 2.0), "a $x$ & <b>": None, "c": Bar(3.0, 3.0, 3.0)}
-    drawing = embed_figure(bar_plot({"speed": labels}), "bars", "Bars")
+    drawing = embed_figure(bar_plot({"speed": labels}, {}, ""), "bars", "Bars")
     svg = base64.b64decode(drawing.image.partition(",")[2]).decode()
     assert r"a\x01\x1b[1m\uffff" in svg
     assert "a $x$ &amp; &lt;b&gt;" in svg  # no formula, no markup

@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from compare.experiment.likelihood import SentenceScore
+from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.studies import contrastive, designs, heads, positions, reversal, tasks, training
 from compare.studies.contrastive import Group
 from compare.studies.registry import run_study
 from compare.studies.study import Settings, judge
-from compare.studies.tasks import PLAIN, RECURRENT, TRANSFORMER, TRANSLATORS, embedded_task, valid_loss
+from compare.studies.tasks import TRANSLATORS, embedded_task, valid_loss
 from data import Contrast
 from data.symbols import EOS
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
