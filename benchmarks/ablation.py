@@ -3,8 +3,8 @@
     python -m benchmarks.ablation results/multi30k-ablation FIGURE.png [--data FOLDER]
 
 The others are in folders whose names begin alike, such as multi30k-ablation-without-dropout. FOLDER holds
-the corpus, as FOLDER/multi30k. Differences are paired by sentence on the first test set; Holm's correction is
-for all changes of a model, in BLEU and chrF.
+the corpus, as FOLDER/multi30k. Differences are in BLEU on the first test set; Holm's correction is for all
+changes of a model.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def _variants(label: str, full: FinishedExperiment, changed: dict[str, FinishedE
     }
     scored = score_test_set(test, full.corpus.splits[test].tgt, outputs)
     compared = compare_models({test: scored}, baseline=ALL)
-    differences = {each.first: each for each in compared if each.metric == PRIMARY}
+    differences = {each.first: each for each in compared}
     return [
         Variant(
             label, change, fmean(run.scores[PRIMARY].score for run in runs.values()), differences.get(change)
@@ -95,12 +95,11 @@ def draw_variants(variants: Sequence[Variant], styles: Mapping[str, Style]) -> F
         style = line_style(styles[label])
         axes.plot([each.difference for _, each in drawn], rows, **style | {"linestyle": ""})
         for row, (_, each) in zip(rows, drawn, strict=True):
-            if each.intervals.test_set:
-                axes.hlines(row, *each.intervals.test_set, colors=style["color"])
+            axes.hlines(row, *each.interval, colors=style["color"])
     axes.axvline(0, **REFERENCE_LINE)
     axes.set_yticks(range(len(changes)), changes)
     axes.invert_yaxis()
-    axes.set(xlabel=f"BLEU, difference from {ALL} (95% interval, paired by sentence)")
+    axes.set(xlabel=f"BLEU, difference from {ALL} (95% interval)")
     return finish_figure(figure, labels)
 
 

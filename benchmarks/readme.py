@@ -19,16 +19,14 @@ from pandas import DataFrame
 from benchmarks.ablation import compare_variants
 from compare.analysis.comparison import (
     Comparison,
-    choose_reference,
+    compare_models,
     describe_p,
     headlines,
-    run_comparisons,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import score_tests
 from compare.config.parse import load_experiment
 from compare.report.table import TableShape, load_table, render_table
-from compare.results.columns import PRIMARY
 from compare.results.store import load_results, read_results
 from compare.results.text import markdown_table
 from compare.training.metrics_log import lines_by_update, read_metrics
@@ -146,7 +144,7 @@ def intervals(folder: Path, corpus: str) -> str:
 def compared(
     folder: Path, corpus: str, added: Path | None = None
 ) -> tuple[FinishedExperiment, list[Comparison]]:
-    """Return a finished experiment and the comparisons of its models by BLEU on its first test set.
+    """Return a finished experiment and the comparisons of its models.
 
     Shared settings of an added run may differ, which its page has to explain.
     """
@@ -158,9 +156,7 @@ def compared(
     scored = score_tests(finished)
     if added:
         scored = {test: replace(each, settings={}) for test, each in scored.items()}
-    found = run_comparisons(scored, choose_reference(finished, ""))
-    first = (finished.corpus.tests[0], PRIMARY)
-    return finished, [each for each in found if (each.test, each.metric) == first]
+    return finished, compare_models(scored)
 
 
 @cache
@@ -171,32 +167,25 @@ def outcome(folder: Path, corpus: str) -> str:
 
 @cache
 def comparisons(folder: Path, corpus: str, added: Path | None = None) -> str:
-    """Return a table of all pairs: difference, both intervals, p-value with Holm's correction, verdict.
-
-    One seed has no combined interval.
-    """
-    lines = [
-        "| difference | BLEU | other sentences | combined | p, corrected | verdict |",
-        "|---|--:|--:|--:|--:|---|",
-    ]
+    """Return a table of all pairs: difference, its interval, p-value with Holm's correction, verdict."""
+    lines = ["| difference | BLEU | 95% interval | p | p by Holm | verdict |", "|---|--:|--:|--:|--:|---|"]
     for found in compared(folder, corpus, added)[1]:
         each = found if found.difference >= 0 else found.swapped()
-        cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}"]
-        for limits in (each.intervals.test_set, each.intervals.combined):
-            cells.append(f"{limits[0]:.1f} to {limits[1]:.1f}" if limits else "")
-        lines.append(f"| {' | '.join([*cells, _p(each), each.verdict])} |")
+        low, high = each.interval
+        cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}", f"{low:.1f} to {high:.1f}"]
+        lines.append(f"| {' | '.join([*cells, _p(each.p_alone), _p(each.p), each.verdict])} |")
     return "\n".join(lines)
 
 
 @cache
 def ablation(folder: Path, corpus: str) -> str:
     """Return what each model gains or loses by each change; see ``benchmarks.ablation``."""
-    lines = ["| model | | BLEU | difference | other sentences | p, corrected |", "|---|---|--:|--:|--:|--:|"]
+    lines = ["| model | | BLEU | difference | 95% interval | p by Holm |", "|---|---|--:|--:|--:|--:|"]
     for label, change, bleu, difference in compare_variants(folder, corpus):
         cells = [label, change, f"{bleu:.1f}"]
-        if difference and difference.intervals.test_set:
-            low, high = difference.intervals.test_set
-            cells += [f"{difference.difference:+.1f}", f"{low:+.1f} to {high:+.1f}", _p(difference)]
+        if difference:
+            low, high = difference.interval
+            cells += [f"{difference.difference:+.1f}", f"{low:+.1f} to {high:+.1f}", _p(difference.p)]
         else:
             cells += ["", "", ""]
         lines.append(f"| {' | '.join(cells)} |")
@@ -247,9 +236,9 @@ def examples(folder: Path, corpus: str, numbers: tuple[int, ...]) -> str:
     return markdown_table(rows, left={"of", "text"})
 
 
-def _p(comparison: Comparison) -> str:
+def _p(p: float) -> str:
     """Return a p-value for a column of its own."""
-    return describe_p(comparison.p).removeprefix("p").removeprefix(" = ")
+    return describe_p(p).removeprefix("p").removeprefix(" = ")
 
 
 def main() -> int:

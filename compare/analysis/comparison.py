@@ -4,19 +4,20 @@ References:
 - Cohen 1988, Statistical Power Analysis for the Behavioral Sciences. Erlbaum.
 - Satterthwaite 1946, An Approximate Distribution of Estimates of Variance Components. Biometrics Bulletin
   2(6).
+- Welch 1947, The Generalization of "Student's" Problem when Several Different Population Variances Are
+  Involved. Biometrika 34.
 """
 
-import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any
+from itertools import combinations
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import chdtri, ndtr, ndtri
+from scipy.special import stdtr, stdtrit
 
 from compare.analysis.finished_experiment import (
     FinishedExperiment,
@@ -27,105 +28,85 @@ from compare.analysis.finished_experiment import (
 from compare.analysis.intervals import (
     Interval,
     Intervals,
-    MatchedRuns,
+    SampledScore,
     ScoredRun,
     ScoredTestSet,
-    Variances,
     check_label,
     clip_intervals,
-    combined_half_width,
-    confidence_intervals,
     estimate_variances,
-    match_runs,
     model_intervals,
     seed_interval,
+    t_quantile,
 )
-from compare.analysis.statistics import (
-    COMPARED_METRICS,
-    BoolArray,
-    bootstrap_p,
-    holm_correction,
-    randomisation_p,
-    swap_draws,
-)
+from compare.analysis.statistics import COMPARED_METRICS, holm_correction
 from compare.analysis.tables import Row, seed_mean
-from compare.scoring.metrics import METRICS
+from compare.results.columns import PRIMARY
+from compare.results.text import DISTURBED
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# Result of comparing two models, and the rule by which one beats the other.
+# The rule by which one model beats another.
+#
+# k seeds of a model, N sentences, R resamples of the test set.
 
 
 ALPHA = 0.05
 """Significance level of the corrected p-value."""
-ONE_SEED = "significant on this test set, with one seed"
-"""Verdict on a difference that may be one of these seeds only."""
+ALIKE = 1.0
+"""Two models are alike if the 95% interval of their difference lies within this many BLEU of 0."""
+POWER = 0.8
+"""Power of the smallest difference that is reported, the usual choice (Cohen 1988)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Comparison of model ``first`` with model ``second`` on one test set by one metric.
+    """Comparison of model ``first`` with model ``second`` by BLEU on the first test set.
 
-    One model beats the other if ``p`` is below ``ALPHA`` and the combined interval excludes 0. Neither alone
-    suffices: the p-value ignores how much seeds differ, and the interval is not corrected for the number of
-    comparisons. Where a run of either model failed, none beats the other: the seeds that are left are not
-    any seeds, but those with which training went well.
+    One model beats the other if ``p`` is below ``ALPHA``. Where a run of either model failed, none beats the
+    other: the seeds that are left are not any seeds, but those with which training went well.
     """
 
     test: str
-    metric: str
-    """One of ``COMPARED_METRICS``; for all of them, higher is better."""
     first: str
     second: str
-    seeds: tuple[int, ...]
-    """The seeds that both models have."""
-    differences: tuple[float, ...]
-    """Score of first minus score of second, one per seed."""
-    intervals: Intervals
-    """95% confidence intervals of the mean difference."""
-    p_randomisation: float
-    """p-value of approximate randomisation over all seeds together, uncorrected."""
-    p_bootstrap: float
-    """p-value of the paired bootstrap over all seeds together, uncorrected."""
+    seeds: tuple[int, int]
+    """Number of seeds of each model."""
+    difference: float
+    """Mean score of first minus mean score of second."""
+    interval: Interval
+    """95% confidence interval of the difference, of the same test as the p-value, without correction."""
+    p_alone: float
+    """p-value of this comparison alone."""
     p: float
-    """``p_randomisation`` with Holm's correction for all comparisons made together with this one.
-
-    Randomisation decides because the bootstrap rejects the null hypothesis too often (Riezler and Maxwell
-    2005).
-    """
+    """``p_alone`` with Holm's correction for all comparisons made together with this one."""
+    smallest: float
+    """Smallest true difference that would be found with a probability of ``POWER``, at the correction's first
+    step, which is its strictest."""
     failed: tuple[str, ...] = ()
     """Runs of either model that failed, as "label seed 2"; they have no translations to compare."""
 
     @property
-    def difference(self) -> float:
-        """The mean of ``differences``."""
-        return sum(self.differences) / len(self.differences)
+    def has_one_seed(self) -> bool:
+        """Whether a model has one seed only, so that nothing is known of its variance over seeds."""
+        return min(self.seeds) == 1
 
     @property
-    def significant(self) -> bool:
-        """Whether ``p`` is below ``ALPHA``: the difference is not an accident of the test set."""
-        return self.p < ALPHA
-
-    @property
-    def inconclusive_reason(self) -> str | None:
-        """Reason why neither model beats the other; None if one does."""
-        if not self.significant:
-            return f"{describe_p(self.p)} is not below {ALPHA}"
-        if self.failed:
-            return f"failed, and so left out: {', '.join(self.failed)}"
-        if self.intervals.combined is None:
-            return ONE_SEED
-        low, high = self.intervals.combined
-        if low <= 0 <= high:
-            return f"the combined interval, {low:.2f} to {high:.2f}, includes 0"
-        return None
+    def is_decided(self) -> bool:
+        """Whether one of the models beats the other."""
+        return self.p < ALPHA and not self.failed and not self.has_one_seed
 
     @property
     def beats(self) -> bool:
         """Whether first beats second."""
-        return self.inconclusive_reason is None and self.difference > 0
+        return self.is_decided and self.difference > 0
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether the models are alike within ``ALIKE`` BLEU."""
+        within = max(map(abs, self.interval)) < ALIKE
+        return within and not self.is_decided and not self.failed and not self.has_one_seed
 
     def swapped(self) -> "Comparison":
         """Return the same comparison with first and second exchanged."""
@@ -133,15 +114,29 @@ class Comparison:
             self,
             first=self.second,
             second=self.first,
-            differences=tuple(-difference for difference in self.differences),
-            intervals=self.intervals.map(lambda interval: Interval(-interval.high, -interval.low)),
+            seeds=(self.seeds[1], self.seeds[0]),
+            difference=-self.difference,
+            interval=Interval(-self.interval.high, -self.interval.low),
         )
 
     @property
     def verdict(self) -> str:
-        """Who beats whom, or the reason why neither does."""
-        winner = f"{self.first} beats {self.second}" if self.beats else f"{self.second} beats {self.first}"
-        return self.inconclusive_reason or winner
+        """Who beats whom, that both are alike, or the reason why neither is known."""
+        if self.failed:
+            return f"not compared, as runs failed: {', '.join(self.failed)}"
+        if self.p < ALPHA and self.has_one_seed:
+            return "significant on this test set, with one seed"
+        if self.is_decided:
+            winner, loser = (self.first, self.second) if self.beats else (self.second, self.first)
+            return f"{winner} beats {loser}"
+        if self.are_alike:
+            return f"alike within {ALIKE:g} BLEU"
+        return f"no difference shown; {self.findable} would have been found"
+
+    @property
+    def findable(self) -> str:
+        """The smallest true difference that would have been found, "none" where it is beyond any score."""
+        return f"one of {format_points(self.smallest)}" if self.smallest < 100 else "none"
 
 
 def describe_p(p: float) -> str:
@@ -149,76 +144,122 @@ def describe_p(p: float) -> str:
     return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
 
 
+def format_points(difference: float) -> str:
+    """Format a difference that is not negative; one that would be rounded to 0 as "less than 0.01"."""
+    if difference >= 1:
+        return f"{difference:.1f}"
+    return f"{difference:.2f}" if difference >= 0.01 else "less than 0.01"
+
+
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:
-    """Index the comparisons of a model, on one test set by one metric, by the other model, which is first."""
+    """Index the comparisons of a model by the other model, which is first."""
     both = (direction for each in comparisons for direction in (each, each.swapped()))
     return {each.first: each for each in both if each.second == label}
 
 
-# Paired comparison of models on all test sets, over all seeds together, with Holm's correction.
+def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str | None = None) -> list[Comparison]:
+    """Compare every other model with ``baseline``, or all pairs of models, by BLEU on the first test set.
 
-
-logger = logging.getLogger(__name__)
-
-
-TRIALS = 10_000
-
-
-def compare_models(
-    scored: Mapping[str, ScoredTestSet], *, baseline: str | None = None, trials: int | None = None
-) -> list[Comparison]:
-    """Compare every other model with ``baseline``, or all pairs of models, on every test set.
-
-    Each pair is compared by BLEU and by chrF. Two models without a common seed are left out. A comparison
-    takes about 0.5 s for 3 seeds and 1,000 sentences.
+    Other scores and test sets are not tested: each more would make Holm's correction stricter.
 
     Args:
         scored: the test sets by name, as ``score_tests`` returns them.
         baseline: a label; None compares all pairs, the model further down the table being the first.
-        trials: trials of the approximate randomisation test; more if with these none could be significant.
 
     Returns:
-        One comparison per test set, metric and pair, its ``p`` corrected for all of them.
+        One comparison per pair, its ``p`` corrected for all of them.
 
     Raises:
         ValueError: the baseline does not exist, or two runs differ in the settings that a table shares.
     """
-    for test in scored.values():
-        _check_settings(test.settings)
-    matched = match_runs(scored, baseline)
-    trials = max(trials or TRIALS, round(len(matched) / ALPHA))  # the smallest p is 1 / (trials + 1)
-    swaps = {test.name: swap_draws(len(test.references), trials) for test in scored.values()}
-    comparisons = []
-    for runs in matched:
-        logger.info("paired tests on %s, %s: %s against %s", runs.test, runs.metric, *runs.labels)
-        comparisons.append(_compare(runs, swaps[runs.test]))
-    corrected = holm_correction([comparison.p_randomisation for comparison in comparisons])
+    if not scored:
+        return []
+    test = next(iter(scored.values()))
+    _check_settings(test.settings)
+    if baseline is None:
+        pairs = [(first, second) for second, first in combinations(test.models, 2)]
+    else:
+        check_label(baseline, test.models)
+        pairs = [(label, baseline) for label in test.models if label != baseline]
+    comparisons = [_compare(test, first, second, len(pairs)) for first, second in pairs]
+    corrected = holm_correction([comparison.p_alone for comparison in comparisons])
     return [replace(comparison, p=p) for comparison, p in zip(comparisons, corrected, strict=True)]
 
 
-def _compare(matched: MatchedRuns, swaps: BoolArray) -> Comparison:
-    """Compare two models; ``p`` is not yet corrected."""
-    first, second = zip(*matched.scores, strict=True)
-    p = randomisation_p(
-        [score.counts for score in first],
-        [score.counts for score in second],
-        COMPARED_METRICS[matched.metric].score,
-        swaps,
-    )
-    differences = matched.differences
+def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Comparison:
+    """Compare two models; ``p`` is not yet corrected for the number of ``tests``."""
+    runs = [[run.scores[PRIMARY] for run in test.models[label].values()] for label in (first, second)]
+    found = welch_test(*runs)
     return Comparison(
-        test=matched.test,
-        metric=matched.metric,
-        first=matched.labels[0],
-        second=matched.labels[1],
-        seeds=matched.seeds,
-        differences=tuple(differences.tolist()),
-        intervals=confidence_intervals(differences, matched.resampled, matched.sentences),
-        p_randomisation=p,
-        p_bootstrap=bootstrap_p(float(differences.mean()), matched.resampled),
-        p=p,
-        failed=matched.failed,
+        test=test.name,
+        first=first,
+        second=second,
+        seeds=(len(runs[0]), len(runs[1])),
+        difference=found.difference,
+        interval=found.interval,
+        p_alone=found.p,
+        p=found.p,
+        smallest=found.smallest_difference(tests),
+        failed=tuple(
+            f"{label} seed {seed}" for label in (first, second) for seed in test.failed.get(label, ())
+        ),
     )
+
+
+class WelchTest(NamedTuple):
+    """Welch's t test of two sets of seeds, with the variance over test sentences added."""
+
+    difference: float
+    """Between the means."""
+    error: float
+    """Standard error of the difference."""
+    dof: float
+    """Degrees of freedom."""
+
+    @property
+    def p(self) -> float:
+        """The two-sided p-value; of models without any variance 1 if they are equal, else 0."""
+        if not self.error:
+            return float(self.difference == 0)
+        return float(2 * stdtr(self.dof, -abs(self.difference) / self.error))
+
+    @property
+    def interval(self) -> Interval:
+        """The 95% interval of the difference."""
+        half = t_quantile(self.dof) * self.error
+        return Interval(self.difference - half, self.difference + half)
+
+    def smallest_difference(self, tests: int) -> float:
+        """Return the true difference that is found with a probability of ``POWER``, as one of ``tests``."""
+        return float(stdtrit(self.dof, 1 - ALPHA / (2 * tests)) + stdtrit(self.dof, POWER)) * self.error
+
+
+def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) -> WelchTest:
+    """Test whether other seeds of two models would differ on other sentences.
+
+    The variance has three parts. Over the seeds of each model it is that of their scores over k (Welch 1947),
+    and it contains the interaction: a seed that does well on some sentences by chance. The third part is that
+    over resamples of the test set, which both models share, without this interaction. With one seed the
+    variance over seeds is not known: the test is then that of these very models. The degrees of freedom are
+    those of Satterthwaite 1946, N - 1 for the sentences.
+
+    Args:
+        first: the scores of one model, one per seed.
+        second: the scores of the other.
+    """
+    models = [
+        (np.array([run.score for run in runs]), np.stack([run.resampled for run in runs]))
+        for runs in (first, second)
+    ]
+    over_seeds = [estimate_variances(*model) for model in models]
+    resampled = models[0][1].mean(axis=0) - models[1][1].mean(axis=0)
+    shared = float(resampled.var(ddof=1)) - sum(each.interaction for each in over_seeds)
+    parts = [(max(shared, 0.0), len(first[0].counts) - 1)]
+    parts += [(each.seeds, len(runs) - 1) for each, runs in zip(over_seeds, (first, second), strict=True)]
+    total = sum(part for part, _ in parts)
+    squares = sum(part**2 / dof for part, dof in parts if part)
+    difference = float(models[0][0].mean() - models[1][0].mean())
+    return WelchTest(difference, math.sqrt(total), total**2 / squares if squares else math.inf)
 
 
 def _check_settings(settings: Mapping[str, str | None]) -> None:
@@ -233,16 +274,6 @@ def _check_settings(settings: Mapping[str, str | None]) -> None:
             )
 
 
-# The comparisons of a report, and the model that all others are set against.
-
-
-MOST_COMPARISONS = 1_000
-"""Maximum number of comparisons, 10 minutes for 3 seeds and 1,000 sentences.
-
-If there are more, one model is compared with each of the others.
-"""
-
-
 def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
     """Return the model to compare the others with: ``baseline``, or if empty, the highest ``mean_bleu``.
 
@@ -254,84 +285,6 @@ def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
         return baseline
     means = mean_bleu(finished)
     return max(means, key=lambda label: means[label])
-
-
-def run_comparisons(scored: Mapping[str, ScoredTestSet], reference: str) -> list[Comparison]:
-    """Compare all pairs of models; if that would take too long, ``reference`` with each other model."""
-    return compare_models(scored, baseline=reference if len(match_runs(scored)) > MOST_COMPARISONS else None)
-
-
-# Power of a comparison: how probable it was that a true difference would be found.
-#
-# The rule is that of ``Comparison``. k seeds, m tests made together.
-
-
-POWER = 0.8
-"""Power of the smallest difference that is reported, the usual choice (Cohen 1988)."""
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-
-
-class RulePower:
-    """Probability that the rule of ``Comparison`` finds a true difference, given the variances.
-
-    The variance over sentences counts as known. That over seeds is estimated anew by each experiment: k - 1
-    times the estimate over its true value has a chi-squared distribution with k - 1 degrees of freedom, over
-    whose quantiles the power is averaged. With one seed, a difference of these very models counts as found
-    where it is significant on the test set.
-    """
-
-    def __init__(self, variances: Variances, seeds: int, sentences: int, tests: int) -> None:
-        """Compute the threshold of the mean difference for each node of the integral.
-
-        Args:
-            variances: of the mean difference over seeds; true values.
-            seeds: k.
-            sentences: size of the test set.
-            tests: m; the p-value must stay significant when multiplied by it, the worst case of Holm.
-        """
-        by_test_set = float(ndtri(1 - ALPHA / (2 * tests))) * math.sqrt(variances.sentences)
-        self.standard_error = math.sqrt(variances.total)
-        if seeds == 1:
-            self.weights, self.thresholds = np.ones(1), np.array([by_test_set])
-            return
-        dof = seeds - 1
-        ratios = chdtri(dof, (1 - _NODES) / 2) / dof  # of the estimated variance over seeds to the true one
-        estimates = (variances._replace(seeds=variances.seeds * ratio) for ratio in ratios.tolist())
-        widths = [combined_half_width(estimate, seeds, sentences) for estimate in estimates]
-        self.weights, self.thresholds = _WEIGHTS / 2, np.maximum(by_test_set, widths)
-
-    def __call__(self, difference: float) -> float:
-        """Return the probability that a true ``difference`` above 0 is found."""
-        if not self.standard_error:
-            return float(difference > 0)
-        return float(self.weights @ ndtr((difference - self.thresholds) / self.standard_error))
-
-    def smallest_difference(self, power: float = POWER) -> float:
-        """Return the smallest true difference that is found with probability ``power``."""
-        if not self.standard_error:
-            return 0.0
-        highest = float(self.thresholds.max()) + 8 * self.standard_error
-        return float(brentq(lambda difference: self(difference) - power, 0.0, highest))
-
-
-def smallest_differences(matched: Sequence[MatchedRuns], tests: int) -> dict[tuple[str, str], float]:
-    """Estimate the smallest true differences that an experiment would have found with a power of ``POWER``.
-
-    Args:
-        matched: the pairs of models.
-        tests: number of comparisons made together.
-
-    Returns:
-        By test set and metric, the median over pairs of models.
-    """
-    found: dict[tuple[str, str], list[float]] = {}
-    for runs in matched:
-        power = RulePower(
-            estimate_variances(runs.differences, runs.resampled), len(runs.seeds), runs.sentences, tests
-        )
-        found.setdefault((runs.test, runs.metric), []).append(power.smallest_difference())
-    return {key: median(differences) for key, differences in found.items()}
 
 
 # Results with one row per model instead of one row per run: means, standard deviations, intervals.
@@ -351,8 +304,6 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
       ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
       in their name, as in ``bleu_seeds_low_test_long``. Without translations there is only the interval over
       seeds, and for one seed, which is its own mean, the interval of the run.
-    - With translations, ``bleu_smallest_difference`` is the smallest true difference between two models that
-      the experiment would have found, see ``smallest_differences``; also for chrF and further test sets.
 
     Args:
         finished: the experiment.
@@ -364,18 +315,12 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
     import pandas as pd
 
     test_by_suffix = {f"_{test}" if number else "": test for number, test in enumerate(scored)}
-    suffixes = {test: suffix for suffix, test in test_by_suffix.items()}
-    matched = match_runs(scored)
-    smallest = {
-        f"{metric}_smallest_difference{suffixes[test]}": difference
-        for (test, metric), difference in smallest_differences(matched, len(matched)).items()
-    }
     rows = []
     for label, runs in finished.labels.items():
         by_suffix = {
             suffix: list(scored[test].models[label].values()) for suffix, test in test_by_suffix.items()
         }
-        rows.append(_aggregate_row([run.result.flat() for run in runs], by_suffix) | smallest)
+        rows.append(_aggregate_row([run.result.flat() for run in runs], by_suffix))
     return pd.DataFrame(rows)
 
 
@@ -426,96 +371,99 @@ def _intervals_of_rows(seed_rows: Sequence[Row], metric: str, suffix: str) -> In
     return clip_intervals(intervals) if metric in COMPARED_METRICS else intervals
 
 
-# Main outcome of an experiment, one sentence per model.
+# Main outcome of an experiment in sentences.
+
+
+LEARNED = 10.0
+"""BLEU of the best model below which none translates yet, so that their order says nothing."""
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
-    """Compare the best model with every other model, in the order of their BLEU.
+    """Compare the best model with all others, a sentence for each kind of verdict, and by training speed.
 
-    BLEU is the mean over seeds, without those with which another model failed: none is ahead because its bad
-    seed is missing.
+    The best is that of the highest ``mean_bleu``: none is ahead because its bad seed is missing.
 
     Args:
         finished: the experiment.
-        comparisons: comparisons by BLEU on its first test set.
+        comparisons: all pairs of its models.
 
     Returns:
-        One sentence per other model, or the reason why there is no comparison; one that names the models that
-        were not compared with the best, and one those of which runs failed and none ended.
+        The sentences, or the reason why there is no comparison; one that names the models of which runs
+        failed and none ended.
     """
     failed = [label for label in finished.failed_seeds if label not in finished.labels]
     lost = [f"Not compared, as runs failed and none ended: {', '.join(failed)}."] if failed else []
-    if not comparisons:
-        only = len(finished.labels) == 1
-        reason = (
-            "There is one finished model, so nothing to compare." if only else "No two models share a seed."
-        )
-        return [reason, *lost]
-    known = {label for each in comparisons for label in (each.first, each.second)}
     means = mean_bleu(finished)
-    best, *others = sorted(means, key=lambda label: (label in known, means[label]), reverse=True)
-    found = compared_with(comparisons, best)
-    sentences = [describe_comparison(found[label], finished) for label in others if label in found]
-    if missing := [label for label in others if label not in found]:
-        sentences.append(f"Not compared with {best}: {', '.join(missing)}.")
-    return [*sentences, *lost]
+    best, *others = sorted(means, key=lambda label: means[label], reverse=True)
+    if not others:
+        return ["There is one finished model, so nothing to compare.", *lost]
+    if means[best] < LEARNED:
+        return [
+            f"No model translates yet (highest BLEU {means[best]:.1f}): train longer before comparing.",
+            *lost,
+        ]
+    against = compared_with(comparisons, best)
+    found = [against[label].swapped() for label in others]
+    return [*_verdicts(best, found), *_describe_speeds(best, others, finished), *lost]
 
 
-def describe_comparison(comparison: Comparison, finished: FinishedExperiment) -> str:
-    """Describe a comparison in words, the model with the higher score first.
-
-    Args:
-        comparison: a comparison of two models of ``finished``.
-        finished: the experiment, which has the training speeds.
-
-    Returns:
-        The difference with its p-value, or why it is inconclusive, and the ratio of the training speeds if
-        their spreads do not overlap. The seeds are named where they are not all those of both models.
-    """
-    ordered = comparison if comparison.difference >= 0 else comparison.swapped()
-    speed = _describe_speed(finished.labels[ordered.first], finished.labels[ordered.second])
-    points = f"{_points(ordered.difference)} {METRICS[ordered.metric].heading}"
-    if ordered.beats:
-        seeds = _name_seeds(ordered, finished) or f", {len(ordered.seeds)} seeds"
-        evidence = f"by {points} ({describe_p(ordered.p)}{seeds})"
-        return f"{ordered.first} beats {ordered.second} {evidence}" + (f" and {speed}." if speed else ".")
-    text = f"{ordered.first} is {points} ahead of {ordered.second}{_name_seeds(ordered, finished)}"
-    if ordered.inconclusive_reason == ONE_SEED:
-        text += f" ({describe_p(ordered.p)}): {ONE_SEED}."
-    else:
-        text += f" but cannot be said to beat it: {ordered.inconclusive_reason}."
-    return text + (f" It {speed}." if speed else "")
-
-
-def _points(difference: float) -> str:
-    """Format a difference that is not negative; one that would be rounded to 0 as "less than 0.01"."""
-    if difference >= 1:
-        return f"{difference:.1f}"
-    return f"{difference:.2f}" if difference >= 0.01 else "less than 0.01"
+def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
+    """Describe the comparisons of the best model, which is first."""
+    points = {each.second: f"{format_points(abs(each.difference))} BLEU" for each in found}
+    wins = [each for each in found if each.is_decided]
+    likely = [each for each in found if each.has_one_seed and each.p < ALPHA and not each.failed]
+    alike = [each.second for each in found if each.are_alike]
+    broken = [run for each in found for run in each.failed]
+    unknown = [
+        f"{each.second} ({points[each.second]} behind; {each.findable} would have been found)"
+        for each in found
+        if not (each.failed or each in wins or each in likely or each.are_alike)
+    ]
+    sentences = []
+    if wins:
+        by = [f"{each.second} by {points[each.second]} ({describe_p(each.p)})" for each in wins]
+        numbers = {number for each in wins for number in each.seeds}
+        seeds = f", {numbers.pop()} seeds each" if len(numbers) == 1 else ""
+        sentences.append(f"{best} beats {_join(by)}{seeds}.")
+    if likely:
+        by = [f"{each.second} by {points[each.second]} ({describe_p(each.p)})" for each in likely]
+        sentences.append(f"{best} is ahead of {_join(by)}: significant on this test set, with one seed.")
+    if alike:
+        sentences.append(f"Alike within {ALIKE:g} BLEU of {best}: {', '.join(alike)}.")
+    if unknown:
+        sentences.append(f"No difference to {best} is shown for {_join(unknown)}.")
+    if broken:
+        sentences.append(f"Not compared with {best}, as runs failed: {', '.join(dict.fromkeys(broken))}.")
+    return sentences
 
 
-def _name_seeds(comparison: Comparison, finished: FinishedExperiment) -> str:
-    """Name the seeds of a comparison if either model has others too."""
-    every = {
-        seed
-        for label in (comparison.first, comparison.second)
-        for seed in (run.result.seed for run in finished.labels[label])
-    }
-    if every == set(comparison.seeds):
-        return ""
-    number = "seeds" if len(comparison.seeds) > 1 else "seed"
-    return f" on {number} {', '.join(map(str, comparison.seeds))}"
+def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
+    """Compare the training speed of the best model with those of others, where they are known to differ."""
+    ratios = {label: _speed_ratio(finished.labels[best], finished.labels[label]) for label in others}
+    known = [
+        f"{max(ratio, 1 / ratio):.1f} times {'faster' if ratio > 1 else 'slower'} than {label}"
+        for label, ratio in ratios.items()
+        if ratio is not None
+    ]
+    return [f"{best} trains {_join(known)}."] if known else []
 
 
-def _describe_speed(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> str | None:
-    """Compare training speeds; None unless they were timed together and their spreads do not overlap."""
+def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:
+    """Divide two training speeds; None unless timed together, undisturbed, and with spreads apart."""
     one, other = (timed_spread(runs, "train_tokens_per_s") for runs in (first, second))
-    if one is None or other is None or not are_timed_together([*first, *second]):
+    runs = [*first, *second]
+    disturbed = any((run.result.cpu_share or 1.0) < DISTURBED for run in runs)
+    if one is None or other is None or disturbed or not are_timed_together(runs):
+        return None
+    if not (one.is_above(other) or other.is_above(one)):
         return None
     rates = [fmean(run.result.train_tokens_per_s or 0.0 for run in runs) for runs in (first, second)]
-    if one.is_above(other):
-        return f"trains {rates[0] / rates[1]:.1f} times faster"
-    return f"trains {rates[1] / rates[0]:.1f} times slower" if other.is_above(one) else None
+    return rates[0] / rates[1]
+
+
+def _join(parts: Sequence[str]) -> str:
+    """List parts of a sentence: "a", "a and b", "a, b and c"."""
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:

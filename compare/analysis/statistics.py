@@ -1,17 +1,12 @@
-"""Statistics of translations: BLEU and chrF from sufficient statistics, and paired tests.
+"""Statistics of translations: BLEU and chrF from sufficient statistics, and the correction of many tests.
 
 References:
 - Chen and Cherry 2014, A Systematic Comparison of Smoothing Techniques for Sentence-Level BLEU. WMT.
 - Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of Statistics 6(2).
-- Koehn 2004, Statistical Significance Tests for Machine Translation Evaluation. EMNLP.
-- Noreen 1989, Computer-Intensive Methods for Testing Hypotheses. Wiley.
 - Papineni et al. 2002, BLEU: a Method for Automatic Evaluation of Machine Translation. ACL.
 - Popović 2015, chrF: Character n-gram F-score for Automatic MT Evaluation. WMT.
-- Riezler and Maxwell 2005, On Some Pitfalls in Automatic Evaluation and Significance Testing for MT. ACL
-  Workshop on Intrinsic and Extrinsic Evaluation Measures.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -21,11 +16,10 @@ import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from compare.scoring.metrics import BOOTSTRAP_SEED, TOKENIZE
+from compare.scoring.metrics import TOKENIZE
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 # Scores from sums of sentence statistics, so that thousands of resamples cost one matrix product.
 #
@@ -83,7 +77,7 @@ def chrf(sums: npt.ArrayLike) -> FloatArray:
 
 
 class ComparedMetric(NamedTuple):
-    """A metric in which models are compared."""
+    """A metric whose scores follow from sums over sentences."""
 
     counter: Callable[..., BLEU | CHRF]
     """What counts its statistics."""
@@ -95,7 +89,7 @@ COMPARED_METRICS = {
     "bleu": ComparedMetric(partial(BLEU, tokenize=TOKENIZE), bleu),
     "chrf": ComparedMetric(CHRF, chrf),
 }
-"""The metrics in which models are compared, by name. Each more makes Holm's correction stricter."""
+"""The metrics with intervals over sentences and seeds, by name."""
 
 
 def sentence_counts(metric: str, hypotheses: Sequence[str], references: Sequence[str]) -> IntArray:
@@ -119,77 +113,7 @@ def _with_references(metric: Callable[..., BLEU | CHRF], references: tuple[str, 
     return counter
 
 
-# Paired significance tests between two models over all their seeds together, and Holm's correction.
-#
-# k seeds, N sentences, C statistics per sentence, T trials, R resamples.
-
-
-TOLERANCE = 1e-9
-"""Points by which rounding may move a statistic that equals the observed one."""
-CHUNK = 2**22
-"""Swaps that are held as float64 at a time (32 MB)."""
-
-
-def swap_draws(sentences: int, trials: int) -> BoolArray:
-    """Draw which sentences the trials of a randomisation test swap, (T, N).
-
-    The random numbers and their seed are those of sacrebleu's paired test, so that both give the same p-value
-    for a single pair of systems.
-    """
-    rng = np.random.default_rng(int(BOOTSTRAP_SEED))
-    return rng.integers(2, size=(trials, sentences), dtype=bool)
-
-
-def randomisation_p(
-    first: Sequence[IntArray],
-    second: Sequence[IntArray],
-    score: Callable[[FloatArray], FloatArray],
-    swaps: BoolArray,
-) -> float:
-    """Compute the two-sided p-value of the mean difference between two models (Noreen 1989).
-
-    A trial exchanges the translations of the sentences that it swaps between both models, in the pairs of all
-    seeds at once, because the translations of one sentence are not independent of each other. The p-value is
-    the share of trials, the observed one included, whose mean difference over seeds is at least as large as
-    the observed one. With one seed this is the usual approximate randomisation test (Riezler and Maxwell
-    2005).
-
-    Args:
-        first: statistics of one model, k times (N, C), one per seed.
-        second: statistics of the other model; exchanging both does not change p.
-        score: corpus score from sums of statistics, (..., C) to (...).
-        swaps: the draws, (T, N).
-    """
-    k = len(first)
-    one, other = (np.concatenate(counts, axis=1).astype(np.float64) for counts in (first, second))  # (N, kC)
-
-    def mean_differences(moved: FloatArray) -> FloatArray:
-        """Compute the statistic of trials that move sums (T, kC) from the other model to the one."""
-        sums = np.stack([one.sum(axis=0) + moved, other.sum(axis=0) - moved]).reshape(2, len(moved), k, -1)
-        scores = score(sums)  # (2, T, k)
-        differences: FloatArray = (scores[0] - scores[1]).mean(axis=-1)
-        return np.abs(differences)
-
-    (observed,) = mean_differences(np.zeros((1, one.shape[1])))
-    extreme = sum(
-        int((mean_differences(chunk.astype(np.float64) @ (other - one)) >= observed - TOLERANCE).sum())
-        for chunk in np.array_split(swaps, math.ceil(swaps.size / CHUNK))
-    )
-    return (extreme + 1) / (len(swaps) + 1)
-
-
-def bootstrap_p(difference: float, resampled: FloatArray) -> float:
-    """Compute the two-sided p-value of a mean difference by the paired bootstrap (Koehn 2004).
-
-    As in sacrebleu, the resampled absolute differences are shifted by their mean.
-
-    Args:
-        difference: the mean difference over seeds.
-        resampled: differences on resamples of the test set, (k, R); all seeds share the resamples.
-    """
-    sampled = np.abs(resampled.mean(axis=0))
-    extreme = int((sampled - sampled.mean() >= abs(difference) - TOLERANCE).sum())
-    return (extreme + 1) / (len(sampled) + 1)
+# Many tests.
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:

@@ -33,7 +33,6 @@ def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
-SMALLEST = "Smallest difference that would be found with a probability of 80%, median over pairs of models"
 CONDITIONS: dict[str, dict[str, str]] = {
     "Hardware": {
         "device": "{}",
@@ -76,12 +75,11 @@ CONDITIONS: dict[str, dict[str, str]] = {
 NOT_CLIPPED = "gradients not clipped"
 
 
-def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tuple[str, str]]:
+def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     """List metric signatures, hardware, search and data as (name, values); unknown ones are left out.
 
     Args:
         rows: finished runs.
-        means: their means over seeds, with the smallest differences that would have been found.
     """
     lines = {
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
@@ -98,7 +96,7 @@ def list_conditions(rows: Sequence[Row], means: Sequence[Row] = ()) -> list[tupl
         if subject == "Processes":
             if lines[subject]:
                 lines[subject] += ["dropout seeded by process and update", "speeds timed in one process"]
-            lines |= {"Speeds": _timings(rows), SMALLEST: _smallest_differences(means)}
+            lines |= {"Speeds": _timings(rows)}
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if values]
 
 
@@ -108,18 +106,6 @@ def _describe_average(row: Row) -> str | None:
     if number in (None, 1):
         return None
     return f"{number} weights {distance} updates apart" if distance else f"{number} validations"
-
-
-def _smallest_differences(means: Sequence[Row]) -> list[str]:
-    """List the smallest differences that the experiments of aggregated rows would have found."""
-    columns = [name for name in dict.fromkeys(chain(*means)) if "_smallest_difference" in name]
-    texts = []
-    for name in columns:
-        metric, _, suffix = name.partition("_smallest_difference")
-        test = f" on {suffix[1:]}" if suffix else ""
-        values = dict.fromkeys(row[name] for row in means if row.get(name) is not None)
-        texts += [f"{value:.{METRICS[metric].decimals}f} {METRICS[metric].heading}{test}" for value in values]
-    return texts
 
 
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:

@@ -69,7 +69,7 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
     if any(row.get("status", "done") != "done" for row in rows):
         columns["status"] = COLUMNS["status"]
     ended = [run for run in runs if run["status"] == "done"] or rows
-    notes = [f"{name}: {values}" for name, values in list_conditions(ended, rows)]
+    notes = [f"{name}: {values}" for name, values in list_conditions(ended)]
     notes += [*list_left_out(runs), *find_warnings(ended)]
     return Table("", rows, layout=list(columns.values()), notes=notes)
 

@@ -9,14 +9,13 @@ from typing import Any
 
 from compare.analysis.comparison import (
     ALPHA,
-    ONE_SEED,
+    POWER,
     Comparison,
     aggregate_seeds,
     choose_reference,
+    compare_models,
     compared_with,
-    describe_p,
     headlines,
-    run_comparisons,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import ScoredTestSet, score_tests
@@ -49,7 +48,6 @@ from compare.results.columns import (
 )
 from compare.results.store import Result, refuse_writing
 from compare.results.text import UNKNOWN
-from compare.scoring.metrics import METRICS
 from compare.training.serialization import CHECKPOINTS
 from data.files import write_atomically
 
@@ -61,51 +59,45 @@ logger = logging.getLogger(__name__)
 def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
     """Yield what a win is, and every comparison; all of them were made together."""
     if not comparisons:
-        yield "No two models share a seed: nothing is compared."
+        yield "There is one finished model: nothing is compared."
         return
     yield (
-        "One model beats another only where approximate randomisation over all seeds together gives "
-        f"p < {ALPHA} after Holm's correction for all {len(comparisons)} comparisons on this page, and the "
-        "combined 95% interval, which is not corrected, excludes 0, and no run of either failed. BLEU and "
-        "chrF are compared, other scores only shown."
+        f"One model beats another where p < {ALPHA} by Welch's t test of their two sets of seeds, with the "
+        f"variance over test sentences added, after Holm's correction for the {len(comparisons)} comparisons "
+        "on this page, and no run of either failed. BLEU on the first test set is tested; other scores and "
+        "test sets are only shown."
     )
-    optional = {"seeds", "seeds 95%", "p randomisation", "p bootstrap"}
-    if any(comparison.intervals.combined for comparison in comparisons):
-        optional.add("test set 95%")
     yield Table(
-        "The score of the model minus that of the one that it is against, mean over the seeds both have; its "
-        "three intervals; p-values (randomisation, bootstrap, and the first by Holm); and the verdict.",
+        "BLEU of the model minus that of the one that it is against, means over seeds; the 95% interval and "
+        "the p-value of the same test; the p-value by Holm; the true difference that would have been found "
+        f"with {POWER:.0%} probability; and the verdict.",
         [
             {
-                "test": each.test,
-                "metric": METRICS[each.metric].heading,
                 "model": each.first,
                 "against": each.second,
-                "seeds": len(each.seeds),
+                "seeds": " and ".join(map(str, dict.fromkeys(each.seeds))),
                 "difference": each.difference,
-                **{
-                    f"{kind.replace('_', ' ')} 95%": interval and f"{interval.low:.2f} to {interval.high:.2f}"
-                    for kind, interval in each.intervals._asdict().items()
-                },
-                "p_randomisation": each.p_randomisation,
-                "p_bootstrap": each.p_bootstrap,
-                "p_holm": each.p,
+                "95% interval": f"{each.interval.low:.2f} to {each.interval.high:.2f}",
+                "p": each.p_alone,
+                "p by Holm": each.p,
+                "would be found": each.smallest,
                 "verdict": each.verdict,
             }
             for each in comparisons
         ],
         "Every comparison",
-        optional=optional,
+        optional={"seeds", "p"},
     )
 
 
 def describe_verdict(side: Comparison) -> str:
-    """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, else without a mark."""
-    reason = side.inconclusive_reason
-    marks = "▲▼" if reason is None else "△▽" if reason == ONE_SEED else ""
-    mark = f"{marks[side.difference < 0]} " if marks else ""
+    """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, ≈ alike, else without a mark."""
+    is_significant = side.p < ALPHA and not side.failed
+    marks = ("△▽" if side.has_one_seed else "▲▼") if is_significant else ""
+    mark = f"{marks[side.difference < 0]} " if marks else "≈ " if side.are_alike else ""
+    low, high = (f"{end:+.1f}".replace("-", "−") for end in side.interval)
     difference = f"{side.difference:+.1f}".replace("-", "−")
-    return f"{mark}{difference} ({describe_p(side.p)})"
+    return f"{mark}{difference} [{low}, {high}]"
 
 
 # Result table of the page: one row per model, which unfolds into one row per run.
@@ -129,7 +121,7 @@ def result_table(
     Args:
         finished: the experiment.
         scored: its test sets; empty where the texts cannot be read.
-        comparisons: those of the headline; empty where nothing is compared.
+        comparisons: of all pairs; empty where nothing is compared.
         reference: model that the others are compared with.
     """
     frame = aggregate_seeds(finished, scored)
@@ -196,7 +188,7 @@ class ReportContent:
     languages: tuple[str, str]
     """Source and target language."""
     summary: Sequence[str]
-    """One sentence per model other than the best."""
+    """What sets the best model apart from the others, in sentences."""
     unknown: Sequence[str]
     """Limits of the evidence, and their reasons."""
     results: Table
@@ -239,10 +231,9 @@ def gather_content(
 
     def compare_all() -> Iterator[Part]:
         require_texts(finished)
-        comparisons = run_comparisons(scored, reference)
-        headline.extend(each for each in comparisons if (each.test, each.metric) == (test, PRIMARY))
+        headline.extend(compare_models(scored))
         summary[:] = headlines(finished, headline)
-        yield from significance(comparisons)
+        yield from significance(headline)
 
     tests = make_section("significance", "Significance", compare_all())
     others = analyses(finished)
@@ -260,7 +251,7 @@ def gather_content(
         viewer=attention_viewer(finished, draw_numbers(len(finished.corpus.splits[test].src), seed), chosen),
         sentences=draw_sentences(finished, scored, seed),
         seed=seed,
-        methods=methods(finished, table.rows),
+        methods=methods(finished),
     )
 
 

@@ -143,7 +143,7 @@
     "\\": "\\textbackslash{}", "&": "\\&", "%": "\\%", $: "\\$", "#": "\\#", _: "\\_", "{": "\\{", "}": "\\}",
     "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "\\textless{}", ">": "\\textgreater{}", "|": "\\textbar{}",
     "[": "{[}", "*": "{*}", "–": "--", "−": "$-$", "±": "$\\pm$", "×": "$\\times$",
-    "▲": "$\\blacktriangle$", "▼": "$\\blacktriangledown$", "△": "$\\triangle$", "▽": "$\\triangledown$",
+    "≈": "$\\approx$", "▲": "$\\blacktriangle$", "▼": "$\\blacktriangledown$", "△": "$\\triangle$", "▽": "$\\triangledown$",
   };
 
   function latexTable(rows, numeric) {

@@ -303,8 +303,8 @@ class Methods(NamedTuple):
     """The experiment as TOML."""
 
 
-def methods(finished: FinishedExperiment, means: Sequence[Row] = ()) -> Methods:
-    """Collect the settings of all finished runs and their conditions; ``means`` as of ``list_conditions``."""
+def methods(finished: FinishedExperiment) -> Methods:
+    """Collect the settings of all finished runs and their conditions."""
     models = {label: runs[0].run for label, runs in finished.labels.items()}
     settings = {label: run.settings() for label, run in models.items()}
     names = dict.fromkeys(name for model in settings.values() for name in model if name != "train.seed")
@@ -322,7 +322,7 @@ def methods(finished: FinishedExperiment, means: Sequence[Row] = ()) -> Methods:
             "Settings that differ by model",
             layout=[plain_column("setting"), *map(plain_column, settings)],
         ),
-        conditions=_conditions(finished, means),
+        conditions=_conditions(finished),
         commands=[
             f"attnbench run {shlex.quote(f'{folder}.toml')} --seeds {seeds}",
             f"attnbench check {place}",
@@ -337,7 +337,7 @@ def _toml(value: Any) -> str:
     return UNKNOWN if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _conditions(finished: FinishedExperiment, means: Sequence[Row]) -> list[tuple[str, str]]:
+def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
     """List the known conditions of the figures as (name, value), with the signatures of all test sets."""
     rows = [run.result.flat() for run in finished.runs]
     columns = dict.fromkeys(name for row in rows for name in row)
@@ -353,7 +353,7 @@ def _conditions(finished: FinishedExperiment, means: Sequence[Row]) -> list[tupl
         for name, metric in METRICS.items()
     }
     pairs = [f"{name} {len(pairs.src):,}" for name, pairs in finished.corpus.splits.items() if pairs.src]
-    conditions |= dict(list_conditions(rows, means)) | {"Code of this report": code_version()}
+    conditions |= dict(list_conditions(rows)) | {"Code of this report": code_version()}
     return [(name, value) for name, value in {**conditions, "Pairs": ", ".join(pairs)}.items() if value]
 
 

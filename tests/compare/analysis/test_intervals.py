@@ -1,29 +1,17 @@
-"""The three intervals by hand and by simulation, and the power of the rule."""
+"""The three intervals by hand and by simulation."""
 
 import math
 
 import numpy as np
 import pytest
 
-from benchmarks.significance import (
-    DIFFERENCE,
-    POWER_SETTING,
-    Setting,
-    analytic_power,
-    error_rates,
-    family_error_rate,
-    power,
-)
-from compare.analysis.comparison import RulePower, smallest_differences
 from compare.analysis.intervals import (
     Interval,
-    Intervals,
     SampledScore,
     Variances,
     bootstrap_draws,
     confidence_intervals,
     estimate_variances,
-    match_runs,
     model_intervals,
     score_test_set,
     seed_interval,
@@ -48,12 +36,6 @@ def with_errors(share: float, seed: int = 0) -> list[str]:
 def run_of(lines: list[str]) -> SampledScore:
     scored = score_test_set("test", REFERENCES, {"a": {1: lines}}, resamples=200)
     return scored.models["a"][1].scores["bleu"]
-
-
-def difference_intervals(pairs: list[tuple[SampledScore, SampledScore]]) -> Intervals:
-    differences = np.array([first.score - second.score for first, second in pairs])
-    resampled = np.stack([first.resampled - second.resampled for first, second in pairs])
-    return confidence_intervals(differences, resampled, len(REFERENCES))
 
 
 def test_one_seed_has_the_interval_of_its_result_only():
@@ -98,17 +80,11 @@ def test_interaction_is_counted_once():
     assert Variances(0.5, 0.3, 0.4).total == 0.5
 
 
-def test_model_intervals_are_clipped_and_difference_intervals_are_not():
+def test_model_intervals_are_clipped():
     """A perfect and a useless seed: the interval of t with one degree of freedom is very wide."""
-    runs = [run_of(REFERENCES), run_of(with_errors(0.9))]
-    intervals = model_intervals(runs)
+    intervals = model_intervals([run_of(REFERENCES), run_of(with_errors(0.9))])
     assert (intervals.seeds, intervals.combined) == (Interval(0, 100), Interval(0, 100))
-    low, high = difference_intervals([(run, run_of(with_errors(0.9))) for run in runs]).seeds
-    assert low < 0
-    assert high > 100
-    perfect = [run_of(REFERENCES)] * 3
-    assert model_intervals(perfect) == (pytest.approx((100, 100)),) * 3
-    assert difference_intervals([(run, run) for run in perfect]) == ((0, 0),) * 3
+    assert model_intervals([run_of(REFERENCES)] * 3) == (pytest.approx((100, 100)),) * 3
 
 
 # Coverage: M experiments, k seeds and N sentences each, R resamples, of a known true difference.
@@ -158,52 +134,3 @@ def test_each_interval_covers_its_own_source_of_variation_only():
     assert 0.92 <= coverage(seeds, same_sentences) <= 0.97
     assert coverage(test_set, TRUTH) < 0.92
     assert coverage(seeds, TRUTH) < coverage(combined, TRUTH)
-
-
-# Power and false positives of "A beats B", simulated and computed.
-
-
-def test_power_rises_with_the_seeds_and_is_0_55_with_three():
-    """The requirement: true difference 2.0, sentence error 0.6, seed deviation 0.7, Holm over 6 pairs."""
-    assert (2.0, Setting(0.7, 0.6)) == (DIFFERENCE, POWER_SETTING)
-    computed = [analytic_power(seeds) for seeds in (2, 3, 5, 10, 20)]
-    assert computed == sorted(computed)
-    assert computed[1] >= 0.55
-    assert computed[-1] < 0.76  # more seeds do not help against the sentences: this is their limit
-    assert power(3, 400) == pytest.approx(computed[1], abs=0.07)  # a standard error of 0.025
-
-
-@pytest.mark.parametrize("seeds", [2, 3])
-@pytest.mark.parametrize("setting", [Setting(0, 1), Setting(1, 1), Setting(1, 0.3, 0.3)])
-def test_false_positives_are_rare_where_seeds_or_sentences_dominate(seeds: int, setting: Setting):
-    """At most 5%; 600 experiments have a standard error of 0.9%."""
-    assert error_rates(seeds, setting, 600).false_positives <= 0.07
-
-
-def test_holm_keeps_false_positives_of_a_family_rare_where_sentences_dominate():
-    assert family_error_rate(3, Setting(0.1, 1), 300) <= 0.08
-
-
-def test_power_has_closed_forms():
-    """One seed, and no variance over seeds with many, leave the normal test on the sentences."""
-    for seeds in (1, 10):
-        rule = RulePower(Variances(0.25, 0, 0), seeds, 10**9, tests=1)
-        assert rule(1.959964 * 0.5) == pytest.approx(0.5, abs=1e-5)
-        assert rule.smallest_difference() == pytest.approx((1.959964 + 0.841621) * 0.5, abs=1e-4)
-    certain = RulePower(Variances(0, 0, 0), 1, 9, tests=1)
-    assert (certain(0.1), certain.smallest_difference()) == (1, 0)
-    rule = RulePower(Variances(0.36, 0.16, 0.02), 3, 500, tests=6)
-    assert rule(rule.smallest_difference(0.8)) == pytest.approx(0.8, abs=1e-9)
-    alone = RulePower(Variances(0.36, 0.16, 0.02), 3, 500, tests=1)
-    assert alone.smallest_difference() < rule.smallest_difference()
-
-
-def test_smallest_differences_are_medians_over_pairs():
-    shares = zip("abc", (0.1, 0.2, 0.5), strict=True)
-    outputs = {label: {seed: with_errors(share, seed) for seed in (1, 2)} for label, share in shares}
-    matched = match_runs({"test": score_test_set("test", REFERENCES, outputs, resamples=100)})
-    found = smallest_differences(matched, 12)
-    assert list(found) == [("test", "bleu"), ("test", "chrf")]
-    variances = [estimate_variances(runs.differences, runs.resampled) for runs in matched]
-    singles = [RulePower(each, 2, 24, 12).smallest_difference() for each in variances]
-    assert found["test", "bleu"] == sorted(singles[:3])[1]

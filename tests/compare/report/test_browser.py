@@ -20,7 +20,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from compare.analysis import comparison
 from compare.report.html import page
 from compare.report.html.page import gather_content
 from tests.kits.report import VIEWER
@@ -80,9 +79,8 @@ def serious_findings(browser: Chrome) -> list[str]:
 pytestmark = [needs_browser, pytest.mark.slow]
 
 
-def test_the_page_works(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_page_works(made: Path, tmp_path: Path):
     """Sorting, unfolding, the viewer, the filter, a download; nothing serious for a screen reader."""
-    monkeypatch.setattr(comparison, "TRIALS", 400)
     path = tmp_path / "report.html"
     path.write_text(page.render(replace(gather_content(made), viewer=VIEWER)), encoding="utf-8")
     with open_browser(tmp_path) as browser:
