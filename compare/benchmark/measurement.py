@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from compare.results.store import read_record
-from compare.results.text import DISTURBED, describe_share, format_number, markdown_table
+from compare.results.text import DISTURBED, describe_share, format_number, table_text
 from compare.system.measure import Speed, TimedRepeat, peak_flops
 
 # One measurement of a benchmark: its raw repeats, and the work that was timed.
@@ -101,11 +101,11 @@ def figure(value: float) -> str:
     return format_number(value, digits=3)
 
 
-def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """Format cells by heading as a Markdown table without the columns that are empty in every row."""
+def _table_text(rows: Sequence[Mapping[str, str]], width: int | None) -> str:
+    """Format cells by heading as ``table_text``, without the columns that are empty in every row."""
     headings = [heading for heading in rows[0] if any(row[heading] != NONE for row in rows)]
     cells = [{heading: row[heading] for heading in headings} for row in rows]
-    return markdown_table(cells, left=WORDS) + "\n"
+    return table_text(cells, WORDS, width) + "\n"
 
 
 # Growth of time along an axis: raw repeats, fitted exponent and table.
@@ -164,15 +164,15 @@ class Scaling:
         growths = [{**dataclasses.asdict(each), "exponent": each.exponent} for each in self.growths]
         return json.dumps({**dataclasses.asdict(self), "growths": growths}, indent=2) + "\n"
 
-    def render(self) -> str:
-        """Render one Markdown table per axis."""
+    def render(self, width: int | None = None) -> str:
+        """Render one table per axis; see ``table_text``."""
         axes = dict.fromkeys(each.axis for each in self.growths)
-        tables = [_table(axis, [each for each in self.growths if each.axis == axis]) for axis in axes]
+        tables = [_table(axis, [each for each in self.growths if each.axis == axis], width) for axis in axes]
         facts = ", ".join(f"{name} {value}" for name, value in (self.machine | self.versions).items())
         return "\n".join(tables) + f"\n- forward and backward pass, {self.precision}; {facts}\n"
 
 
-def _table(axis: Axis, growths: Sequence[Growth]) -> str:
+def _table(axis: Axis, growths: Sequence[Growth], width: int | None) -> str:
     """Render the growth of all models along one axis."""
     rows = []
     for each in growths:
@@ -180,7 +180,7 @@ def _table(axis: Axis, growths: Sequence[Growth]) -> str:
         cells = {f"{axis} {size:,}": figure(1e3 * median) for size, median in sizes}
         rows.append({"model": each.model, **cells, "exponent": f"{each.exponent:.2f}"})
     fixed = ", ".join(f"{name} {size:,}" for name, size in FIXED_SIZES.items() if name != axis)
-    return f"{markdown(rows)}\n- ms with {fixed}; time grows as {axis}^exponent\n"
+    return f"{_table_text(rows, width)}\n- ms with {fixed}; time grows as {axis}^exponent\n"
 
 
 # Comparison with an earlier result: changes of speed beyond noise.
@@ -222,8 +222,8 @@ def _change(now: Measurement, then: Measurement | None) -> Change:
     return Change(row=now.name, ratio=ratio, verdict=verdict)
 
 
-def render_changes(changes: Sequence[Change]) -> str:
-    """Render the changes as a Markdown table."""
+def render_changes(changes: Sequence[Change], width: int | None = None) -> str:
+    """Render the changes as a table; see ``table_text``."""
     cells = [
         {
             "row": change.row,
@@ -232,7 +232,8 @@ def render_changes(changes: Sequence[Change]) -> str:
         }
         for change in changes
     ]
-    return f"{markdown(cells)}\n- faster, slower: the repeats of now and then, min to max, do not overlap\n"
+    note = "- faster, slower: the repeats of now and then, min to max, do not overlap"
+    return f"{_table_text(cells, width)}\n{note}\n"
 
 
 # Result of a benchmark with its conditions, as JSON and as a table; reading of earlier results.
@@ -272,13 +273,13 @@ class BenchmarkResult:
         """Serialise to JSON."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
-    def render(self) -> str:
-        """Render a Markdown table of the measurements, notes, conditions and changes."""
+    def render(self, width: int | None = None) -> str:
+        """Render a table of the measurements (see ``table_text``), notes, conditions and changes."""
         facts = {**self.conditions, **self.versions}
         settings = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
         notes = "".join(f"- {note}\n" for note in (*NOTES, settings))
-        table = markdown([row.cells(self.mfu(row)) for row in self.rows])
-        return f"{table}\n{notes}" + (f"\n{render_changes(self.changes)}" if self.changes else "")
+        table = _table_text([row.cells(self.mfu(row)) for row in self.rows], width)
+        return f"{table}\n{notes}" + (f"\n{render_changes(self.changes, width)}" if self.changes else "")
 
 
 def read_benchmark(path: str | Path) -> BenchmarkResult:

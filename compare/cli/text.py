@@ -223,7 +223,7 @@ def align(
         symmetrise,
     )
     from compare.results.run_folder import load_model
-    from compare.results.text import markdown_table
+    from compare.results.text import table_text, terminal_width
     from compare.system.cpu import tune_cpu
 
     files = [path for path in systems if not path.is_dir()]
@@ -252,7 +252,7 @@ def align(
             write_link_files(translator, pairs, links / run.resolve().name, method)
     for name, found in alignments.items():
         rows.append({"system": name, "method": "links"} | count_proposed_links(found, pairs).scores())
-    show(rows, markdown_table(rows), as_json=as_json)
+    show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
     return 0
 
 

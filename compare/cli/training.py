@@ -129,7 +129,7 @@ def tune(
     from compare.experiment.dry_run import dry_run as check_runs
     from compare.experiment.launch import parse_launch
     from compare.experiment.tune import TuningPlan, draw_candidates, parse_space, summarize, tune_experiment
-    from compare.results.text import markdown_table
+    from compare.results.text import table_text, terminal_width
     from compare.system.log import Reporter
 
     load_all_plugins()
@@ -149,12 +149,12 @@ def tune(
         drawn, draws = draw_candidates(experiment, plan, context)
         check_runs(drawn, folder, only=list(draws), context=context, launch=launch, tests=False)
         rows = [{"label": draw.label, "trial": draw.trial, **draw.settings} for draw in draws.values()]
-        show(rows, markdown_table(rows), as_json=as_json)
+        show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
         return 0
     tuning = tune_experiment(experiment, folder, plan, Reporter(quiet=quiet), context=context, launch=launch)
     rows = summarize(tuning.trials)
     headed = [{key.replace("_", " "): value for key, value in row.items()} for row in rows]
-    print_visible(json.dumps(rows) if as_json else markdown_table(headed))
+    print_visible(json.dumps(rows) if as_json else table_text(headed, width=terminal_width()))
     if tuning.missing:
         logger.warning(
             f"trials that have not ended: {tuning.missing}; the same command again finishes what no other "
@@ -204,6 +204,7 @@ def bench(
     from compare.benchmark.measurement import BenchmarkResult, Scaling, read_earlier
     from compare.config.parse import load_experiment
     from compare.config.run import resolve_models
+    from compare.results.text import terminal_width
     from data.files import write_atomically
 
     phases = parse_choices("--phase", phase, PHASES)
@@ -230,7 +231,7 @@ def bench(
         found = run_benchmark(runs, plan, earlier=earlier)
     if out is not None:
         write_atomically(out, found.to_json())
-    print_visible(found.to_json() if as_json else found.render(), end="")
+    print_visible(found.to_json() if as_json else found.render(terminal_width()), end="")
     return 0
 
 

@@ -7,7 +7,7 @@ from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores
 from compare.results.result import without_nan
-from compare.results.text import UNKNOWN, escape_markdown, format_number, markdown_table
+from compare.results.text import UNKNOWN, escape_markdown, format_number, table_text, terminal_width
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
 from compare.system.log import format_duration
@@ -31,7 +31,7 @@ def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) 
     first, *others = scores.values()
     if not others:
         return str(first)
-    table = markdown_table([_row(name, system) for name, system in scores.items()])
+    table = table_text([_row(name, system) for name, system in scores.items()], width=terminal_width())
     columns = first.columns()
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
     signatures |= {name: columns[f"{name}_signature"] for name in first.external()}
@@ -68,7 +68,8 @@ def render_forced_scores(scores: Mapping[str, ForcedScores], *, as_json: bool = 
         records = [without_nan({"run": name, **found.to_json()}) for name, found in scores.items()]
         return json.dumps(records if len(records) > 1 else records[0], indent=2, ensure_ascii=False)
     if len(scores) > 1:
-        return markdown_table([_forced_row(name, found) for name, found in scores.items()])
+        rows = [_forced_row(name, found) for name, found in scores.items()]
+        return table_text(rows, width=terminal_width())
     (found,) = scores.values()
     lines = []
     for sentence in found.sentences:
@@ -129,4 +130,5 @@ def render_estimates(estimates: Sequence[RunEstimate]) -> str:
     ]
     if total is not None:
         notes.insert(0, f"all runs: about {format_duration(total)} of training")
-    return markdown_table(rows, left={"run", "status"}) + "\n\n" + "\n".join(f"- {note}" for note in notes)
+    table = table_text(rows, {"run", "status"}, terminal_width())
+    return "\n".join([table, "", *(f"- {note}" for note in notes)])

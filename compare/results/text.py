@@ -2,8 +2,13 @@
 
 import math
 import re
+import shutil
+import sys
 from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
 
 from data.text import visible, visible_lines
 
@@ -47,48 +52,81 @@ def describe_share(share: float) -> str:
     return f"{percent}%" if share >= DISTURBED else f"{min(percent, limit - 1)}%, disturbed"
 
 
-# Tables in Markdown.
+# Tables in Markdown, and in aligned columns for a terminal.
 
 
 TAG = re.compile(r"(\\*)(<(?=[A-Za-z/!?]))")
 """The beginning of an HTML tag with the backslashes before it, which must be escaped too."""
 TAG_OR_BAR = re.compile(r"(\\*)(<(?=[A-Za-z/!?])|\|)")
 """The same, or the end of a cell."""
+LEAST_TEXT = 24
+"""Characters that are left of the width for a text to be wrapped in them, not left out."""
+
+
+def terminal_width() -> int | None:
+    """Return the number of columns of the terminal that standard output is; None for a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None) -> str:
-    """Format rows as a Markdown table.
+    """Format rows as a Markdown table; the arguments are those of ``table_text``."""
+    return table_text(rows, left)
+
+
+def table_text(
+    rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None, width: int | None = None
+) -> str:
+    """Format rows as a Markdown table, or for a terminal of that ``width`` in aligned columns.
+
+    Columns that do not fit into the width are left out, from the right; text in the first of these is wrapped
+    where there is room for it.
 
     Args:
         rows: values by heading, printed by ``format_number``; the table has every heading of any row.
         left: headings of left-aligned columns; by default those with text in any row.
+        width: characters of a line, such as ``terminal_width()``; None gives Markdown with all columns.
 
     Returns:
         The table without a newline at its end.
     """
-    import pandas as pd  # slow to import
-
     headings = list(dict.fromkeys(heading for row in rows for heading in row))
     if left is None:
         left = {heading for row in rows for heading, value in row.items() if isinstance(value, str)}
-    cells = [[_escape(format_number(row.get(heading, UNKNOWN))) for heading in headings] for row in rows]
-    table: str = pd.DataFrame(cells, columns=list(map(_escape, headings))).to_markdown(
-        index=False,
-        tablefmt="pipe",
+    escape = _escape if width is None else _one_line
+    lines = [headings, *([format_number(row.get(heading, UNKNOWN)) for heading in headings] for row in rows)]
+    lines = [list(map(escape, line)) for line in lines]
+    rest = None
+    if width is not None:
+        ends = list(accumulate(2 + max(map(len, column)) for column in zip(*lines, strict=True)))
+        fitting = max(sum(end - 2 <= width for end in ends), 1)
+        if fitting < len(headings) and headings[fitting] in left and width - ends[fitting - 1] >= LEAST_TEXT:
+            rest = width - ends[fitting - 1]
+            fitting += 1
+        headings, lines = headings[:fitting], [line[:fitting] for line in lines]
+    table: str = tabulate(
+        lines,
+        headers="firstrow" if width is None else (),  # tabulate makes columns with headers wider
+        tablefmt="pipe" if width is None else "plain",
         disable_numparse=True,  # otherwise tabulate prints 38.10 as 38.1
         colalign=["left" if heading in left else "right" for heading in headings],
+        maxcolwidths=[*[None] * (len(headings) - 1), rest],
     )
-    return table
+    return "\n".join(map(str.rstrip, table.splitlines()))
 
 
 def escape_markdown(text: str, special: re.Pattern[str] = TAG) -> str:
     """Format text as one line: control characters and ``special`` are escaped, white space is one blank."""
-    return special.sub(r"\1\1\\\2", visible(" ".join(text.split())))
+    return special.sub(r"\1\1\\\2", _one_line(text))
 
 
 def _escape(text: str) -> str:
     """Format the text of a cell, which a ``|`` or a line break would end."""
     return escape_markdown(text, TAG_OR_BAR)
+
+
+def _one_line(text: str) -> str:
+    """Format text as one line without control characters."""
+    return visible(" ".join(text.split()))
 
 
 # Tables as CSV.

@@ -6,7 +6,7 @@ import math
 import pandas as pd
 import pytest
 
-from compare.results.text import csv_table, format_number, markdown_table
+from compare.results.text import csv_table, format_number, markdown_table, table_text
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,28 @@ def test_a_table_has_every_heading_of_any_row():
         "| a       | 1.5 |      – |",
         "| b       |   – | 20,000 |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (3, ["model", "a"]),  # the first column stays
+        (7, ["model", "a"]),
+        (8, ["model  n", "a      1"]),
+        (33, ["model  n", "a      1"]),  # too little room for the text
+        (34, ["model  n  why", "a      1  xxx xxx xxx xxx xxx xxx", "          xxx xxx xxx"]),
+        (
+            80,
+            [
+                "model  n  why                                  end",
+                "a      1  xxx xxx xxx xxx xxx xxx xxx xxx xxx    2",
+            ],
+        ),
+    ],
+)
+def test_a_terminal_has_the_columns_that_fit_and_wraps_text(width: int, lines: list[str]):
+    table = table_text([{"model": "a", "n": 1, "why": " ".join(["xxx"] * 9), "end": 2}], width=width)
+    assert table.splitlines() == lines
 
 
 @pytest.mark.parametrize(
