@@ -11,6 +11,7 @@ References:
 
 import logging
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -396,7 +397,7 @@ def write_link_files(translator: Translator, gold: Gold, folder: Path, method: s
     """Write one file of links per head of a model, in Pharaoh format; returns their paths.
 
     A file has one line per pair of ``gold``, with "i-j" for a link of source word i and target word j, both
-    counted from 0. Its name is that of the head, such as ``cross.0-head-1.links``.
+    counted from 0. Its name is that of the head, such as ``layer-1-head-2.links``.
 
     Args:
         translator: the model, from ``load_model``.
@@ -408,7 +409,7 @@ def write_link_files(translator: Translator, gold: Gold, folder: Path, method: s
     lines: dict[str, list[str]] = {}
     for pair in attend_words(translator, gold.pairs):
         for head, links in zip(pair.heads, derive(pair.weights), strict=True):
-            head_lines = lines.setdefault(str(head).replace(" ", "-"), [""] * len(gold.pairs))
+            head_lines = lines.setdefault(re.sub(r"\W+", "-", str(head)), [""] * len(gold.pairs))
             pairs_of_words = zip(*links.T.nonzero(), strict=True)
             head_lines[pair.number] = " ".join(f"{i}-{j}" for i, j in pairs_of_words)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Tables of figures as people see them, and means over seeds."""
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
@@ -13,8 +14,19 @@ from compare.scoring.metrics import METRICS
 Row = dict[str, Any]
 """One row of a table by column name, units in the names."""
 
-SPELLINGS = {"aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)"}
+SPELLINGS = {
+    **{"label": "model", "aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)", "rep": "REP"},
+    **{"ref": "reference", "hyp": "translation", "holm": "Holm", "params": "parameters"},
+}
 """Words of column names that headings spell differently; metrics have their own headings."""
+DECIMALS = {
+    **dict.fromkeys(("words", "seconds", "tokens", "flops", "updates"), 0),
+    **dict.fromkeys(("percent", "score", "difference", "s", *METRICS), 1),
+    **dict.fromkeys(("nats", "share", "weight"), 2),
+    **dict.fromkeys(("ratio", "loss", "aer", "precision", "recall", "f1"), 3),
+    "p": 4,
+}
+"""Decimal places of figures by a word of their names, the last of them that is here."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,15 @@ class Table:
 
 
 def plain_column(name: str, heading: str = "") -> Column:
-    """Return a column of the values by ``name``, printed by ``format_number``."""
-    return Column(name, heading or name, Group.IDENTITY, render=lambda row: format_number(row.get(name)))
+    """Return a column of the values by ``name``, rounded by ``DECIMALS``, others by ``format_number``."""
+    decimals = next((DECIMALS[word] for word in reversed(name.split("_")) if word in DECIMALS), None)
+
+    def text(row: Mapping[str, Any]) -> str:
+        value = row.get(name)
+        known = isinstance(value, float) and math.isfinite(value) and decimals is not None
+        return f"{value:,.{decimals}f}" if known else format_number(value)
+
+    return Column(name, heading or name, Group.IDENTITY, render=text)
 
 
 def heading_of(name: str) -> str:

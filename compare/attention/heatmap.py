@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from compare.attention.layers import KINDS, Layer, Weights, with_means
@@ -34,13 +35,15 @@ class HeatMaps(Figure):
         return buffer.getvalue()
 
 
-def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
-    """Draw every head of every layer, and the mean of several, as shades from 0 (white) to 1.
+def draw_heads(layers: Sequence[Layer], title: Sequence[str], color: str) -> Figure:
+    """Draw every head of every layer, and the mean of several, as shades from 0 (white) to 1 (``color``).
 
     Args:
         layers: at least one.
         title: texts above the maps, such as the sentence; empty ones are left out.
+        color: of weight 1, as #RRGGBB.
     """
+    shades = LinearSegmentedColormap.from_list("", ["#FFFFFF", color])
     several = len(layers) > 1 or len(layers[0].weights) > 1
     cell = SMALL_CELL_INCHES if several else CELL_INCHES
     points = round(cell * POINTS_PER_INCH * 0.47)
@@ -66,7 +69,7 @@ def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
             x = left + sum(widths[:place]) + GAP_INCHES * place
             size = (cell * len(layer.columns), cell * len(layer.rows))
             axes = figure.add_axes((x / width, bottom / height, size[0] / width, size[1] / height))
-            _draw_map(axes, layer, weights[place], points, labelled=place == 0)
+            _draw_map(axes, layer, weights[place], points, shades, labelled=place == 0)
             axes.text(0, -0.1 / size[1], str(name), va="top", fontsize=points + 1, transform=axes.transAxes)
     first = figure.axes[0]
     box = first.get_position()
@@ -76,9 +79,11 @@ def draw_heads(layers: Sequence[Layer], title: Sequence[str]) -> Figure:
     return figure
 
 
-def _draw_map(axes: Axes, layer: Layer, weights: Weights, points: int, *, labelled: bool) -> None:
+def _draw_map(
+    axes: Axes, layer: Layer, weights: Weights, points: int, shades: Colormap, *, labelled: bool
+) -> None:
     """Draw one map; the tokens of its rows stand beside the first map of a layer."""
-    axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, interpolation="nearest", aspect="auto")
+    axes.imshow(weights, cmap=shades, vmin=0, vmax=1, interpolation="nearest", aspect="auto")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     size: dict[str, Any] = {"fontsize": points, "parse_math": False}

@@ -56,7 +56,13 @@ class AttentionHead(NamedTuple):
     """Counted from 0; None for a mean of heads."""
 
     def __str__(self) -> str:
-        return f"{self.layer} mean" if self.number is None else f"{self.layer} head {self.number}"
+        """Name it as people count: "layer 1, head 2"; self-attention with its side before."""
+        kind, _, layer = self.layer.partition(".")
+        side = "" if kind == CROSS else f"{kind} "
+        if not layer:
+            return f"mean of all {side}heads" if self.number is None else f"{side}head {self.number + 1}"
+        name = "mean" if self.number is None else f"head {self.number + 1}"
+        return f"{side}layer {int(layer) + 1 if layer.isdecimal() else layer}, {name}"
 
 
 def with_means(layers: Mapping[str, Weights]) -> tuple[tuple[AttentionHead, ...], Weights]:

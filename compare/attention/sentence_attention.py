@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from compare.attention.layers import CROSS, KINDS, Layer, Weights, group_pieces, kind_of, merge_pieces
+from compare.models.styles import OTHER, style_of
 from data.symbols import BOS, SPECIALS
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class SentenceAttention:
     for a model without attention."""
     label: str = ""
     """Name of the model in titles."""
+    details: str = ""
+    """How good the model is, such as "BLEU 38.2, 5,000 updates", which stands beside its name."""
+    color: str = style_of(OTHER).color
+    """Colour of weight 1, that of the model's family."""
 
     @classmethod
     def of(
@@ -52,6 +57,7 @@ class SentenceAttention:
         weights: Mapping[str, Weights],
         *,
         label: str = "",
+        color: str = style_of(OTHER).color,
     ) -> "SentenceAttention":
         """Label the weights that a model gave.
 
@@ -61,6 +67,7 @@ class SentenceAttention:
             tgt_ids: ids of the translation, end of sentence included.
             weights: by name, see the class.
             label: name of the model in titles.
+            color: of weight 1, as #RRGGBB.
         """
         return cls(
             source=source,
@@ -70,6 +77,7 @@ class SentenceAttention:
             kinds=(vocabularies.src.kind, vocabularies.tgt.kind),
             weights=weights,
             label=label,
+            color=color,
         )
 
     def words(self) -> "SentenceAttention":
@@ -116,7 +124,8 @@ class SentenceAttention:
         if not layers:
             remedy = "" if self_attention or not self.weights else "; it has self-attention"
             raise ValueError(f"{self.label or 'the model'} has no attention to the source{remedy}")
-        return draw_heads(layers, [self.label, self.source, f"→ {self.translation}"])
+        heading = ", ".join(filter(None, (self.label, self.details)))
+        return draw_heads(layers, [heading, self.source, f"→ {self.translation}"], self.color)
 
     def to_html(self, *, pieces: bool = False) -> str:
         """Return an interactive viewer of all heads and layers as one self-contained page.
@@ -138,4 +147,4 @@ class SentenceAttention:
         """Return what the interactive viewer shows of this model."""
         from compare.attention.viewer import ViewedModel
 
-        return ViewedModel(self.label, self.translation, list(self.layers()))
+        return ViewedModel(self.label, self.details, self.translation, list(self.layers()), self.color)

@@ -35,6 +35,7 @@ const attnbench = (() => {
   function drawModel(model, weights, sentence) {
     const caption = make("figcaption", { text: model.name });
     const figure = make("figure", { attributes: { class: "map" }, children: [caption] });
+    if (model.color) figure.style.setProperty("--heat", model.color);
     if (!weights.length) {
       figure.append(make("p", { text: model.trouble || "has no attention to the source", attributes: { class: "note" } }));
       return figure;
@@ -51,7 +52,7 @@ const attnbench = (() => {
       });
       caption.append(select);
     }
-    figure.append(box);
+    figure.append(box, make("p", { attributes: { class: "scale" }, children: [make("span")] }));
     show();
     return figure;
   }
@@ -121,6 +122,16 @@ const attnbench = (() => {
     show(0);
   }
 
+  /** Let a button make each map fill the window, with letters that a hall can read. */
+  function startProjector() {
+    const button = document.getElementById("projector");
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      const on = document.documentElement.toggleAttribute("data-projector");
+      button.setAttribute("aria-pressed", String(on));
+    });
+  }
+
   /** Make the frame that shows this page, such as a notebook's, as high as the page. */
   function fitFrame() {
     let frame = null;
@@ -131,5 +142,14 @@ const attnbench = (() => {
     new ResizeObserver(() => { frame.style.height = `${document.body.scrollHeight + 2}px`; }).observe(document.body);
   }
 
-  return { make, fitFrame, startViewers: () => document.querySelectorAll(".viewer").forEach(startViewer) };
+  const startViewers = () => document.querySelectorAll(".viewer").forEach(startViewer);
+
+  /** Start the page that shows one sentence. */
+  function startPage() {
+    startViewers();
+    startProjector();
+    fitFrame();
+  }
+
+  return { make, startPage, startViewers };
 })();

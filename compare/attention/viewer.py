@@ -110,6 +110,8 @@ class AttendedModel:
     """Names of its heads and of their means; empty for a model without attention to the source."""
     chosen: int
     """Index of the head that is shown first."""
+    color: str = ""
+    """Colour of weight 1, as #RRGGBB."""
     trouble: str = ""
     """Why its attention cannot be shown."""
 
@@ -147,9 +149,11 @@ class ViewedModel(NamedTuple):
     """A model and its translation of the sentence that a page shows."""
 
     label: str
+    details: str
     translation: str
     layers: Sequence[Layer]
     """May be empty."""
+    color: str
 
 
 def render_viewer(source: str, models: Sequence[ViewedModel]) -> str:
@@ -162,7 +166,7 @@ def render_viewer(source: str, models: Sequence[ViewedModel]) -> str:
     return render_page(
         PACKAGE,
         "viewer.html.j2",
-        scripts=[read_asset(PACKAGE, VIEWER_SCRIPT), "attnbench.startViewers(); attnbench.fitFrame();"],
+        scripts=[read_asset(PACKAGE, VIEWER_SCRIPT), "attnbench.startPage();"],
         styles=[read_asset(PACKAGE, VIEWER_STYLE)],
         title=source,
         models=[(model, _viewers(model)) for model in models],
@@ -189,7 +193,8 @@ def _viewers(model: ViewedModel) -> list[tuple[str, dict[str, Any]]]:
             continue
         heads, weights = with_means({layer.name: layer.weights for layer in layers})
         names = list(map(str, heads))
-        shown = AttendedModel(name=title, heads=names, chosen=len(names) - 1)  # the last is the widest mean
+        last = len(names) - 1  # the widest mean
+        shown = AttendedModel(name=title, heads=names, chosen=last, color=model.color)
         sentence = AttendedSentence(
             number=1, src=layers[0].columns, tgt=layers[0].rows, links=[], weights=[hundredths(weights)]
         )

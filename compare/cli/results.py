@@ -82,6 +82,9 @@ def plot(
         str, typer.Option("--format", help="png, svg, pdf; attention also html [default: png,svg].")
     ] = "",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention for this sentence.")] = None,
+    translation: Annotated[
+        str | None, typer.Option(help="Draw it for this translation [default: the model's own].")
+    ] = None,
     line: Annotated[
         int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
@@ -103,11 +106,12 @@ def plot(
     from compare.report.figures import ATTENTION, FIGURES, draw_attention, draw_figure, draw_plots
     from compare.report.views import refresh_views
 
-    of_attention = sentence is not None or line is not None or model or pieces or self_attention
+    chosen = (sentence, translation, line, model or None, pieces or None, self_attention or None)
+    of_attention = any(option is not None for option in chosen)
     kind = kind or (ATTENTION if of_attention else "")
     if kind != ATTENTION and of_attention:
         raise ValueError(
-            f"--sentence, --line, --model, --pieces and --self-attention have no effect on {kind}"
+            "--sentence, --translation, --line, --model, --pieces, --self-attention: no effect on " + kind
         )
     if forms and kind in ("", "list"):
         raise ValueError("--format is for one figure, such as `attnbench plot FOLDER curves`: name it")
@@ -124,6 +128,7 @@ def plot(
         written = draw_attention(
             folder,
             sentence,
+            translation,
             line=line,
             model=model,
             formats=formats,

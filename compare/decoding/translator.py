@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,13 +17,14 @@ from compare.config.sections import EXTRA_TOKENS, MAX_BEAM_SIZE, DecodeConfig
 from compare.decoding.length_penalty import NO_PENALTY, LengthPenalty, length_penalties
 from compare.decoding.sampling import Sampling, count_repeats, sample
 from compare.decoding.search import SPECIAL, Hypothesis, SpecialIds, search_all
+from compare.models.styles import picture_family, style_of
 from compare.protocol import EncoderDecoder
 from compare.system.cpu import decoding_copy
 from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import timed
 from data.batches import decode_batches, make_source_batch
 from data.encode import Ints
-from data.symbols import BOS, EOS, UNK
+from data.symbols import BOS, EOS, SPECIALS, UNK
 from data.vocabulary import VocabularyPair
 
 if TYPE_CHECKING:
@@ -323,11 +325,12 @@ class Translator:
         return sum(UNK in self.vocabularies.src.encode(line) for line in lines)
 
     @torch.inference_mode()
-    def attend(self, line: str) -> SentenceAttention:
+    def attend(self, line: str, translation: str | None = None) -> SentenceAttention:
         """Translate one line and compute the attention weights of every piece of the translation.
 
         Args:
             line: the source sentence.
+            translation: the translation that the model is made to write; None: its own.
 
         Returns:
             The translation with source pieces, target pieces, and weights by name, (heads, T, S); ``plot()``
@@ -336,16 +339,27 @@ class Translator:
         Raises:
             TypeError: not one string.
         """
-        if not isinstance(line, str):
-            raise TypeError(f"attend takes one sentence as a string, found {type(line).__name__}")
-        ids = self.search([line])[0].tokens
+        for text in (line, translation or ""):
+            if not isinstance(text, str):
+                raise TypeError(f"attend takes one sentence as a string, found {type(text).__name__}")
+        if translation is None:
+            ids = self.search([line])[0].tokens
+        else:
+            ids = self.vocabularies.tgt.encode(translation)
         src, src_mask = (
             part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])
         )
         self.model.eval()
         weights = self.model.attention(src, src_mask, torch.tensor([[BOS, *ids]], device=self.device))
         arrays = {name: value[0].float().cpu().numpy() for name, value in weights.items()}
-        return SentenceAttention.of(self.vocabularies, line, [*ids, EOS], arrays, label=self.label)
+        color = style_of(picture_family(getattr(self.model, "config", None))).color
+        found = SentenceAttention.of(
+            self.vocabularies, line, [*ids, EOS], arrays, label=self.label, color=color
+        )
+        if translation is None:
+            return found
+        labels = self.vocabularies.tgt.labels(translation)  # its own words, also where they are unknown
+        return replace(found, translation=translation, tgt=[*labels, SPECIALS[EOS]])
 
 
 # Workloads of timing the decoding of text: many lines together, and single lines for latency.

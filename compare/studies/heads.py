@@ -33,6 +33,7 @@ from torch.nn import functional as F
 from compare.analysis.alignment import attend_words
 from compare.analysis.tables import Row
 from compare.analysis.word_links import Gold, corpus_gold, link_matrix
+from compare.attention.layers import AttentionHead
 from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER
@@ -106,7 +107,7 @@ def measure_heads(translator: Translator, test: Pairs, gold: Gold | None) -> lis
     for layer, weights in attention.items():
         queries = batch.src_mask if layer.startswith("encoder") else batch.tgt_mask
         for head in range(weights.size(1)):
-            name = f"{layer} head {head}"
+            name = str(AttentionHead(layer, head))
             row: Row = {"head": name, **concentration(weights[:, head], queries, batch.src_mask, layer)}
             if not layer.startswith("cross"):
                 row |= offsets(weights[:, head], queries)
@@ -172,7 +173,7 @@ def _panel(rows: Sequence[Row], names: Sequence[str]) -> Panel:
     places = range(len(rows))
     return Panel(
         {name: (places, [row.get(name, float("nan")) for row in rows]) for name in names},
-        ticks=[row["head"].replace(" head ", ".") for row in rows],
+        ticks=[row["head"].replace("layer ", "").replace(", head ", ".") for row in rows],
     )
 
 

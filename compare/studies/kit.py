@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row, Table
 from compare.benchmark.measurement import fit_power_law
-from compare.models.styles import COLORS, Style, series_style, style_of
+from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
 from compare.report.plots import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
 from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
 
@@ -157,9 +157,11 @@ def draw_panels(panels: Sequence[Panel], caption: str) -> Figure:
 
 
 def line_styles(labels: Sequence[str]) -> dict[str, Style]:
-    """Return the styles of lines: those of their families, if all begin with the name of one."""
-    names = [max((name for name in COLORS if each.startswith(name)), key=len, default="") for each in labels]
-    if not all(names):
+    """Return the styles of lines: those of the families whose names begin the labels, if any does."""
+    names = [
+        max((name for name in COLORS if each.startswith(name)), key=len, default=OTHER) for each in labels
+    ]
+    if set(names) == {OTHER}:
         return {label: series_style(index) for index, label in enumerate(labels)}
     return {label: style_of(names[i], names[:i].count(names[i])) for i, label in enumerate(labels)}
 

@@ -213,8 +213,14 @@ class StudyReport:
         ]
         for name, table in self.findings.tables.items():
             parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, markdown_table(table.rows)]
-        conditions = ", ".join(f"{name} {format_number(value)}" for name, value in self.conditions.items())
-        return "\n\n".join([*parts, f"Measured with: {conditions}."]) + "\n"
+        known = self.conditions
+        parts.append(
+            f"Measured in {known['seconds']:.0f} s on {known['device']}, threads: {known['threads']}, "
+            f"torch {known['torch']}, seed {known['seed']}."
+        )
+        if known["quick"]:
+            parts[-1] += " Sizes are those of a test: the figures mean nothing."
+        return "\n\n".join(parts) + "\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""

@@ -50,7 +50,7 @@ def _describe(path: Path) -> str:
     if path.suffix == ".jsonl":
         return json.dumps([_untimed(json.loads(line)) for line in content.splitlines()])
     if path.suffix == ".md":
-        content = re.sub(rb"^Measured with.*", b"", content, flags=re.MULTILINE)
+        content = re.sub(rb"^Measured in.*", b"", content, flags=re.MULTILINE)
     return hashlib.sha256(content).hexdigest()
 
 

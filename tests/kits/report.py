@@ -30,8 +30,8 @@ dropout = 0.{place}
 VIEWER = AttentionViewer(
     models=[
         AttendedModel(name="lstm, seed 1", heads=[], chosen=0),
-        AttendedModel(name="rnn, seed 1", heads=["cross head 0"], chosen=0),
-        AttendedModel(name="transformer, seed 1", heads=["cross.0 head 0", "cross.0 mean"], chosen=1),
+        AttendedModel(name="rnn, seed 1", heads=["head 1"], chosen=0),
+        AttendedModel(name="transformer, seed 1", heads=["layer 1, head 1", "layer 1, mean"], chosen=1),
     ],
     sentences=[
         AttendedSentence(

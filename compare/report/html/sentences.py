@@ -15,6 +15,7 @@ from compare.analysis.quality import word_counts
 from compare.analysis.word_links import WordPair, corpus_gold
 from compare.attention.layers import AttentionHead
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
+from compare.models.styles import picture_family, style_of
 from compare.results.run_folder import load_model
 from compare.system.messages import explain
 from data.vocabulary import join_words, mark_words, unmarked
@@ -170,12 +171,14 @@ def _attend(
     run: FinishedRun, pairs: Sequence[WordPair], best: AttentionHead | None
 ) -> tuple[AttendedModel, dict[int, list[list[int]]]]:
     """Return a model, and its weights by index of the sentence pair, one list per head."""
-    name = f"{run.result.label}, seed {run.result.seed}"
+    bleu = "" if run.result.bleu is None else f" (BLEU {run.result.bleu:.1f})"
+    name = f"{run.result.label}, seed {run.result.seed}{bleu}"
     try:
         found = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
     except (OSError, ValueError) as error:
         return AttendedModel(name=name, heads=[], chosen=0, trouble=explain(error)), {}
     heads = next(iter(found.values())).heads if found else ()
     chosen = heads.index(best) if best in heads else max(len(heads) - 1, 0)  # the last is the widest mean
-    model = AttendedModel(name=name, heads=list(map(str, heads)), chosen=chosen)
+    color = style_of(picture_family(run.run.model.architecture)).color
+    model = AttendedModel(name=name, heads=list(map(str, heads)), chosen=chosen, color=color)
     return model, {index: hundredths(pair.weights) for index, pair in found.items()}

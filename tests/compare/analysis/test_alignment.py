@@ -209,7 +209,11 @@ def test_heads_and_means_exclude_end_of_sentence_and_padding(batch_tokens: int):
         eye, reversal = np.eye(n), np.eye(n)[::-1]
         expected = [reversal, eye, eye, (reversal + eye) / 2, (reversal + 2 * eye) / 3]
         np.testing.assert_allclose(pair.weights, expected, atol=1e-12)
-    assert [str(head) for head in attentions[0].heads[2:]] == ["cross.1 head 0", "cross.0 mean", "cross mean"]
+    assert [str(head) for head in attentions[0].heads[2:]] == [
+        "layer 2, head 1",
+        "layer 1, mean",
+        "mean of all heads",
+    ]
 
 
 def test_a_model_without_attention_to_the_source_yields_nothing():
@@ -255,7 +259,7 @@ def test_the_best_head_on_validation_is_reported_on_test():
     assert [(row["read"], row["method"]) for row in rows] == [
         (kind, method) for kind in ("head", "mean") for method in ("arg max", "intersection", "threshold")
     ]
-    assert (rows[0]["attention"], rows[0]["aer_valid"], rows[0]["entropy_nats"]) == ("cross head 0", 0, 0)
+    assert (rows[0]["attention"], rows[0]["aer_valid"], rows[0]["entropy_nats"]) == ("head 1", 0, 0)
     assert rows[0]["aer"] == pytest.approx(1 - (2 + 2) / (8 + 8))  # one of four words is correct
     assert rows[3]["entropy_nats"] == pytest.approx(np.log(2) * 3 / 4)  # both agree for one of four words
 
@@ -309,14 +313,14 @@ def test_rows_of_an_experiment(experiment: FinishedExperiment):
         ("good", 2, "head"): 0.0,
         ("deep", 1, "head"): pytest.approx(2 / 3),  # equal weights: the first is that of the last word
     }
-    assert by_run["good", 2, "head"]["attention"] == "cross head 1"
-    assert by_run["deep", 1, "mean"]["attention"] == "cross mean"
+    assert by_run["good", 2, "head"]["attention"] == "head 2"
+    assert by_run["deep", 1, "mean"]["attention"] == "mean of all heads"
     assert alignments.chosen["good", 2] == ("cross", 1)
     heads = [(row["label"], row["seed"], row["attention"], row["aer"]) for row in alignments.heads]
     assert heads[:3] == [
-        ("good", 1, "cross head 0", 0.0),
-        ("good", 2, "cross head 0", pytest.approx(0.8)),  # on validation: 2 of 10
-        ("good", 2, "cross head 1", 0.0),
+        ("good", 1, "head 1", 0.0),
+        ("good", 2, "head 1", pytest.approx(0.8)),  # on validation: 2 of 10
+        ("good", 2, "head 2", 0.0),
     ]
     assert align_experiment(experiment, test="test_b").rows[0]["recall"] == 0
     spread = {(row["label"], row["seed"]): row for row in alignments.spread}

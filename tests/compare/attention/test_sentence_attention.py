@@ -8,7 +8,7 @@ from html import unescape
 import numpy as np
 import pytest
 
-from compare.attention.layers import group_pieces, with_means
+from compare.attention.layers import AttentionHead, group_pieces, with_means
 from compare.attention.sentence_attention import SentenceAttention
 from compare.attention.viewer import render_viewer
 from data.corpus import Pairs
@@ -98,16 +98,17 @@ def test_weights_of_words_are_sums_over_source_and_means_over_target():
 def test_means_of_heads_by_hand():
     one, two = np.array([[[1.0]], [[3.0]]]), np.array([[[8.0]]])
     heads, weights = with_means({"cross.0": one, "cross.1": two})
-    names = ["cross.0 head 0", "cross.0 head 1", "cross.1 head 0", "cross.0 mean", "cross mean"]
+    names = ["layer 1, head 1", "layer 1, head 2", "layer 2, head 1", "layer 1, mean", "mean of all heads"]
     assert list(map(str, heads)) == names
     assert weights.ravel().tolist() == [1, 3, 8, 2, 4]
-    assert list(map(str, with_means({"cross": two})[0])) == ["cross head 0"]
+    assert list(map(str, with_means({"cross": two})[0])) == ["head 1"]
+    assert str(AttentionHead("encoder.1", 0)) == "encoder layer 2, head 1"
 
 
 def test_a_figure_has_every_head_with_named_axes_and_the_sentence():
     found = random_attention({"cross.0": 2, "cross.1": 2})
     figure = found.plot()
-    heads = [f"cross.{layer} {head}" for layer in (0, 1) for head in ("head 0", "head 1", "mean")]
+    heads = [f"layer {layer}, {head}" for layer in (1, 2) for head in ("head 1", "head 2", "mean")]
     assert [text.get_text() for axes in figure.axes for text in axes.texts] == heads
     assert figure.texts[0].get_text() == "rnn\nZwei Kühe\n→ two cows"
     words = found.words()
@@ -158,7 +159,7 @@ def test_the_viewer_is_one_page_with_every_head_of_every_model():
         "Self-attention within the translation",
     ]
     model, sentence = data[0]["models"][0], data[0]["sentences"][0]
-    assert model["heads"][3:] == ["cross.1 head 1", "cross.0 mean", "cross.1 mean", "cross mean"]
+    assert model["heads"][3:] == ["layer 2, head 2", "layer 1, mean", "layer 2, mean", "mean of all heads"]
     assert model["chosen"] == 6
     assert (sentence["src"], sentence["tgt"]) == WORDS
     hundredths = np.array(sentence["weights"][0])

@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("selenium")
@@ -20,6 +21,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
+from compare.attention.layers import Layer
+from compare.attention.viewer import ViewedModel, render_viewer
 from compare.report.html import page
 from compare.report.html.page import gather_content
 from tests.kits.report import VIEWER
@@ -114,4 +117,28 @@ def test_the_page_works(made: Path, tmp_path: Path):
         )
         assert browser.execute_script("return document.documentElement.scrollWidth") == 390
         assert serious_findings(browser) == []
+        assert browser.get_log("browser") == []
+
+
+def test_a_projector_shows_one_map_in_the_window(tmp_path: Path):
+    """Its letters are 20 pixels high; on a phone the page has a margin."""
+    layer = Layer("cross", np.full((2, 3, 2), 0.5), ["rot", "Hund", "<eos>"], ["red", "dog"])
+    path = tmp_path / "viewer.html"
+    models = [ViewedModel("rnn", "BLEU 38.2", "rot Hund", [layer], "#0072B2")]
+    path.write_text(render_viewer("red dog", models), encoding="utf-8")
+    with open_browser(tmp_path) as browser:
+        resize(browser, 1280)
+        browser.get(path.as_uri())
+        table = find(browser, ".map table")[0]
+        small = table.rect
+        find(browser, "#projector")[0].click()
+        assert small["width"] < 200 < 1200 < table.rect["width"] <= 1280
+        assert table.rect["y"] + table.rect["height"] < 800
+        assert all(each.value_of_css_property("font-size") == "20px" for each in find(table, "th"))
+        assert serious_findings(browser) == []
+        find(browser, "#projector")[0].click()
+        assert table.rect == small
+        resize(browser, 400)
+        assert table.rect["x"] >= 8
+        assert browser.execute_script("return document.documentElement.scrollWidth") == 400
         assert browser.get_log("browser") == []

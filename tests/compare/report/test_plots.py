@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -207,9 +208,10 @@ def test_a_sentence_has_figures_of_its_own_with_the_users_words(
     assert [path.name.rsplit("-", 1)[0] for path in files] == [
         f"attention-{label}-small-unheard-cat" for label in ("luong", "transformer") for _ in range(2)
     ]
-    assert has_words(files[1], "luong", SENTENCE, "small", "unheard", "source", "translation")
+    assert "luong, BLEU " in files[1].read_text()
+    assert has_words(files[1], SENTENCE, "small", "unheard", "source", "translation")
     assert "unk" not in files[1].read_text().split("translation")[0]  # not among the words of the source
-    assert has_words(files[3], *(f"cross.0 {head}" for head in ("head 0", "head 1", "mean")))
+    assert has_words(files[3], *(f"layer 1, {head}" for head in ("head 1", "head 2", "mean")))
     other = plot(capsys, copy, "attention", "--sentence", f"{SENTENCE} .", "--model", "luong")
     assert len(other) == 2
     assert not set(other) & set(files)  # nothing is replaced
@@ -225,19 +227,31 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
         assert out.read_bytes().startswith(start)
     page = tmp_path / "all.html"
     assert plot(capsys, finished, "--sentence", SENTENCE, "--out", page) == [page]
-    assert all(f"<h2>{label}</h2>" in page.read_text() for label in ("luong", "transformer"))
+    assert all(f"<h2>{label} <small>BLEU " in page.read_text() for label in ("luong", "transformer"))
     line = (finished / "test.src").read_text().splitlines()[1]
     arguments = ("--line", "2", "--model", "luong-seed1", "--format", "svg,html", "--out", tmp_path)
     page, svg = plot(capsys, run, *arguments)
     assert (page.name, svg.name) == ("attention-luong-seed1-line2.html", "attention-luong-seed1-line2.svg")
-    assert has_words(svg, *line.split(), "luong-seed1")
+    assert has_words(svg, *line.split())
+    assert "luong-seed1, BLEU " in svg.read_text()
+
+
+def test_attention_of_a_given_translation_has_its_words_as_rows(copy: Path, capsys):
+    given = "Baum Unbekanntes"
+    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", given, "--model", "luong")
+    assert has_words(files[1], f"→ {given}", *given.split(), "&lt;eos&gt;")
+    attention = compare.load_model(copy / "luong-seed1")
+    own = attention.attend(SENTENCE)
+    again = attention.attend(SENTENCE, own.translation)
+    assert again.tgt == own.tgt
+    np.testing.assert_allclose(again.weights["cross"], own.weights["cross"], atol=1e-6)
 
 
 def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: Path, monkeypatch, tmp_path):
     attend = compare.Translator.attend
 
-    def without(self: compare.Translator, line: str):
-        found = attend(self, line)
+    def without(self: compare.Translator, *texts: str | None):
+        found = attend(self, *texts)
         return found if self.label == "luong" else replace(found, weights={})
 
     monkeypatch.setattr(compare.Translator, "attend", without)
@@ -249,7 +263,8 @@ def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: P
 CASES = {
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
-    "length|--line|2": "--sentence, --line, --model, --pieces and --self-attention have no effect on length",
+    "length|--line|2": "--pieces, --self-attention: no effect on length",
+    "--sentence|a|--translation|": "the sentence must be one line that is not empty",
     "--sentence|a|--line|2": "--sentence and --line both say what to draw",
     "--sentence|a|--model|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",

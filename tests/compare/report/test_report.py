@@ -251,7 +251,8 @@ NUMBERS = [0, 3, 5]
 def test_the_viewer_holds_every_head_in_hundredths(finished: Path, monkeypatch):
     trained = load_finished(finished)
     found = attention_viewer(trained, NUMBERS, {("luong", 1): AttentionHead("cross", 0)})
-    assert [model.name for model in found.models] == ["luong, seed 1", "transformer, seed 1"]
+    names = [f"{run.result.label}, seed 1 (BLEU {run.result.bleu:.1f})" for run in trained.runs]
+    assert [model.name for model in found.models] == names
     assert [len(model.heads) for model in found.models] == [1, 3]  # two heads and their mean
     assert [model.chosen for model in found.models] == [0, 2]
     pairs = word_pairs(trained.corpus.splits["test"])
@@ -286,7 +287,7 @@ def test_errors_and_gold_links_are_shown_and_the_best_head_first(finished: Path,
         n = len(sentence.src)
         assert sentence.links == [(j, n - 1 - j) for j in range(n)]
     best = {f"{label}, seed {seed}": str(head) for (label, seed), head in chosen.items()}
-    assert {model.name: model.heads[model.chosen] for model in viewer.models} == best
+    assert {model.name.partition(" (")[0]: model.heads[model.chosen] for model in viewer.models} == best
     found, chosen = sections.alignment_section(trained)
     assert chosen == {}
     assert [table.title for table in found.tables] == ["Entropy of attention"]

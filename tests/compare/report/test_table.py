@@ -233,10 +233,17 @@ def test_csv_and_json_hold_every_column_in_full():
 def test_a_table_of_an_analysis_leaves_out_what_nobody_knows():
     rows = [{"label": "a", "joules": None}, {"label": "b", "joules": None, "f1": 0.5, "bleu_percent": 2}]
     found = Table("why", [*rows, {"label": "c", "f1": float("nan")}])
-    assert found.headings == ["label", "F1", "BLEU (%)"]
+    assert found.headings == ["model", "F1", "BLEU (%)"]
     assert found.numeric == [False, True, True]
-    assert found.cells == [["a", "–", "–"], ["b", "0.5", "2"], ["c", "–", "–"]]
+    assert found.cells == [["a", "–", "–"], ["b", "0.500", "2"], ["c", "–", "–"]]
     assert [found.columns[1].order(row) for row in found.rows] == [None, 0.5, None]
+
+
+def test_figures_of_an_analysis_are_rounded_to_what_they_mean():
+    values = {"bleu": 47.2812, "empty_percent": 0.0333, "length_ratio": 1.00612, "hyp_words": 3544.3}
+    values |= {"seconds": 2915.4, "learning_rate": 0.00795, "rep_score": 0.9854, "p_holm": 0.0024, "runs": 3}
+    (cells,) = Table("", [values]).cells
+    assert cells == ["47.3", "0.0", "1.006", "3,544", "2,915", "0.00795", "1.0", "0.0024", "3"]
 
 
 def test_means_over_seeds_by_hand():

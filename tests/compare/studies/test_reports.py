@@ -94,6 +94,9 @@ def test_a_claim_is_a_range():
     assert not any(claim("", math.nan, 0).holds for claim in (near, at_most, at_least))
 
 
+CONDITIONS = {"seed": 1, "quick": True, "device": "a CPU", "torch": "2.13", "threads": 2, "seconds": 55.2}
+
+
 def test_a_claim_describes_its_range():
     assert near("", 1, 0.5, 0.05).prediction == "0.5 ± 0.05"
     assert near("", 1, 4).prediction == "4 exactly"
@@ -112,8 +115,11 @@ def test_a_claim_over_seeds_is_undecided_if_they_disagree():
     assert at_most("", [math.nan, 1], 3).verdict == "undecided"
     claims = [at_least("a", [1, 3], 2), at_least("b", 3, 2)]
     result = StudyResult(method="", tables={}, claims=claims, figure=None)
-    report = StudyReport(name="n", about="", source="", findings=result, conditions={})
-    assert "## Verdict: 1 of 2 claims hold, 1 undecided" in report.to_markdown()
+    report = StudyReport(name="n", about="", source="", findings=result, conditions=CONDITIONS)
+    text = report.to_markdown()
+    assert "## Verdict: 1 of 2 claims hold, 1 undecided" in text
+    last = "Measured in 55 s on a CPU, threads: 2, torch 2.13, seed 1."
+    assert text.splitlines()[-1] == f"{last} Sizes are those of a test: the figures mean nothing."
     assert [row["holds"] for row in report.verdict] == ["undecided", True]
     assert json.loads(report.to_json())["claims"][0]["by_seed"] == [1, 3]
 

@@ -262,12 +262,12 @@ def test_verdicts_on_head_roles():
             ("untrained", untrained_peak, (0.9, 0.95), untrained_gold),
         ):
             rows += [
-                {"model": state, "seed": 1, "head": "encoder.0 head 0", "entropy": value}
+                {"model": state, "seed": 1, "head": "encoder layer 1, head 1", "entropy": value}
                 | {"previous peak": share_before, "next peak": 0.1}
                 for value, share_before in zip(values, (top, 0.2), strict=True)
             ]
             rows.append(
-                {"model": state, "seed": 1, "head": "cross.0 head 0"} | ({"gold": share} if has_gold else {})
+                {"model": state, "seed": 1, "head": "layer 1, head 1"} | ({"gold": share} if has_gold else {})
             )
         return verdicts("head-roles", heads.role_claims(rows))
 
@@ -338,7 +338,7 @@ def test_a_finished_experiment_is_measured(finished, tmp_path):
     assert {row["model"] for row in found.tables["accuracy"].rows} == {RECURRENT, TRANSFORMER}
     assert finished.name in found.method
     rows = heads.roles(settings).tables["heads"].rows
-    names = [f"{side}.0 head {head}" for side in ("encoder", "decoder", "cross") for head in (0, 1)]
+    names = [f"{side}layer 1, head {head}" for side in ("encoder ", "decoder ", "") for head in (1, 2)]
     assert [row["head"] for row in rows if row["model"] == "trained"] == names
     assert all("gold" not in row and 0 <= row["entropy"] <= 1 for row in rows)
     translations = reversal.read(finished)
