@@ -115,7 +115,7 @@ def _run(run: QueuedRun, *, timing: bool) -> None:
     run_experiment(
         run.experiment,
         run.folder.parent,
-        Reporter(quiet=True),
+        Reporter(),
         seeds=[run.seed],
         only=[run.label],
         context=str(run.config),

@@ -106,7 +106,7 @@ def run_tiny(tiny_toml: Path) -> Callable[..., Path]:
     """Runs the tiny experiment, with overrides, into a folder."""
 
     def run(folder: Path, *overrides: str) -> Path:
-        run_experiment(load_experiment(tiny_toml, overrides), folder, Reporter(quiet=True))
+        run_experiment(load_experiment(tiny_toml, overrides), folder, Reporter())
         return folder
 
     return run

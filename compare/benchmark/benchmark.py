@@ -95,7 +95,7 @@ def run_benchmark(
     for phase in plan.phases:
         candidates = [Candidate(run, plan, inputs) for run in runs]
         tasks = [task for candidate in candidates for task in candidate.tasks(phase)]
-        rows += time_tasks(tasks, device, plan.repeats)
+        rows += time_tasks(tasks, device, plan.repeats, f"timing {phase}")
     return BenchmarkResult(
         rows=rows,
         changes=find_changes(rows, earlier) if earlier else [],
@@ -104,14 +104,14 @@ def run_benchmark(
     )
 
 
-def time_tasks(tasks: Sequence[Task], device: torch.device, repeats: int) -> Iterator[Measurement]:
+def time_tasks(tasks: Sequence[Task], device: torch.device, repeats: int, name: str) -> Iterator[Measurement]:
     """Time ``tasks`` in turn; return their measurements in the same order."""
     times: list[list[TimedRepeat]] = [[] for _ in tasks]
-    for index, repeat in time_in_turn([task.work for task in tasks], device, repeats=repeats):
+    for index, repeat in time_in_turn([task.work for task in tasks], device, repeats=repeats, name=name):
         times[index].append(repeat)
         timed = tasks[index].measurement
         headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
-        logger.info(f"{len(times[index])}/{repeats} {timed.name}: {headline}")
+        logger.info(f"{timed.name}, round {len(times[index])} of {repeats}: {headline}")
     for task, costs in zip(tasks, times, strict=True):
         measured = task.measurement.with_repeats(costs)
         if measured.peak_memory_bytes is not None:
@@ -192,7 +192,7 @@ def measure_growth(runs: Sequence[Run], sizes: Sizes = SIZES, *, repeats: int = 
             for value in values
         ]
         seconds: list[list[float]] = [[] for _ in works]
-        for index, repeat in time_in_turn(works, device, repeats=repeats):
+        for index, repeat in time_in_turn(works, device, repeats=repeats, name=f"timing growth with {axis}"):
             seconds[index].append(repeat.seconds)
         growths += [
             Growth(axis=axis, model=run.label, sizes=list(values), seconds=seconds[start:][: len(values)])

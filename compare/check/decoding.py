@@ -13,6 +13,7 @@ from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.run_folder import load_model
 from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import device_name
+from compare.system.log import counting
 from compare.system.messages import first_line
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
@@ -42,9 +43,10 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
     device = run.folder.run.train.device
     try:
         translator = load_model(run.folder.folder, device if torch.cuda.is_available() else "cpu")
-        if run.folder.run.translates:
-            yield from list(_check_lines(run, run.prepared, translator, number))
-        yield from list(_check_validation(run, run.prepared, translator))
+        with counting("sentences") as translator.progress:
+            if run.folder.run.translates:
+                yield from list(_check_lines(run, run.prepared, translator, number))
+            yield from list(_check_validation(run, run.prepared, translator))
         yield from list(_check_likelihoods(run, run.prepared, translator))
     except RuntimeError as error:  # of torch: the weights compute nothing finite, or lack memory
         yield ComparedValue(run.name, "translations by the weights", "done", first_line(error))

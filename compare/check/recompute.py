@@ -28,6 +28,7 @@ from compare.results.store import REGISTRY, read_registry, read_results
 from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
 from compare.system.device import Machine
+from compare.system.log import track
 from compare.system.plugins import code_version, plugin_problem
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
     stored = [result.run for result in results if plugin_problem(folder / result.run)]
     with TemporaryDirectory() as encoded:
         cache = DataCache(Path(encoded), data_root)
-        for result in results:
+        for result in track(results, "checking", "runs"):
             has_begun = (folder / result.run / "config.toml").is_file()
             if has_begun or result.status != "unfinished":
                 present.append(result.run)

@@ -56,11 +56,11 @@ def check(
     Example: attnbench data check corpus.de corpus.en
     """
     from compare.report.corpus import render_check
-    from compare.system.log import Reporter
+    from compare.system.log import counting
     from data.checks import check_corpus as compute
 
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
-    with Reporter(quiet=quiet).counting("pairs") as progress:
+    with counting("pairs") as progress:
         found = compute(splits, progress=progress)
     show(found.to_json(), render_check(found), as_json=as_json)
     return 1 if found.num_unusable else 0
@@ -99,7 +99,7 @@ def prepare(
     """
     from compare.config.starter import starter_experiment
     from compare.report.corpus import render_summary
-    from compare.system.log import Reporter
+    from compare.system.log import counting
     from data.files import check_vacant
     from data.prepare import Filters, PreparationPlan, run_first_pass, summary
     from data.prepare import prepare_corpus as make
@@ -136,7 +136,7 @@ def prepare(
         test=test,
         seed=seed,
     )
-    with Reporter(quiet=quiet).counting("pairs") as progress:
+    with counting("pairs") as progress:
         if dry_run or out is None:
             made = summary(plan, run_first_pass(plan, progress))
         else:
@@ -214,7 +214,7 @@ def get(
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         show(files, text, as_json=as_json)
         return 0
-    folder = fetched(name, src, tgt, root, quiet=quiet)
+    folder = fetched(name, src, tgt, root)
     show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0
 

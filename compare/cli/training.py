@@ -83,9 +83,7 @@ def run(
             show(estimates, render_estimates(estimates), as_json=as_json)
         return 0
     with track_metrics(folder, track) if track and is_main_process() else nullcontext():
-        results = run.run_experiment(
-            experiment, folder, Reporter(quiet=quiet), **options, time_again=time_again
-        )
+        results = run.run_experiment(experiment, folder, Reporter(), **options, time_again=time_again)
     if not is_main_process():
         return 0
     shown = results if only else read_results(folder)
@@ -151,7 +149,7 @@ def tune(
         rows = [{"label": draw.label, "trial": draw.trial, **draw.settings} for draw in draws.values()]
         show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
         return 0
-    tuning = tune_experiment(experiment, folder, plan, Reporter(quiet=quiet), context=context, launch=launch)
+    tuning = tune_experiment(experiment, folder, plan, Reporter(), context=context, launch=launch)
     rows = summarize(tuning.trials)
     headed = [{key.replace("_", " "): value for key, value in row.items()} for row in rows]
     print_visible(json.dumps(rows) if as_json else table_text(headed, width=terminal_width()))

@@ -24,6 +24,7 @@ from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import timed
 from data.batches import decode_batches, make_source_batch
 from data.encode import Ints
+from data.files import ProgressCallback, no_progress
 from data.symbols import BOS, EOS, SPECIALS, UNK
 from data.vocabulary import VocabularyPair
 
@@ -136,6 +137,8 @@ class Translator:
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
         self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
         self.folder, self.label = folder, label
+        self.progress: ProgressCallback = no_progress
+        """Called with the sentences translated so far; not set where searches are timed."""
 
     def __repr__(self) -> str:
         """Name the model and its size."""
@@ -306,8 +309,10 @@ class Translator:
         """Return for each batch and penalty the hypotheses of the sources of the batch."""
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
         repeats = count_repeats(request.sources) if request.sampling else []
-        found = []
+        found, done, total = [], 0, sum(map(len, batches))
         for rows in batches:
+            self.progress("translating", done, total)
+            done += len(rows)
             sources = [request.sources[row] for row in rows]
             batch = [part.to(self.device) for part in make_source_batch(sources)]
             limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
@@ -318,6 +323,7 @@ class Translator:
             else:
                 options |= {"beam_size": request.beam_size, "n_best": request.n_best}
                 found.append(search_all(model, *batch, **options, penalties=request.penalties))
+        self.progress("translating", total, total)
         return found
 
     def count_unknown(self, lines: Sequence[str]) -> int:

@@ -49,7 +49,7 @@ def fit(
         overrides: settings ``section.key=value`` of everything else, such as "train.max_updates=500".
         valid: number of pairs of the validation set; None: a tenth, at most 1,000.
         test: number of pairs of the test set, likewise.
-        reporter: shows the progress of training; by default log messages do.
+        reporter: shows the progress of training.
 
     Returns:
         The trained model, on the device that it was trained on; its ``folder`` is that of the run.

@@ -80,7 +80,7 @@ def run_experiment(
     Args:
         experiment: the models and their shared settings, as read by ``load_experiment``.
         folder: where the runs are kept, such as runs/demo; created where it is missing.
-        reporter: shows the progress of training; by default log messages do.
+        reporter: shows the progress of training.
         seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
         only: labels of the models that this call trains, in which * stands for any text; by default all. A
             budget is matched over all models in any case.
@@ -99,7 +99,7 @@ def run_experiment(
         Interrupted: a signal arrived; everything is saved.
         ConnectionError: another process that torchrun has started has ended.
     """
-    folder, reporter, timing = Path(folder), reporter or Reporter(quiet=True), timing and tests
+    folder, reporter, timing = Path(folder), reporter or Reporter(), timing and tests
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     code_version()  # of the sources as they are now: they may be edited during a long run
     with join_processes() as processes:
@@ -120,7 +120,7 @@ def run_experiment(
                 begin_experiment(folder, registry, runs, prepared)
                 if time_again:
                     forget_timings(folder)
-            reporter.expect(_expected_work(runs, prepared))
+            reporter.expect(_expected_work(runs, prepared), then="timing" if timing else "")
             if launch is not None:
                 same = partial(
                     run_experiment, folder=folder.resolve(), seeds=seeds, only=only, context=context

@@ -21,7 +21,7 @@ from compare.results.store import write_record
 from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import set_numerics, this_machine
 from compare.system.distributed import SINGLE, Processes
-from compare.system.log import MetricsCallback, Reporter
+from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.training.alignment import AttentionProbe
 from compare.training.loss import TranslationLoss
@@ -38,9 +38,6 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter, proce
     """Train one model, from the start or from where it was stopped, and test the chosen weights."""
     run, was_trained = folder.run, folder.weights.is_file()
     reset_peak_memory(torch.device(run.train.device))
-    with reporter.training(folder.name, run.train.max_updates) as report:
-        trainer, translator = build_trainer(folder, prepared, report, processes)
-        trainer.run()
 
     def test() -> Result:
         """Test the weights, in process 0, for whose searches the others wait."""
@@ -52,7 +49,12 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter, proce
         result = unfinished_result(folder, prepared)
         return replace(result, status="done", files=folder.hashes(), **compute_figures(folder, prepared))
 
-    return translator.lead(test)
+    updates = run.train.max_updates
+    with reporter.training(folder.name, updates) as report, counting("sentences") as progress:
+        trainer, translator = build_trainer(folder, prepared, report, processes)
+        translator.progress = progress
+        trainer.run()
+        return translator.lead(test)
 
 
 def build_trainer(

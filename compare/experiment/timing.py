@@ -132,6 +132,14 @@ def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
 # What is timed: training, greedy and beam search of many lines, and beam search of single lines.
 
 
+PHASES = {
+    "greedy": "greedy search",
+    "beam": "beam search",
+    "latency": "latency",
+    "train": "training",
+}
+
+
 def first_updates(prepared: PreparedData, number: int, accumulate: int) -> list[Sequence[Batch]]:
     """Return the batches of the first updates of training, each in ``accumulate`` parts."""
     batches = prepared.stream.global_batches(1, accumulate=accumulate)
@@ -208,15 +216,18 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
     sources = prepared.corpus.splits[prepared.corpus.tests[0]].src
     torch.manual_seed(settings.train.seed)
     models = [TimedModel(run, updates[run.run.train.accumulate], sources, settings) for run in runs]
-    for phase in models[0].works:
+    for place, phase in enumerate(models[0].works, start=1):
+        name = f"timing {PHASES[phase]} ({place} of {len(models[0].works)})"
         works = [model.works[phase] for model in models]
         warm_ups = [model.latency.warm_up for model in models] if phase == "latency" else None
-        turns = time_in_turn(works, models[0].device, repeats=bench.repeats, warm_ups=warm_ups)
+        turns = time_in_turn(works, models[0].device, repeats=bench.repeats, name=name, warm_ups=warm_ups)
         for index, repeat in turns:
             models[index].repeats[phase].append(repeat)
             if index == len(models) - 1:
                 number = len(models[index].repeats[phase])
-                seconds = ", ".join(f"{model.repeats[phase][-1].seconds:.2f}" for model in models)
-                logger.info(f"timing {phase}, {number} of {bench.repeats}: {seconds} s")
+                seconds = (
+                    f"{model.run.run.label} {model.repeats[phase][-1].seconds:.2f} s" for model in models
+                )
+                logger.info(f"{name}, round {number} of {bench.repeats}: {', '.join(seconds)}")
     session_id = uuid4().hex[:12]
     return {model.run.run.label: model.timings(session_id) for model in models}

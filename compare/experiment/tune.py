@@ -204,7 +204,7 @@ def tune_experiment(
         experiment: the experiment.
         folder: receives a run folder per trial, trials.jsonl and best.toml; created where it is missing.
         plan: number of trials, updates, seeds and space; by default those of ``TuningPlan()``.
-        reporter: shows the progress of training; by default log messages do.
+        reporter: shows the progress of training.
         context: the file that error messages name.
         launch: processes that share the trials; by default this one does one after the other.
 

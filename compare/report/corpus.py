@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from compare.system.log import Reporter
+from compare.system.log import counting
 from data.checks import BROKEN, QUANTILES, CorpusCheck, Finding, SplitCheck
 from data.named import CORPORA, NamedCorpus, fetch, named_corpus
 
@@ -121,9 +121,9 @@ def render_catalogue() -> str:
     return "\n\n".join([*(_paragraph(corpus) for corpus in CORPORA.values()), NOTE])
 
 
-def fetched(name: str, src: str, tgt: str, root: Path, *, quiet: bool) -> Path:
+def fetched(name: str, src: str, tgt: str, root: Path) -> Path:
     """Download a named corpus and show the progress; see ``fetch`` for arguments, result and errors."""
-    with Reporter(quiet=quiet).counting("bytes") as progress:
+    with counting("MB") as progress:
         return fetch(name, src, tgt, root, progress)
 
 

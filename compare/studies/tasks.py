@@ -15,6 +15,7 @@ from compare.models.registry import Architecture
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.optim import OptimConfig, build_optimizer
 from compare.studies.study import Settings
+from compare.system.log import track
 from compare.training.loss import TranslationLoss
 from compare.training.step import train_step
 from data.batches import Batch, BatchStream, make_batch
@@ -118,7 +119,8 @@ def fit(
     optimizer = build_optimizer(criterion.parameters(), optim)
     stream = BatchStream(split, batch_tokens=batch_tokens, seed=seed)
     batches = (batch for epoch in count(1) for batch in stream.epoch(epoch))
-    for update, batch in enumerate(islice(batches, updates), start=1):
+    shown = track(islice(batches, updates), "training", "updates", total=updates)
+    for update, batch in enumerate(shown, start=1):
         criterion.train()
         for group in optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(update, updates)

@@ -3,11 +3,10 @@
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from data.files import ProgressCallback, append_whole
 from data.text import visible
@@ -119,41 +118,156 @@ def log_to_file(path: Path) -> Iterator[None]:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 MetricsCallback = Callable[[dict[str, Any]], None]
-"""Called with each line of a training run's metrics."""
+"""Called with each update of a training, {"kind": "update", "update": 7}, and each line of its metrics."""
 ShowMetrics = Callable[[str, int, dict[str, Any]], None]
-"""Called with the name of a training run, its maximal updates, and each line of its metrics, at first {}."""
-Unit = Literal["updates", "pairs", "bytes"]
+"""Called with the name of a training, its maximal updates, and what ``MetricsCallback`` gets, first {}."""
+Unit = Literal["updates", "pairs", "sentences", "runs", "parts", "MB"]
 
-INTERVAL_S = 10.0
-"""Seconds between two messages about the same work, where there is no bar."""
+INTERVAL_S = 20.0
+"""Seconds without a message about a piece of work after which there is one, where there is no bar."""
+DELAY_S = 1.0
+"""Seconds after which work gets a bar; training has one from its first update on."""
+REFRESH_S = 0.1
 MB = 1e6
 
 
-class Reporter:
-    """Display of progress: bars if standard error is a terminal, else log messages.
+class _Bars:
+    """Bars on standard error; text printed there meanwhile appears above them.
 
-    Args:
-        quiet: show no bars. Messages are logged all the same, for a run's log.txt needs them.
+    They are drawn when they move, by no thread of their own, which would disturb what is timed. All that are
+    shown at a time share one display.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
-        self._has_bars = not quiet and sys.stderr.isatty()
+    def __init__(self) -> None:
+        self._users, self._drawn = 0, 0.0
+        self._tasks: dict[str, Any] = {}
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show bars in a block."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        if not self._users:
+            texts = [
+                TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("count", "left", "note")
+            ]
+            name = TextColumn("{task.description}", markup=False)  # a label may hold [brackets]
+            console = Console(stderr=True)
+            self._display = Progress(name, BarColumn(10), *texts, console=console, auto_refresh=False)
+            self._display.start()
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._display.stop()
+                self._tasks.clear()
+
+    def move(self, name: str, done: float, total: float | None, **texts: Any) -> None:
+        """Move the bar ``name``, which begins with its first call, and set its texts: count, left, note."""
+        if name not in self._tasks:
+            self._tasks[name] = self._display.add_task(visible(name), total=total, count="", left="", note="")
+        self._display.update(self._tasks[name], completed=done, total=total, **texts)
+        if time.monotonic() - self._drawn >= REFRESH_S:
+            self._display.refresh()
+            self._drawn = time.monotonic()
+
+    def remove(self, name: str) -> None:
+        """Remove the bar ``name``, if there is one."""
+        if name in self._tasks:
+            self._display.remove_task(self._tasks.pop(name))
+            self._display.refresh()
+
+
+_BARS = _Bars()
+
+
+def _has_bars() -> bool:
+    """Return whether progress is shown as bars: messages are printed, and standard error is a terminal."""
+    return _STDERR in logging.getLogger(PACKAGES[0]).handlers and sys.stderr.isatty()
+
+
+@contextmanager
+def counting(unit: Unit) -> Iterator[ProgressCallback]:
+    """Show work of one or more named parts; yields the function that takes their names and numbers.
+
+    Args:
+        unit: what is counted; of "MB" the function takes bytes.
+    """
+    begun = called = said = time.monotonic()
+    current, has_bars = "", _has_bars()
+
+    def show(name: str, done: int, total: int | None) -> None:
+        nonlocal begun, called, said, current
+        now = time.monotonic()
+        if name != current:  # a part begins where the one before has ended
+            _BARS.remove(current)
+            begun, current = called, name
+        called = now
+        numbers = [done, total] if total is not None else [done]
+        texts = [f"{number / MB:,.1f}" if unit == "MB" else f"{number:,}" for number in numbers]
+        count = f"{' of '.join(texts)} {unit}"
+        seconds = (now - begun) * (total - done) / done if total and done else 0.0
+        left = f"{format_duration(seconds)} left" if seconds else ""
+        if has_bars and now - begun >= DELAY_S:
+            _BARS.move(name, done, total, count=count, left=left)
+        elif not has_bars and now - said >= INTERVAL_S:
+            said = now
+            logger.info(f"{name}: {count}" + (f", about {left}" if left else ""))
+        if done == total:
+            _BARS.remove(name)
+
+    with _BARS.shown() if has_bars else nullcontext():
+        try:
+            yield show
+        finally:
+            _BARS.remove(current)
+
+
+def track(items: Iterable[T], name: str, unit: Unit = "parts", total: int | None = None) -> Iterator[T]:
+    """Yield each of ``items`` and show how many are done.
+
+    Args:
+        items: what to yield.
+        name: of the work.
+        unit: what is counted.
+        total: number of items, where ``items`` has no length.
+    """
+    total = len(items) if isinstance(items, Sized) else total
+    with counting(unit) as progress:
+        for done, item in enumerate(items):
+            progress(name, done, total)
+            yield item
+
+
+class Reporter:
+    """Progress of training: one bar per run and one of all if standard error is a terminal, else messages."""
+
+    def __init__(self) -> None:
         self.expect({})
 
-    def expect(self, runs: Mapping[str, tuple[int, float]]) -> None:
-        """Announce the training runs that follow; messages then tell their share and the time left.
+    def expect(self, runs: Mapping[str, tuple[int, float]], then: str = "") -> None:
+        """Announce the training runs that follow; their share and the time left are then shown.
 
         Args:
             runs: maximal updates and work per update, in any unit, by name of the run.
+            then: what follows the last run, which the time left does not include.
         """
-        self._runs = dict(runs)
+        self._runs, self._then = dict(runs), f", then {then}" if then else ""
         self._left = {name: updates * work for name, (updates, work) in runs.items()}
         self._total, self._done, self._start = sum(self._left.values()), 0.0, time.monotonic()
+        self._updates: dict[str, int] = {}
+        self._tests: list[float] = []  # seconds
+        self._untested = set(runs)
+        self._said = self._start
 
     @contextmanager
     def training(self, name: str, max_updates: int) -> Iterator[MetricsCallback]:
-        """Show a training run; yields the function that takes its metrics.
+        """Show a training run and the test of its weights; yields the function that takes its metrics.
 
         Args:
             name: its name, as in ``expect``.
@@ -161,104 +275,90 @@ class Reporter:
         """
         with self.trainings() as show:
             show(name, max_updates, {})
-            yield partial(show, name, max_updates)
+            trained = time.monotonic()
+
+            def report(line: dict[str, Any]) -> None:
+                nonlocal trained
+                trained = time.monotonic()
+                show(name, max_updates, line)
+
+            try:
+                yield report
+                self._tests.append(time.monotonic() - trained)
+            finally:  # also where it failed
+                self._untested.discard(name)
+                self._left[name] = 0.0
 
     @contextmanager
     def trainings(self) -> Iterator[ShowMetrics]:
         """Show several training runs at once, one bar each; yields the function that takes their metrics."""
-        if not self._has_bars:
+        if not _has_bars():
             yield self._log
             return
-        with _bars("updates") as bars:
+        with _BARS.shown():
 
             def show(name: str, max_updates: int, line: dict[str, Any]) -> None:
-                if not line:
-                    bars(name, 0, max_updates)
-                elif line["kind"] == "train":
-                    note = f"loss {line['loss']:.3f}  {line['tokens_per_s']:,.0f} tokens/s"
-                    bars(name, line["update"], max_updates, note)
-                    self._count(name, line)
-                else:
+                self._count(name, line)
+                kind, update, note = line.get("kind"), line.get("update", 0), {}
+                if kind == "train":
+                    note["note"] = f"loss {line['loss']:.2f}, {line['tokens_per_s'] / 1e3:,.1f}k tok/s"
+                elif kind in ("valid", "final"):
                     self._log(name, max_updates, line)
+                _BARS.move(name, update, max_updates, count=f"{update:,} of {max_updates:,}", **note)
+                if len(self._runs) > 1 and name in self._runs:
+                    share = 100 * self._share
+                    _BARS.move(self._all, share, 100, count=f"{share:.0f}%", left=self._time_left)
 
             yield show
-
-    @contextmanager
-    def counting(self, unit: Literal["pairs", "bytes"]) -> Iterator[ProgressCallback]:
-        """Show work on many sentence pairs, or downloads; yields the function that takes their numbers."""
-        if self._has_bars:
-            with _bars(unit) as bars:
-                yield bars
-        else:
-            yield _messages(unit)
+            _BARS.remove(self._all)
 
     def _log(self, name: str, max_updates: int, line: dict[str, Any]) -> None:
-        """Log one line of metrics, if it is of a kind that people want to see."""
+        """Log one line of metrics, if it is of a kind that people want to see or none was for a while."""
+        self._count(name, line)
         kind = line.get("kind")
         if kind == "train":
-            text = f"loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s"
+            text = f", {line['seconds']:.0f} s: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s"
         elif kind in ("valid", "final"):
             bleu = "" if line["bleu"] is None else f", BLEU {line['bleu']:.2f}"  # language models have none
-            text = f"validation loss {line['loss']:.3f}{bleu}"
-            text = f"keeps {line['chosen']}, {text}" if kind == "final" else text
+            keeps = f"keeps {line['chosen']}, " if kind == "final" else ""
+            text = f", {line['seconds']:.0f} s: {keeps}validation loss {line['loss']:.3f}{bleu}"
+        elif kind == "update" and time.monotonic() - self._said >= INTERVAL_S:
+            text = ""
         else:
             return
-        text = f"{name} {line['update']}/{max_updates} {line['seconds']:.0f} s: {text}"
-        logger.info(f"{text}{self._count(name, line)}")
+        self._said = time.monotonic()
+        if name in self._runs and not _has_bars():
+            of = f" of {self._all}" if len(self._runs) > 1 else ""
+            text += f"; {self._share:.0%}{of}" + (f", about {self._time_left}" if self._time_left else "")
+        logger.info(f"{name}: update {line['update']:,} of {max_updates:,}{text}")
 
-    def _count(self, name: str, line: Mapping[str, Any]) -> str:
-        """Count a line of metrics; returns "; 25% of all 4 runs, about 3 min left", or "" where unknown.
-
-        The time is that of the updates since ``expect``, whatever an earlier call has done.
-        """
-        if name not in self._runs:
-            return ""
+    def _count(self, name: str, line: Mapping[str, Any]) -> None:
+        """Count the updates up to a line; those of an earlier call take none of the time."""
+        if name not in self._runs or not line:
+            return
         updates, work = self._runs[name]
-        if line["kind"] == "train":
-            self._done += work * line["updates"]
+        new = {"train": line.get("updates", 0), "update": 1}.get(line["kind"], 0)
+        self._done += work * max(0, line["update"] - self._updates.get(name, line["update"] - new))
+        self._updates[name] = line["update"]
         self._left[name] = 0.0 if line["kind"] == "final" else work * max(0, updates - line["update"])
-        left = sum(self._left.values())
-        of = f" of all {len(self._runs)} runs" if len(self._runs) > 1 else ""
-        text = f"; {1 - left / self._total if self._total else 1.0:.0%}{of}"
-        if not self._done or not left:
-            return text
-        return f"{text}, about {format_duration((time.monotonic() - self._start) * left / self._done)} left"
 
+    @property
+    def _all(self) -> str:
+        return f"all {len(self._runs)} runs"
 
-def _messages(unit: Unit) -> ProgressCallback:
-    """Return a callback that logs messages, ``INTERVAL_S`` apart, about work that takes longer than that."""
-    last = time.monotonic()
+    @property
+    def _share(self) -> float:
+        """Share of the training of all runs that is done."""
+        return 1 - sum(self._left.values()) / self._total if self._total else 1.0
 
-    def show(name: str, done: int, total: int | None) -> None:
-        nonlocal last
-        if (now := time.monotonic()) - last >= INTERVAL_S:
-            last = now
-            numbers = [done, total] if total else [done]
-            texts = [f"{number / MB:,.1f}" if unit == "bytes" else f"{number:,}" for number in numbers]
-            logger.info(f"{name}: {' of '.join(texts)} {'MB' if unit == 'bytes' else unit}")
-
-    return show
-
-
-@contextmanager
-def _bars(unit: Unit) -> Iterator[Callable[..., None]]:
-    """Show bars on standard error; text printed there meanwhile appears above the bars."""
-    from rich import progress
-    from rich.console import Console
-
-    name = progress.TextColumn("{task.description}", markup=False)  # a label may hold [brackets]
-    counts = [progress.MofNCompleteColumn()] if unit != "bytes" else [progress.DownloadColumn()]
-    note = progress.TextColumn("{task.fields[note]}")
-    columns = [name, progress.BarColumn(), *counts, progress.TimeRemainingColumn(), note]
-    tasks: dict[str, progress.TaskID] = {}
-    with progress.Progress(*columns, console=Console(stderr=True), transient=unit == "pairs") as display:
-
-        def show(name: str, done: int, total: int | None, note: str = "") -> None:
-            if name not in tasks:
-                tasks[name] = display.add_task(visible(name), total=total, note=note)
-            display.update(tasks[name], completed=done, total=total, note=note)
-
-        yield show
+    @property
+    def _time_left(self) -> str:
+        """Time of all updates that are left, and of the tests once one is known; "" where unknown."""
+        training = time.monotonic() - self._start - sum(self._tests)
+        seconds = training * sum(self._left.values()) / self._done if self._done else 0.0
+        if self._tests:
+            seconds += sum(self._tests) / len(self._tests) * len(self._untested)
+        return f"{format_duration(seconds)} left{self._then}" if seconds else ""
 
 
 def format_duration(seconds: float) -> str:

@@ -21,6 +21,7 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from compare.system.device import synchronize
+from compare.system.log import track
 
 # Peak memory of the GPU or of this process, and the memory of this machine.
 
@@ -268,6 +269,7 @@ def time_in_turn(
     device: torch.device,
     *,
     repeats: int,
+    name: str = "timing",
     warm_ups: Sequence[Workload] | None = None,
 ) -> Iterator[tuple[int, TimedRepeat]]:
     """Warm each workload up, then run all of them in turn, ``repeats`` times.
@@ -278,26 +280,26 @@ def time_in_turn(
         works: what to time.
         device: where it runs.
         repeats: timed repeats of each workload.
+        name: of all of this, for the progress, which moves between two workloads.
         warm_ups: work that warms up; by default each workload itself, once.
 
     Yields:
         The index in ``works`` and the cost of each timed repeat.
     """
-    for work in works if warm_ups is None else warm_ups:
+    for work in track(list(works if warm_ups is None else warm_ups), f"{name}, warming up"):
         work()
     energy, processor = EnergyMeter(device), CpuMeter()
-    for _ in range(repeats):
-        for index, work in enumerate(works):
-            before = 0
-            if device.type == "cuda":
-                reset_peak_memory(device)
-                before = gpu_memory_in_use(device)
-            energy.take()
-            processor.take()
-            seconds = timed(work, device)
-            share = processor.take()
-            peak = (peak_memory_bytes(device) or 0) - before if device.type == "cuda" else None
-            yield index, TimedRepeat(seconds, energy.take(), peak, share)
+    for index, work in track([*enumerate(works)] * repeats, name):
+        before = 0
+        if device.type == "cuda":
+            reset_peak_memory(device)
+            before = gpu_memory_in_use(device)
+        energy.take()
+        processor.take()
+        seconds = timed(work, device)
+        share = processor.take()
+        peak = (peak_memory_bytes(device) or 0) - before if device.type == "cuda" else None
+        yield index, TimedRepeat(seconds, energy.take(), peak, share)
 
 
 def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:

@@ -80,7 +80,7 @@ class Trainer:
             train_config: length of training, intervals, precision.
             optim_config: optimizer and learning-rate schedule.
             run_folder: receives the metrics log, the weights and the trainer state.
-            report: called with every line written to the metrics log.
+            report: called with each update, and with every line written to the metrics log.
             processes: those that train the model together; all have built the same trainer.
         """
         self.criterion, self.train_batches, self.validate = criterion, train_batches, validate
@@ -92,7 +92,7 @@ class Trainer:
         self.state, self._warned = TrainerState(), False
         self.running_metrics = RunningMetrics(self.device)
         self.energy = EnergyMeter(self.device)
-        self.metrics = MetricsLog(run_folder / METRICS, report)
+        self.report, self.metrics = report, MetricsLog(run_folder / METRICS, report)
         self.ema = MovingAverage(self.model, train_config.ema) if train_config.ema else None
         self.folder = run_folder / CHECKPOINTS
         if processes.is_main:
@@ -117,6 +117,7 @@ class Trainer:
         with stop_on_signals() as stop:
             while not self._finished():
                 self._update(next(batches), stop)
+                self.report({"kind": "update", "update": self.state.update})
                 self._after_update(stop)
         self._choose()
         return self.state

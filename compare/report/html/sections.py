@@ -27,6 +27,7 @@ from compare.report.plots import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
 from compare.results.text import UNKNOWN, format_number
 from compare.scoring.metrics import METRICS
+from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version
 
@@ -109,7 +110,8 @@ def _means(table: Table) -> Table:
 
 def analyses(finished: FinishedExperiment) -> list[Section]:
     """Make one section per analysis."""
-    return [make_section(name, title, make(finished)) for name, (title, make) in ANALYSES.items()]
+    sections = track(ANALYSES.items(), "report", "parts")
+    return [make_section(name, title, make(finished)) for name, (title, make) in sections]
 
 
 def first_to_last(rows: Sequence[Row], column: str) -> str:

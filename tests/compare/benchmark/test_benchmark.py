@@ -74,7 +74,7 @@ def test_the_models_take_turns_on_the_same_batches(staged: tuple[Stage, Benchmar
     assert callers == ([first] * 2 + [second] * 2) * 4  # once each to warm up
     assert all(stage.calls[k][1].rows.tolist() == stage.calls[k % 2][1].rows.tolist() for k in range(16))
     assert stage.calls[0][1].rows.tolist() != stage.calls[1][1].rows.tolist()
-    names = [f"{k}/3 {name} train fp32" for k in (1, 2, 3) for name in LABELS]
+    names = [f"{name} train fp32, round {k} of 3" for k in (1, 2, 3) for name in LABELS]
     assert [line.split(":")[0] for line in messages[-6:]] == names
 
 

@@ -124,7 +124,7 @@ def test_a_terminal_shows_a_bar_and_names_are_not_obeyed(
     monkeypatch.setenv("COLUMNS", "150")
     monkeypatch.setenv("TERM", "xterm")
     show_log(quiet=quiet)
-    reporter = Reporter(quiet=quiet)
+    reporter = Reporter()
     with log_to_file(tmp_path / "log.txt"), reporter.training(label, 2) as report:
         report({"kind": "train", "update": 1, "seconds": 1.0, "loss": 2.5, "tokens_per_s": 1234.0})
         report({"kind": "valid", "update": 2, "seconds": 1.0, "loss": 2.25, "bleu": 12.0})

@@ -192,13 +192,13 @@ def toml(tiny_toml: Path, tmp_path: Path) -> Path:
 def test_a_row_says_what_was_matched_and_how_closely(toml: Path, tmp_path: Path):
     folder = tmp_path / "run"
     given = load_experiment(toml, ["budget.match=params"])
-    first, second = run_experiment(given, folder, Reporter(quiet=True))
+    first, second = run_experiment(given, folder, Reporter())
     assert (first.budget, first.budget_off) == ("params", 0)
     assert second.budget_off == pytest.approx(second.params / first.params - 1)
     assert abs(second.budget_off) <= TOLERANCE
     written = tomllib.loads((folder / "transformer-seed1" / "config.toml").read_text())
     assert written["budget"] == {"match": "params", "reference": "luong", "amount": float(first.params)}
-    assert [row.budget_off for row in run_experiment(given, folder, Reporter(quiet=True))] == [
+    assert [row.budget_off for row in run_experiment(given, folder, Reporter())] == [
         0,
         second.budget_off,
     ]

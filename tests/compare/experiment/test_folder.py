@@ -132,7 +132,7 @@ def test_a_row_that_lost_its_config_is_not_wiped(finished: Path, tiny_toml: Path
     (copy / ROWS[0] / "result.json").unlink()
     before = files(copy)
     with pytest.raises(ValueError, match=r"has checkpoints but no config\.toml"):
-        run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
+        run_experiment(load_experiment(tiny_toml), copy, Reporter())
     assert files(copy) == before
 
 

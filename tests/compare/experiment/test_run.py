@@ -161,14 +161,14 @@ def test_a_row_without_room_is_left_to_be_tried_again_and_no_other_fault_is_hidd
 
     monkeypatch.setattr(run_all, "run_one", full)
     for _ in "ab":
-        results = run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter(quiet=True))
+        results = run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
         assert [result.status for result in results] == ["unfinished", "unfinished"]
         assert all(str(result.reason).startswith("out of memory: ") for result in results)
         assert not any("\n" in str(result.reason) for result in results)
     assert tried == [*ROWS, *ROWS]
     error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     with pytest.raises(RuntimeError, match="mat1"):
-        run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter(quiet=True))
+        run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
 
 
 def test_a_row_that_had_hardly_begun_begins_again(
@@ -179,7 +179,7 @@ def test_a_row_that_had_hardly_begun_begins_again(
     monkeypatch.setattr(
         run_all, "run_one", lambda row, prepared, *_: run_all.unfinished_result(row, prepared)
     )
-    run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter(quiet=True))
+    run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
     assert (tmp_path / "run" / ROWS[0] / "vocabulary.json").read_text().startswith("{")
     assert (tmp_path / "run" / ROWS[0] / "config.toml").is_file()
 
@@ -190,7 +190,7 @@ SHORT = ("train.max_updates=4", "train.valid_every=4")
 @pytest.fixture(scope="module")
 def seeded(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("seeds") / "run"
-    run_experiment(load_experiment(tiny_toml, SHORT), folder, Reporter(quiet=True), seeds=(1, 2))
+    run_experiment(load_experiment(tiny_toml, SHORT), folder, Reporter(), seeds=(1, 2))
     return folder
 
 
@@ -200,7 +200,7 @@ def test_a_seed_beside_others_is_that_seed_alone(seeded: Path, tiny_toml: Path, 
     assert [row.run for row in rows] == names
     assert rows[0].batch_hash == rows[1].batch_hash != rows[2].batch_hash == rows[3].batch_hash
     experiment = load_experiment(tiny_toml, (*SHORT, "train.seed=2"))
-    run_experiment(experiment, tmp_path / "alone", Reporter(quiet=True))
+    run_experiment(experiment, tmp_path / "alone", Reporter())
     for name in ("luong-seed2", "transformer-seed2"):
         for file in ("checkpoints/final.safetensors", "config.toml"):
             assert (seeded / name / file).read_bytes() == (tmp_path / "alone" / name / file).read_bytes()
@@ -297,7 +297,7 @@ QUICK = [
 
 def quick_fit(folder: Path, pairs=PAIRS, **changes):
     options = {"settings": SETTINGS, "overrides": QUICK, "langs": ("de", "en")} | changes
-    return fit(pairs, folder=folder, reporter=Reporter(quiet=True), **options)
+    return fit(pairs, folder=folder, reporter=Reporter(), **options)
 
 
 @pytest.mark.usefixtures("without_plots")

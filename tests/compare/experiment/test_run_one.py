@@ -114,12 +114,12 @@ def test_a_stopped_run_keeps_its_choice_or_makes_it_again(
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, place, Mock(side_effect=Interrupted(15, "stopped")))
         with pytest.raises(Interrupted):
-            run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
+            run_experiment(load_experiment(tiny_toml), copy, Reporter())
     chosen = copy / ROWS[0] / "selection.json"
     assert chosen.exists() == (place == "write_atomically")
     searches = Mock(wraps=evaluation.bleu_and_length_ratio)
     monkeypatch.setattr(evaluation, "bleu_and_length_ratio", searches)
-    run_experiment(load_experiment(tiny_toml), copy, Reporter(quiet=True))
+    run_experiment(load_experiment(tiny_toml), copy, Reporter())
     points = [len(json.loads((copy / name / "selection.json").read_text())["grid"]) for name in ROWS]
     assert searches.call_count == sum(points[1:] if place == "write_atomically" else points)
     for name in ROWS:
@@ -323,7 +323,7 @@ def toml(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def modelled(toml: Path) -> Path:
     """The folder of the experiment, run to its end without a break, with its tables."""
     folder = toml.parent / "run"
-    run_experiment(load_experiment(toml), folder, Reporter(quiet=True))
+    run_experiment(load_experiment(toml), folder, Reporter())
     renew_views(folder)
     return folder
 

@@ -1,18 +1,19 @@
 """Log messages and progress: silent in a library, printed by a command, each one in the log.txt of a run."""
 
 import logging
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from compare.system import log
-from compare.system.log import Reporter, format_duration, hide_messages, log_to_file, no_messages
+from compare.system.log import Reporter, counting, format_duration, hide_messages, log_to_file, no_messages
 
 LOGGER, DATA = logging.getLogger("compare.somewhere"), logging.getLogger("data.somewhere")
 ShowLog = Callable[..., None]
@@ -91,21 +92,21 @@ def test_the_messages_of_one_module_can_be_discarded(show_log: ShowLog, capsys: 
 @pytest.mark.parametrize(
     ("unit", "lines"),
     [
-        ("pairs", ["reading: 2,000,000 pairs", "writing: 1,000,000 of 4,000,000 pairs"]),
-        ("bytes", ["reading: 2.0 MB", "writing: 1.0 of 4.0 MB"]),
+        ("pairs", ["reading: 2,000,000 pairs", "writing: 1,000,000 of 4,000,000 pairs, about 30 s left"]),
+        ("MB", ["reading: 2.0 MB", "writing: 1.0 of 4.0 MB, about 30 s left"]),
     ],
 )
-def test_without_a_terminal_a_line_comes_every_ten_seconds(
+def test_without_a_terminal_lines_come_at_intervals(
     unit: str,
     lines: list[str],
     monkeypatch: pytest.MonkeyPatch,
     show_log: ShowLog,
     capsys: pytest.CaptureFixture[str],
 ):
-    clock = count(start=0, step=5)  # five seconds between two calls
+    clock = count(start=0, step=10)
     monkeypatch.setattr("time.monotonic", lambda: next(clock))
     show_log()
-    with Reporter().counting(unit) as progress:
+    with counting(unit) as progress:
         for name, total in (("reading", None), ("writing", 4_000_000)):
             progress(name, 1_000_000, total)
             progress(name, 2_000_000, total)
@@ -123,40 +124,92 @@ def validation(kind: str, update: int, bleu: float | None = 1.0) -> dict[str, ob
     return {"kind": kind, "update": update, "seconds": 1.0, "loss": 1.0, "bleu": bleu, **chosen}
 
 
-@pytest.mark.parametrize("terminal", [False, True])
 def test_messages_tell_the_share_of_all_runs_and_the_time_left(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     """Run a has 100 updates of work 1, b 100 of work 3: 400 in all; a was resumed at update 20."""
     now = [0.0]
     monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    monkeypatch.setattr(log, "_bars", lambda unit: nullcontext(lambda *numbers: None))
     reporter = Reporter()
-    reporter.expect({"a": (100, 1.0), "b": (100, 3.0)})
+    reporter.expect({"a": (100, 1.0), "b": (100, 3.0)}, then="timing")
     with caplog.at_level(logging.INFO, logger="compare"):
         with reporter.training("a", 100) as show:
             now[0] = 6
             show(train(40, 20))  # 20 in 6 s here, 40 of 400 in all: 360 are left
+            for update in range(41, 100):  # at the same speed, a message every 20 s or a little more
+                now[0] = (update - 20) * 0.3
+                show({"kind": "update", "update": update})
             now[0] = 24
             show(train(100, 60))  # 80 in 24 s
             show(validation("valid", 100))
+            now[0] = 30  # the test takes 6 s, as that of b will
         with reporter.training("b", 100) as show:
-            now[0] = 54
+            now[0] = 60
             show(train(60, 60))  # 260 in 54 s; 120 are left
             show(validation("final", 60, None))
         with reporter.training("unannounced", 10) as show:
             show(train(5, 5))
-    messages = [
-        "a 40/100 1 s: loss 1.000, 1 tokens/s; 10% of all 2 runs, about 2 min left",
-        "a 100/100 1 s: loss 1.000, 1 tokens/s; 25% of all 2 runs, about 90 s left",
-        "a 100/100 1 s: validation loss 1.000, BLEU 1.00; 25% of all 2 runs, about 90 s left",
-        "b 60/100 1 s: loss 1.000, 1 tokens/s; 70% of all 2 runs, about 25 s left",
-        "b 60/100 1 s: keeps update 60, validation loss 1.000; 100% of all 2 runs",  # patience stopped it
-        "unannounced 5/10 1 s: loss 1.000, 1 tokens/s",
+    assert caplog.messages == [
+        "a: update 40 of 100, 1 s: loss 1.000, 1 tokens/s; 10% of all 2 runs, about 2 min left, then timing",
+        "a: update 100 of 100, 1 s: loss 1.000, 1 tokens/s; 25% of all 2 runs, about 90 s left, then timing",
+        "a: update 100 of 100, 1 s: validation loss 1.000, BLEU 1.00; 25% of all 2 runs, about 90 s left, "
+        "then timing",
+        "b: update 60 of 100, 1 s: loss 1.000, 1 tokens/s; 70% of all 2 runs, about 31 s left, then timing",
+        "b: update 60 of 100, 1 s: keeps update 60, validation loss 1.000; 100% of all 2 runs, about 6 s "
+        "left, then timing",  # patience stopped it
+        "unannounced: update 5 of 10, 1 s: loss 1.000, 1 tokens/s",
     ]
-    # On a terminal, bars show the losses of training.
-    assert caplog.messages == [each for each in messages if not terminal or ": loss" not in each]
+
+
+TERMINAL = """
+import sys
+from compare.system.log import Reporter, show_messages, track
+import compare.system.log as log
+now, log.REFRESH_S = [0.0], 0.0
+log.time.monotonic = lambda: now[0]
+show_messages(quiet="quiet" in sys.argv)
+reporter = Reporter()
+reporter.expect({"a": (100, 1.0), "b": (100, 3.0)})
+for name, seconds in (("a", 0.3), ("b", 0.9)):
+    with reporter.training(name, 100) as show:
+        for update in range(1, 101):
+            now[0] += seconds
+            show({"kind": "update", "update": update})
+            if update == 100:
+                show({"kind": "valid", "update": 100, "seconds": 1.0, "loss": 1.0, "bleu": 1.0})
+for each in track(range(10), "checking", "runs"):
+    now[0] += 5
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
+@pytest.mark.parametrize("quiet", [False, True])
+def test_on_a_terminal_bars_move_with_every_update_and_tell_the_time_left(quiet: bool):
+    """The time that is said is the true one, though validations come only at the end of a run."""
+    import pty
+
+    master, terminal = pty.openpty()
+    command = [sys.executable, "-c", TERMINAL, *(["quiet"] if quiet else [])]
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    with subprocess.Popen(command, stderr=terminal, env=environment) as process:
+        os.close(terminal)
+        screen = b""
+        with suppress(OSError):  # the end, on Linux
+            while data := os.read(master, 65_536):
+                screen += data
+    os.close(master)
+    assert process.returncode == 0
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.decode()).splitlines()]
+    assert not quiet or lines == []
+    if not quiet:
+        assert max(map(len, lines)) <= 80
+        updates = {match[1] for line in lines if (match := re.match(r"a +\S+ (\d+) of 100", line))}
+        assert updates >= set(map(str, range(1, 101)))
+        left = re.findall(r"all 2 runs +\S+ (\d+)% +(\d+) s left", "\n".join(lines))
+        assert len(left) > 50
+        assert all(abs(int(seconds) - 1.2 * (100 - int(share))) < 2 for share, seconds in left)
+        assert "a: update 100 of 100, 1 s: validation loss 1.000, BLEU 1.00" in lines
+        assert any(re.match(r"checking +\S+ 4 of 10 runs 30 s left", line) for line in lines)
 
 
 @pytest.mark.parametrize(
