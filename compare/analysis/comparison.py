@@ -8,11 +8,13 @@ References:
   Involved. Biometrika 34.
 """
 
+import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +25,7 @@ from compare.analysis.finished_experiment import (
     FinishedExperiment,
     FinishedRun,
     are_timed_together,
+    load_finished,
     timed_spread,
 )
 from compare.analysis.intervals import (
@@ -35,16 +38,21 @@ from compare.analysis.intervals import (
     clip_intervals,
     estimate_variances,
     model_intervals,
+    score_tests,
     seed_interval,
     t_quantile,
 )
 from compare.analysis.statistics import COMPARED_METRICS, holm_correction
-from compare.analysis.tables import Row, seed_mean
+from compare.analysis.tables import Row, fall_apart, seed_mean
 from compare.results.columns import PRIMARY
+from compare.results.summary import Summary, results_hash
 from compare.results.text import DISTURBED
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+logger = logging.getLogger(__name__)
 
 
 # The rule by which one model beats another.
@@ -298,7 +306,8 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
     """Aggregate the runs of each label over their seeds.
 
     - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (NaN for
-      one seed). If one seed lacks the figure, there is no mean: over the remaining seeds it would be biased.
+      one seed); where the BLEU of the seeds lies in two heaps, their range as ``<name>_heaps``. If one seed
+      lacks the figure, there is no mean: over the remaining seeds it would be biased.
     - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
     - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
       ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
@@ -344,6 +353,8 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Score
             aggregate[name] = seed_mean(values)
             if all(isinstance(value, int | float) for value in values):
                 aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else math.nan
+                if name.startswith(PRIMARY) and fall_apart(values):
+                    aggregate[f"{name}_heaps"] = f"{min(values):.1f}–{max(values):.1f}"
         elif limit["end"] == "low":
             metric, suffix = limit["metric"], limit["suffix"]
             if suffix in scored and metric in COMPARED_METRICS:
@@ -407,34 +418,60 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     return [*_verdicts(best, found), *_describe_speeds(best, others, finished), *lost]
 
 
+MOST_NAMED = 5
+"""Largest number of models that a sentence names one by one."""
+
+
 def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
-    """Describe the comparisons of the best model, which is first."""
-    points = {each.second: f"{format_points(abs(each.difference))} BLEU" for each in found}
+    """Describe the comparisons of the best model, which is first, a sentence for each kind of verdict."""
     wins = [each for each in found if each.is_decided]
     likely = [each for each in found if each.has_one_seed and each.p < ALPHA and not each.failed]
-    alike = [each.second for each in found if each.are_alike]
+    alike = [each for each in found if each.are_alike]
     broken = [run for each in found for run in each.failed]
-    unknown = [
-        f"{each.second} ({points[each.second]} behind; {each.findable} would have been found)"
-        for each in found
-        if not (each.failed or each in wins or each in likely or each.are_alike)
-    ]
+    unknown = [each for each in found if not (each.failed or each in wins + likely + alike)]
     sentences = []
     if wins:
-        by = [f"{each.second} by {points[each.second]} ({describe_p(each.p)})" for each in wins]
         numbers = {number for each in wins for number in each.seeds}
         seeds = f", {numbers.pop()} seeds each" if len(numbers) == 1 else ""
-        sentences.append(f"{best} beats {_join(by)}{seeds}.")
+        sentences.append(f"{best} beats {_leads(wins)}{seeds}.")
     if likely:
-        by = [f"{each.second} by {points[each.second]} ({describe_p(each.p)})" for each in likely]
-        sentences.append(f"{best} is ahead of {_join(by)}: significant on this test set, with one seed.")
+        sentences.append(f"{best} is ahead of {_leads(likely)}: significant on this test set, with one seed.")
     if alike:
-        sentences.append(f"Alike within {ALIKE:g} BLEU of {best}: {', '.join(alike)}.")
+        names = ", ".join(each.second for each in alike)
+        sentences.append(f"Alike within {ALIKE:g} BLEU of {best}: {names}.")
     if unknown:
-        sentences.append(f"No difference to {best} is shown for {_join(unknown)}.")
+        sentences.append(f"No difference to {best} is shown for {_behind(unknown)}.")
     if broken:
         sentences.append(f"Not compared with {best}, as runs failed: {', '.join(dict.fromkeys(broken))}.")
     return sentences
+
+
+def _leads(found: Sequence[Comparison]) -> str:
+    """List models with the lead over them, or where they are many, the range of leads."""
+    if len(found) > MOST_NAMED:
+        highest = max(each.p for each in found)
+        return f"{len(found)} models by {_range(found)} ({describe_p(highest)} at most)"
+    return _join(
+        [f"{each.second} by {format_points(each.difference)} BLEU ({describe_p(each.p)})" for each in found]
+    )
+
+
+def _behind(found: Sequence[Comparison]) -> str:
+    """List models with their distance, or where they are many, the range of distances."""
+    if len(found) > MOST_NAMED:
+        return f"{len(found)} models ({_range(found)} behind)"
+    return _join(
+        [
+            f"{each.second} ({format_points(abs(each.difference))} BLEU behind; "
+            f"{each.findable} would have been found)"
+            for each in found
+        ]
+    )
+
+
+def _range(found: Sequence[Comparison]) -> str:
+    low, high = (format_points(end(abs(each.difference) for each in found)) for end in (min, max))
+    return f"{low} to {high} BLEU"
 
 
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
@@ -445,7 +482,7 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
         for label, ratio in ratios.items()
         if ratio is not None
     ]
-    return [f"{best} trains {_join(known)}."] if known else []
+    return [f"{best} trains {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
 
 
 def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:
@@ -475,3 +512,34 @@ def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
         scores = {run.result.seed: run.result.bleu or 0.0 for run in runs}
         means[label] = fmean([bleu for seed, bleu in scores.items() if seed not in failed] or scores.values())
     return means
+
+
+# All of it, for those who only show it.
+
+
+def summarise(folder: Path, *, data_root: str = "") -> Summary:
+    """Compute the means and the outcome of an experiment.
+
+    Args:
+        folder: of the experiment.
+        data_root: the folder of the corpus; empty: that of the config.
+
+    Raises:
+        ValueError: no run is finished, or a file is damaged.
+    """
+    finished = load_finished(folder, data_root=data_root, needs_texts=False)
+    scored: dict[str, ScoredTestSet] = {}
+    outcome: list[str] = []
+    if finished.no_texts:
+        logger.warning("%s: no intervals over sentences: %s", folder, finished.no_texts)
+    else:
+        logger.info("scores of resampled test sets")
+        scored = score_tests(finished)
+        try:
+            outcome = headlines(finished, compare_models(scored))
+        except ValueError as error:
+            outcome = [f"The models were not compared: {error}."]
+    frame = aggregate_seeds(finished, scored)
+    means = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows = [{str(name): value for name, value in row.items()} for row in means]
+    return Summary(results=results_hash(finished.results), means=rows, outcome=outcome)

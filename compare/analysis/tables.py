@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -102,6 +103,23 @@ def mean_over_seeds(rows: Sequence[Row]) -> list[Row]:
         | {"seeds": len(group)}
         for group in groups.values()
     ]
+
+
+def fall_apart(scores: Sequence[float]) -> bool:
+    """Return whether the scores of three seeds or more lie in two heaps, which no deviation describes.
+
+    The largest gap between two neighbours is then above a tenth of the mean and four times the standard
+    deviation within the two sides (0.5 at least); eight times for three seeds, which hardly show it.
+    """
+    ordered = sorted(scores)
+    if len(ordered) < 3:
+        return False
+    gap, place = max((after - before, i + 1) for i, (before, after) in enumerate(pairwise(ordered)))
+    sides = ordered[:place], ordered[place:]
+    squares = sum((score - fmean(side)) ** 2 for side in sides for score in side)
+    inside = len(ordered) - 2
+    limit = 4 * (1 + 1 / inside) * max(0.5, (squares / inside) ** 0.5)
+    return bool(gap > max(limit, 0.1 * fmean(ordered)))
 
 
 def seed_mean(values: Sequence[Any]) -> Any:

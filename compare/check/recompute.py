@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from compare.analysis.comparison import summarise
 from compare.check.decoding import check_weights
 from compare.check.invariants import (
     INVARIANTS,
@@ -25,6 +26,7 @@ from compare.report.views import render_views
 from compare.results.columns import FIGURES
 from compare.results.result import SETTINGS
 from compare.results.store import REGISTRY, read_registry, read_results
+from compare.results.summary import SUMMARY, Summary, stored_summary
 from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
 from compare.system.device import Machine
@@ -109,7 +111,10 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
                 findings += check_run(runs[-1], decode)
         files = check_experiment_files(folder, read_registry(folder), runs, present)
         findings += _catch(REGISTRY, "files", files)
-        views = render_views(results) if not stored else {}  # a table shows every run
+        summary = None if stored else stored_summary(folder, results)
+        if (folder / SUMMARY).is_file() and not stored:
+            findings.append(_check_summary(summary, summarise(folder, data_root=data_root)))
+        views = render_views(results, summary) if not stored else {}  # a table shows every run
         for name, text in views.items():
             if (folder / name).is_file():
                 same = (folder / name).read_bytes() == text.encode()
@@ -128,6 +133,24 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
             *_general_limits(decode),
         ],
     )
+
+
+def _check_summary(stored: Summary | None, computed: Summary) -> ComparedValue | Gap:
+    """Compare the summary of the runs, None if it is of others, with the one computed again."""
+    if stored is not None and stored.outcome and not computed.outcome:
+        return Gap("means and outcome, whose texts cannot be read", SUMMARY)
+    same = stored is not None and _rounded(stored) == _rounded(computed)
+    found = "as the runs say" if same else "something else"
+    return ComparedValue(SUMMARY, "content", "as the runs say", found)
+
+
+def _rounded(summary: Summary) -> Any:
+    """Return a summary with six digits of each number, as other processors round the last ones otherwise."""
+    means = [
+        {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in row.items()}
+        for row in summary.means
+    ]
+    return summary.results, means, summary.outcome
 
 
 def check_run(run: CheckedRun, decode: int) -> Findings:

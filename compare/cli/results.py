@@ -38,7 +38,8 @@ def table(
         str, typer.Option(help="rows, aggregated (means), or wide (column per seed) [default: see above].")
     ] = "",
     columns: Annotated[
-        str, typer.Option(help="Columns to show: headings or fields, separated by commas.")
+        str,
+        typer.Option(help="Headings or fields, separated by commas, or all [default: what fits a terminal]."),
     ] = "",
     list_columns: Annotated[
         bool, flag("list-columns", "Explain all columns.", callback=_explain_columns, is_eager=True)
@@ -54,6 +55,7 @@ def table(
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
+    from compare.report.screen import show_experiment, terminal_width
     from compare.report.table import TableShape, default_shape, load_table, render_table, table_form
     from compare.report.views import refresh_views
     from compare.results.store import load_results
@@ -63,12 +65,17 @@ def table(
     form = table_form("json" if as_json else form)
     for folder in folders:
         refresh_views(folder)
+    plain = form == "markdown" and not (columns or shape)
+    if plain and sys.stdout.isatty() and len(folders) == 1 and (folders[0] / "experiment.json").is_file():
+        print_visible(show_experiment(folders[0], width=terminal_width(), data_root=corpus), end="")
+        return 0
     if not shape:
         shape = TableShape.ROWS if form in ("csv", "json") else default_shape(folders)
     frame = load_table(folders, shape, data_root=corpus)
-    chosen = parse_list(columns) or (list(frame.columns) if shape == TableShape.WIDE else None)
+    chosen = parse_list("" if columns == "all" else columns)
+    chosen = chosen or (list(frame.columns) if shape == TableShape.WIDE else [])
     runs = () if shape == TableShape.ROWS else load_results(*folders)
-    print_visible(render_table(frame, form, chosen, caption=caption, runs=runs), end="")
+    print_visible(render_table(frame, form, chosen or None, caption=caption, runs=runs), end="")
     return 0
 
 

@@ -66,6 +66,7 @@ def run(
     from compare.experiment.launch import parse_launch
     from compare.integrations.trackers import track_metrics
     from compare.report.score_tables import render_estimates
+    from compare.report.screen import show_experiment, terminal_width
     from compare.report.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
@@ -87,8 +88,12 @@ def run(
     if not is_main_process():
         return 0
     shown = results if only else read_results(folder)
-    print_visible(render_table(shown, "json" if as_json else "markdown"), end="", flush=True)
     write_views(folder)
+    if as_json:
+        print_visible(render_table(shown, "json"), end="")
+    else:
+        width = terminal_width()
+        print_visible(show_experiment(folder, width=width, only={result.label for result in shown}), end="")
     return 0 if all(result.status == "done" for result in results) else 1
 
 

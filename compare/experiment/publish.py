@@ -15,7 +15,9 @@ from compare.results.store import (
     Result,
     read_registry,
     read_results,
+    write_record,
 )
+from compare.results.summary import SUMMARY, renew, stored_summary
 from compare.results.text import escape_markdown
 from compare.system.plugins import code_version
 from compare.training.serialization import CHECKPOINTS
@@ -104,6 +106,9 @@ def publish_experiment(
             (target / name).write_bytes(text.encode())
         if search is not None:
             (target / TRIALS).write_bytes(search.read_bytes())
+        summary = stored_summary(folder, read_results(folder))
+        if summary is not None and len(results) == len(read_results(folder)):
+            write_record(target / SUMMARY, renew(summary, read_results(target)))
     return out
 
 

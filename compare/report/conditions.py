@@ -1,11 +1,13 @@
 """Conditions under which results hold, and warnings where results do not compare."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from compare.analysis.tables import fall_apart
 from compare.config.sections import EXTRA_TOKENS
-from compare.results.columns import COLUMNS, Row, external_metrics, further_tests
+from compare.results.columns import COLUMNS, PRIMARY, Group, Row, external_metrics, further_tests, of_test
 from compare.results.result import SHARED_SETTINGS
 from compare.results.text import DISTURBED, describe_share
 from compare.scoring.metrics import METRICS
@@ -170,18 +172,31 @@ def _differing_settings(rows: Sequence[Row]) -> Iterator[str]:
 def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
     low, high = USUAL_LENGTH_RATIOS
     keys = ["label", *(key for key in ("experiment", "seed") if len(distinct(rows, key)) > 1)]
-    found = []
+    ratios = {}
     for row in rows:
         name = " ".join(f"seed {row[key]}" if key == "seed" else str(row[key]) for key in keys)
         for test in ("", *further_tests(row)):
-            ratio = row.get(f"length_ratio_{test}" if test else "length_ratio")
-            if ratio is not None and not low <= ratio <= high:
-                found.append(f"{f'{name} {test}'.strip()} {ratio:.3f}")
-    if found:
+            ratio = row.get(of_test("length_ratio", test))
+            if ratio is not None:
+                ratios[f"{name} {test}".strip()] = ratio
+    outside = {name: ratio for name, ratio in ratios.items() if not low <= ratio <= high}
+    if outside:
+        worst = max(outside, key=lambda name: abs(math.log(max(outside[name], 1e-9))))
         yield (
-            f"Warning: translations shorter or longer than the references (length ratio outside {low} to "
-            f"{high}), which changes BLEU: {', '.join(found)}"
+            f"Warning: {len(outside)} of {len(ratios)} length ratios outside {low} to {high}, which changes "
+            f"BLEU; worst {worst}, {outside[worst]:.3f}"
         )
+
+
+def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
+    seeds: dict[tuple[Any, Any], list[float]] = {}
+    for row in rows:
+        if row.get(PRIMARY) is not None:
+            seeds.setdefault((row.get("experiment"), row.get("label")), []).append(row[PRIMARY])
+    for (_, label), scores in seeds.items():
+        if fall_apart(scores):
+            each = ", ".join(f"{score:.1f}" for score in scores)
+            yield f"Warning: seeds of {label} in two heaps, {each} BLEU"
 
 
 def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
@@ -221,20 +236,29 @@ def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
             if holding:
                 some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
                 labels.setdefault(note, []).append(f"{label}{some}")
+    every = list(dict.fromkeys(label for _, label in models))
     for note in sorted(labels, reverse=True):
-        yield f"{note}: {', '.join(dict.fromkeys(labels[note]))}"
+        names = list(dict.fromkeys(labels[note]))
+        yield f"{note}: {'all models' if names == every and len(every) > 1 else ', '.join(names)}"
 
 
-WARNINGS: tuple[Callable[[Sequence[Row]], Iterator[str]], ...] = (
-    _differing_data,
-    _differing_settings,
-    _unusual_lengths,
-    _slow_widths,
-    _speeds,
-    _ends_of_training,
-)
+WARNINGS: Mapping[Callable[[Sequence[Row]], Iterator[str]], Group | None] = {
+    _differing_data: None,
+    _differing_settings: None,
+    _uneven_seeds: Group.QUALITY,
+    _unusual_lengths: Group.QUALITY,
+    _slow_widths: Group.SPEED,
+    _speeds: Group.SPEED,
+    _ends_of_training: None,
+}
+"""Each kind with the group of figures that it concerns; None: all."""
 
 
-def find_warnings(rows: Sequence[Row]) -> list[str]:
-    """List why these rows do not compare, or only with care, and how training ended, a line each."""
-    return [line for find in WARNINGS for line in find(rows)]
+def find_warnings(rows: Sequence[Row], groups: Collection[Group] = tuple(Group)) -> list[str]:
+    """List why these rows do not compare, or only with care, and how training ended, a line each.
+
+    Args:
+        rows: finished runs.
+        groups: those of the figures that are shown.
+    """
+    return [line for find, group in WARNINGS.items() if group in (None, *groups) for line in find(rows)]

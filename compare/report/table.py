@@ -1,7 +1,6 @@
 """The result table: columns and notes, forms, and shapes (runs, means over seeds, one column per seed)."""
 
 import json
-import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +37,7 @@ from compare.results.columns import (
     with_scores,
 )
 from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
+from compare.results.summary import has_means, stored_summary
 from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
 from compare.scoring.metrics import METRICS
 from compare.system.plugins import plugin_problem
@@ -60,18 +60,34 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
         runs: the single runs, where each row stands for several: the notes are about these.
     """
     if names is None:
-        means = all("seeds" in row for row in rows)
-        default = default_columns(rows[0], means=means)
+        default = default_columns(rows[0], means=_are_means(rows))
         columns = {column.heading: column for column in default if _is_shown(column, rows)}
     else:
         chosen = [_chosen_column(name, rows) for name in names]
         columns = {column.heading: column for column in chosen}
+    groups = tuple(Group) if names is None else {column.group for column in columns.values()}
     if any(row.get("status", "done") != "done" for row in rows):
         columns["status"] = COLUMNS["status"]
     ended = [run for run in runs if run["status"] == "done"] or rows
-    notes = [f"{name}: {values}" for name, values in list_conditions(ended)]
-    notes += [*list_left_out(runs), *find_warnings(ended)]
+    notes = [
+        f"{name}: {values}"
+        for name, values in list_conditions(ended)
+        if names is None or _concerns(name, columns.values())
+    ]
+    notes += [*list_left_out(runs), *find_warnings(ended, groups)]
     return Table("", rows, layout=list(columns.values()), notes=notes)
+
+
+def _are_means(rows: Sequence[Row]) -> bool:
+    """Return whether rows are means over seeds."""
+    return all("seeds" in row for row in rows)
+
+
+def _concerns(condition: str, columns: Iterable[Column]) -> bool:
+    """Return whether a condition is one of the figures in chosen columns."""
+    if condition in ("Hardware", "Speeds"):
+        return any(column.group is Group.SPEED for column in columns)
+    return any(column.heading.split()[0] == condition for column in columns)
 
 
 def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
@@ -127,7 +143,6 @@ TABLE = r"""%% \input this file; the preamble needs \usepackage{booktabs}
 \centering
 \caption{%s}
 \label{%s}
-\scriptsize
 \begin{tabular}{%s}
 \toprule
 %s \\
@@ -261,7 +276,11 @@ def render_table(
             return markdown(layout_table(_rows(frame), columns, _rows(all_runs)))
         case TableForm.LATEX:
             names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
-            return latex(layout_table(_rows(frame), columns, _rows(all_runs)), names, caption)
+            shown = _rows(frame)
+            if columns is None and not are_language_models(shown):
+                interval = ["combined [95%]"] if _are_means(shown) else []
+                columns = ["model", "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
+            return latex(layout_table(shown, columns, _rows(all_runs)), names, caption)
 
 
 def _check_signatures(frame: "pd.DataFrame") -> None:
@@ -297,8 +316,6 @@ def _rows(frame: "pd.DataFrame") -> list[Row]:
 
 # Shapes of a table: one row per run, or one row per model with means over seeds or one column per seed.
 
-
-logger = logging.getLogger(__name__)
 
 SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "perplexity", "train_tokens_per_s")
 """Columns that a wide table has once per seed, if any run has a value."""
@@ -353,30 +370,27 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
     Args:
         folders: folders of experiments or of single runs.
     """
-    frame = load_results(*folders)
-    several = frame.groupby(["experiment", "label"])["seed"].nunique().max() > 1
-    are_experiments = all((folder / "experiment.json").is_file() for folder in folders)
-    if several and are_experiments and (frame["status"] == "done").all():
-        runs = [folder / result.run for folder in folders for result in read_results(folder)]
-        return TableShape.ROWS if any(map(plugin_problem, runs)) else TableShape.AGGREGATED
-    return TableShape.ROWS
+    if not all((folder / "experiment.json").is_file() for folder in folders):
+        return TableShape.ROWS
+    results = {folder: read_results(folder) for folder in folders}
+    if not any(map(has_means, results.values())):
+        return TableShape.ROWS
+    every = [(folder / each.run, each.status) for folder, found in results.items() for each in found]
+    whole = all(status == "done" for _, status in every)
+    whole = whole and not any(plugin_problem(run) for run, _ in every)
+    return TableShape.AGGREGATED if whole else TableShape.ROWS
 
 
 def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
-    from compare.analysis.comparison import aggregate_seeds
-    from compare.analysis.finished_experiment import load_finished
-    from compare.analysis.intervals import score_tests
+    from compare.analysis.comparison import summarise  # slow to import
 
     frames = []
     for folder, name in experiment_names(folders).items():
-        finished = load_finished(folder, data_root=data_root, needs_texts=False)
-        if finished.no_texts:
-            logger.warning("%s: no intervals over sentences: %s", folder, finished.no_texts)
-        scored = {} if finished.no_texts else score_tests(finished)
-        frame = aggregate_seeds(finished, scored)
+        stored = None if data_root else stored_summary(folder, read_results(folder))
+        frame = pd.DataFrame((stored or summarise(folder, data_root=data_root)).means)
         frame.insert(0, "experiment", name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)

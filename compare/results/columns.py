@@ -91,12 +91,17 @@ class Column:
         return [[self.name]]
 
     def text(self, row: Row) -> str:
-        """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)"."""
+        """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)".
+
+        Seeds in two heaps have their range in place of a deviation: "72 (28–94)".
+        """
         if self.render is not None:
             return self.render(row)
-        value, deviation = row.get(self.name), row.get(f"{self.name}_sd")
+        value, deviation, heaps = (row.get(f"{self.name}{end}") for end in ("", "_sd", "_heaps"))
         text = self._format(value)
-        if deviation and value is not None:
+        if isinstance(heaps, str):
+            text += f" ({heaps})"
+        elif deviation and value is not None:
             text += f" ± {self._format(deviation)}"
         low, high = (row.get(f"{self.name}_{end}") if self.spread else None for end in ("low", "high"))
         return text if low is None or high is None else f"{text} ({self._format(low)}–{self._format(high)})"

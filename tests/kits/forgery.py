@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from compare.analysis.comparison import summarise
 from compare.report.views import render_views
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_result, read_results, save_result
+from compare.results.store import read_result, read_results, save_result, write_record
+from compare.results.summary import SUMMARY, stored_summary
 
 
 def edit_text(path: Path, old: str, new: str) -> None:
@@ -40,8 +42,10 @@ def renew_hashes(folder: Path) -> None:
 
 
 def renew_views(folder: Path) -> None:
-    """Write results.jsonl and the tables again, if the results can be read."""
+    """Write summary, results.jsonl and tables again, if the results can be read."""
     with suppress(ValueError):
         results = read_results(folder)
-        for name, text in render_views(results).items():
+        if (folder / SUMMARY).is_file():
+            write_record(folder / SUMMARY, summarise(folder))
+        for name, text in render_views(results, stored_summary(folder, results)).items():
             (folder / name).write_text(text, encoding="utf-8")

@@ -15,9 +15,9 @@ from compare.experiment.prepare import prepare_data
 from compare.report.html.page import result_table
 from compare.report.html.sections import methods
 from compare.report.table import load_table, render_table
-from compare.report.views import SUFFIX
+from compare.report.views import write_views
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, load_results, read_results, save_result, to_frame, write_json_lines
+from compare.results.store import Result, load_results, read_results, save_result, to_frame
 from compare.scoring.metrics import (
     METRICS,
     Metric,
@@ -119,9 +119,7 @@ def test_results_tables_report_and_check_hold_it(copy: Path):
     prepared = prepare_data(runs[0].run, copy.with_name("encoded"))
     for run, result in zip(runs, results, strict=True):
         save_result(run.folder, replace(result, **compute_figures(run, prepared.for_seed(result.seed))))
-    write_json_lines(copy)
-    for form, suffix in SUFFIX.items():
-        (copy / f"table.{suffix}").write_text(render_table(read_results(copy), form), encoding="utf-8")
+    write_views(copy)
 
     first = read_results(copy)[0]
     exact = first.scores["exact"]

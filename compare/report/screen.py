@@ -1,0 +1,171 @@
+"""What a terminal shows of an experiment: columns that fit its width, outcome, warnings, the next step."""
+
+import shutil
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from compare.analysis.tables import Row
+from compare.report.conditions import distinct, find_warnings, list_left_out
+from compare.results.columns import (
+    COLUMNS,
+    PRIMARY,
+    Column,
+    are_language_models,
+    bleu_interval_column,
+    further_tests,
+    score_and_interval_column,
+    score_column,
+)
+from compare.results.store import read_results, write_protection, write_record
+from compare.results.summary import SUMMARY, has_means, stored_summary
+from compare.results.text import UNKNOWN
+from compare.system.plugins import plugin_problem
+from data.text import visible
+
+WIDE = 160
+"""Width from which on further columns are shown."""
+GAP = "  "
+SHORTEST = 12
+"""Room from which on text is cut rather than left out."""
+
+
+def terminal_width() -> int:
+    """Return the number of columns of the terminal, 100 where it is unknown."""
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def fit_columns(rows: Sequence[Sequence[str]], width: int, left: Sequence[bool] = ()) -> str:
+    """Align texts in columns, as many from the left as fit; text that does not fit is cut with "…".
+
+    Args:
+        rows: the cells of each row, the headings being the first.
+        width: of the terminal.
+        left: whether each column is text, aligned left; by default all are.
+    """
+    texts = [[visible(cell) for cell in row] for row in rows]
+    sizes, room = [], width
+    for number, column in enumerate(zip(*texts, strict=True)):
+        size, is_text = max(map(len, column)), not left or left[number]
+        if size > room and not (is_text and room >= SHORTEST):
+            break
+        sizes.append(min(size, room))
+        room -= sizes[-1] + len(GAP)
+
+    def place(number: int, cell: str) -> str:
+        size = sizes[number]
+        cell = cell if len(cell) <= size else f"{cell[: size - 1]}…"
+        return cell.ljust(size) if not left or left[number] else cell.rjust(size)
+
+    lines = [GAP.join(place(*each) for each in enumerate(row[: len(sizes)])).rstrip() for row in texts]
+    return "\n".join(lines)
+
+
+def show_experiment(folder: Path, *, width: int, only: Collection[str] = (), data_root: str = "") -> str:
+    """Format the results of an experiment for a terminal: means where models have several seeds.
+
+    Args:
+        folder: of the experiment.
+        width: of the terminal.
+        only: labels of the models to show; by default all.
+        data_root: the folder of the corpus; empty: that of the config.
+    """
+    results = read_results(folder)
+    shown = [result.flat() for result in results if not only or result.label in only]
+    problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
+    if problems or not any(result.status == "done" for result in results):
+        return render_screen(shown, shown, width=width, notes=[f"no means: {each}" for each in problems[:1]])
+    summary = None if data_root else stored_summary(folder, results)
+    if summary is None:
+        from compare.analysis.comparison import summarise  # slow to import
+
+        summary = summarise(folder, data_root=data_root)
+        if not write_protection(folder):
+            write_record(folder / SUMMARY, summary)
+    rows = [row for row in summary.means if not only or row["label"] in only]
+    outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
+    table = folder / "table.md" if (folder / "table.md").is_file() else None
+    where = f"all columns and conditions: {table or f'attnbench table {folder} --columns all'}"
+    return render_screen(
+        rows if has_means(results) else shown,
+        shown,
+        width=width,
+        notes=outcome,
+        last=f"{where}   next: attnbench report {folder}",
+    )
+
+
+def render_screen(
+    rows: Sequence[Row], runs: Sequence[Row], *, width: int, notes: Sequence[str] = (), last: str = ""
+) -> str:
+    """Format results for a terminal: the table, sorted by BLEU, and below it what to know of it.
+
+    Args:
+        rows: one row per run, or means over seeds.
+        runs: the runs that they stand for.
+        width: of the terminal.
+        notes: lines before the warnings.
+        last: the last line.
+    """
+    ended = [run for run in runs if run["status"] == "done"]
+    ordered = sorted(rows, key=lambda row: -(row.get(PRIMARY) or -1.0))
+    if are_language_models(ended or rows):
+        ordered = sorted(rows, key=lambda row: row.get("perplexity") or float("inf"))
+    columns = _columns(ordered, width)
+    cells = [[column.heading for column in columns]]
+    cells += [[column.text(row) for column in columns] for row in ordered]
+    table = fit_columns(cells, width, [column.left for column in columns])
+    warnings = [*list_left_out(runs), *find_warnings(ended)]
+    lines = [*notes, *(f"! {each.removeprefix('Warning: ')}" for each in warnings), _shared(ended), last]
+    below = [textwrap.fill(line, width, subsequent_indent=GAP) for line in lines if line]
+    return "\n".join((table, "", *below)) + "\n"
+
+
+def _columns(rows: Sequence[Row], width: int) -> list[Column]:
+    """List the columns in the order of their importance."""
+    if "seeds" in rows[0]:
+        primary = [score_column(PRIMARY), bleu_interval_column("combined")]
+    else:
+        primary = [COLUMNS["seed"], score_and_interval_column(PRIMARY)]
+        primary = primary[len({row.get("seed") for row in rows}) == 1 :]
+    columns = [COLUMNS["label"], *primary]
+    if any(row.get("status", "done") != "done" for row in rows):
+        columns.insert(1, COLUMNS["status"])
+    columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
+    columns += [COLUMNS["perplexity"]] if are_language_models(rows) else [score_column("chrf")]
+    columns += [
+        _plain("train_tokens_per_s", "train tok/s"),
+        _plain("beam_sentences_per_s", "sent/s", decimals=0),
+        _plain("train_s", "min"),
+        _plain("params", "params M"),
+    ]
+    if width >= WIDE:
+        columns += [score_column("ter"), _plain("length_ratio", "length ratio")]
+        columns += [_plain("latency_ms_p50", "latency ms")]
+    return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
+
+
+def _plain(name: str, heading: str, **changes: Any) -> Column:
+    """Return a column of bare values, without deviation and spread; from 10,000 on in thousands, "16.6k"."""
+    values = replace(COLUMNS[name], spread=False, **changes)
+
+    def text(row: Mapping[str, Any]) -> str:
+        value = row.get(name)
+        if value is not None and not values.unit and value >= 10_000:
+            return f"{value / 1000:,.1f}k"
+        return values.text({name: value})
+
+    return Column(name, heading, values.group, render=text)
+
+
+def _shared(runs: Sequence[Row]) -> str:
+    """Name what the runs share: seeds, equal quantity, updates, threads."""
+    seeds, updates, threads = (distinct(runs, name) for name in ("seed", "updates", "threads"))
+    on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
+    parts = [f"{len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}" if seeds else ""]
+    parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
+    parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
+    parts += [f"{threads[0]} CPU threads"] if len(threads) == 1 and not on_gpu else []
+    return ", ".join(part for part in parts if part) + "." if any(parts) else ""

@@ -1,0 +1,163 @@
+"""What a terminal shows of an experiment."""
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compare.analysis import comparison
+from compare.analysis.comparison import summarise
+from compare.analysis.tables import fall_apart
+from compare.cli import main
+from compare.report.screen import fit_columns, render_screen, show_experiment
+from compare.report.views import refresh_views, write_views
+from compare.results.store import read_results, save_result
+from compare.results.summary import SUMMARY, has_means, stored_summary
+from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
+
+
+def test_columns_are_dropped_from_the_right_and_text_is_cut():
+    rows = [("model", "BLEU", "chrF", "note"), ("a", "1.25", "60.0", "x" * 30), ("long name", "-", "5", "")]
+    left = (True, False, False, True)
+    assert fit_columns(rows, 60, left).splitlines() == [
+        "model      BLEU  chrF  note",
+        f"a          1.25  60.0  {'x' * 30}",
+        "long name     -     5",
+    ]
+    assert fit_columns(rows, 40, left).splitlines()[1] == f"a          1.25  60.0  {'x' * 16}…"
+    assert fit_columns(rows, 30, left).splitlines()[0] == "model      BLEU  chrF"
+    assert fit_columns(rows, 16, left).splitlines()[0] == "model      BLEU"
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 200])
+def test_no_line_is_wider_than_the_terminal(made: Path, width: int):
+    lines = show_experiment(made, width=width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith("model")
+    assert {line.split()[0] for line in lines[1:4]} == {"lstm", "rnn", "transformer"}
+
+
+def test_rows_are_sorted_by_bleu_and_the_fullest_screen_has_the_rest(made: Path):
+    heading, *rows = show_experiment(made, width=200).split("\n\n")[0].splitlines()
+    scores = {row["label"]: row["bleu"] for row in summarise(made).means}
+    assert [row.split()[0] for row in rows] == sorted(scores, key=scores.get, reverse=True)
+    for name in ("BLEU", "combined [95%]", "test_long", "chrF", "params M", "length ratio"):
+        assert name in heading
+    narrow = show_experiment(made, width=80).split("\n\n")[0].splitlines()[0]
+    assert "combined [95%]" in narrow
+    assert "params M" not in narrow
+
+
+def screen(*results: Any, **options: Any) -> str:
+    rows = [result.flat() for result in results]
+    return render_screen(rows, rows, width=120, **options)
+
+
+def test_single_runs_show_their_interval_their_status_and_one_line_per_warning():
+    text = screen(
+        changed(label="b", bleu=40.0, length_ratio=1.2, stopped_by="updates"),
+        changed(length_ratio=0.9, stopped_by="updates", train_tokens_per_s=40_123.0),
+        FAILED,
+        notes=["b is ahead."],
+        last="next: something",
+    )
+    table, below = text.split("\n\n")
+    assert table.splitlines()[0].split()[:4] == ["model", "status", "BLEU", "[95%]"]
+    assert [line.split()[0] for line in table.splitlines()[1:]] == ["b", "lstm", "gru"]
+    assert "40.1k" in table
+    assert below.splitlines() == [
+        "b is ahead.",
+        "! runs that failed or have not ended: gru seed 1 (failed: loss became NaN at update 37)",
+        "! 2 of 2 length ratios outside 0.97 to 1.03, which changes BLEU; worst b, 1.200",
+        "! Stopped by the budget, with all updates used: all models",
+        "1 seed, 6,000 updates, 2 CPU threads.",
+        "next: something",
+    ]
+
+
+def test_seeds_in_two_heaps_are_listed_and_have_no_deviation():
+    runs = [changed(seed=seed, bleu=bleu).flat() for seed, bleu in ((1, 94.0), (2, 27.9), (3, 93.4))]
+    mean = {**runs[0], "seeds": 3, "bleu": 71.8, "bleu_sd": 38.0, "bleu_heaps": "27.9–94.0"}
+    table, below = render_screen([mean], runs, width=100).split("\n\n")
+    assert "71.8 (27.9–94.0)" in table
+    assert "! seeds of lstm in two heaps, 94.0, 27.9, 93.4 BLEU" in below
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([94.0, 27.9, 93.4], True),
+        ([39.5, 40.1, 33.6], True),
+        ([89.4, 81.9, 90.3], False),  # less than a tenth of the mean
+        ([21.7, 14.2, 16.0], False),
+        ([38.0, 38.8, 37.1, 37.9, 39.0], False),
+        ([38.0, 38.8, 37.1, 37.9, 20.0], True),
+        ([0.2, 0.3, 0.2], False),
+        ([38.0, 10.0], False),
+    ],
+)
+def test_two_heaps_have_a_gap_far_above_the_deviation_within(scores: list[float], expected: bool):
+    assert fall_apart(scores) is expected
+
+
+def test_language_models_show_perplexity():
+    plain = dict.fromkeys(SCORES) | {"beam": None, "chrf": None, "length_ratio": None}
+    text = screen(changed(label="b", perplexity=9.5, **plain), changed(perplexity=9.0, **plain))
+    lines = text.splitlines()
+    assert "perplexity" in lines[0]
+    assert [line.split()[0] for line in lines[1:3]] == ["lstm", "b"]
+
+
+# The summary on disk.
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "copy"))
+
+
+def test_what_is_shown_is_stored_and_computed_once(copied: Path, monkeypatch: pytest.MonkeyPatch):
+    (copied / SUMMARY).unlink(missing_ok=True)
+    first = show_experiment(copied, width=100)
+    assert stored_summary(copied, read_results(copied)) == summarise(copied)
+    monkeypatch.setattr(comparison, "score_tests", None)
+    assert show_experiment(copied, width=100) == first
+    only = show_experiment(copied, width=100, only=["rnn"])
+    assert "transformer" not in only
+
+
+def test_a_summary_of_other_results_is_not_used(copied: Path):
+    write_views(copied)
+    results = read_results(copied)
+    assert stored_summary(copied, results) is not None
+    save_result(copied / results[0].run, replace(results[0], chrf=1.0))
+    assert stored_summary(copied, read_results(copied)) is None
+    refresh_views(copied)
+    assert stored_summary(copied, read_results(copied)) is not None
+    assert json.loads((copied / "table.json").read_text(encoding="utf-8"))[0]["chrf"] == 1.0
+
+
+def test_means_are_of_models_with_several_seeds_that_all_ended():
+    assert has_means([DONE, changed(seed=2)])
+    assert not has_means([DONE, changed(label="other")])
+    assert not has_means([DONE, changed(seed=2), FAILED])
+
+
+def test_a_terminal_has_the_screen_and_a_pipe_the_whole_table(
+    made: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    assert main(["table", str(made)]) == 0
+    whole = capfd.readouterr().out
+    assert whole.startswith("| model")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["table", str(made)]) == 0
+    shown = capfd.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 100
+    assert f"next: attnbench report {made}"[-30:] in shown.replace("\n  ", " ").replace(os.linesep, " ")
+    assert main(["table", str(made), "--columns", "all"]) == 0
+    assert capfd.readouterr().out == whole
