@@ -55,19 +55,21 @@ def table(
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
-    from compare.report.screen import show_experiment, terminal_width
+    from compare.report.screen import show_experiment
     from compare.report.table import TableShape, default_shape, load_table, render_table, table_form
     from compare.report.views import refresh_views
     from compare.results.store import load_results
+    from compare.results.text import terminal_width
     from compare.system.log import show_messages
 
     show_messages()
     form = table_form("json" if as_json else form)
     for folder in folders:
         refresh_views(folder)
-    plain = form == "markdown" and not (columns or shape)
-    if plain and sys.stdout.isatty() and len(folders) == 1 and (folders[0] / "experiment.json").is_file():
-        print_visible(show_experiment(folders[0], width=terminal_width(), data_root=corpus), end="")
+    width = terminal_width()
+    is_one = len(folders) == 1 and (folders[0] / "experiment.json").is_file()
+    if width is not None and is_one and form == "markdown" and not (columns or shape):
+        print_visible(show_experiment(folders[0], width=width, data_root=corpus), end="")
         return 0
     if not shape:
         shape = TableShape.ROWS if form in ("csv", "json") else default_shape(folders)

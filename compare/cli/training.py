@@ -66,10 +66,11 @@ def run(
     from compare.experiment.launch import parse_launch
     from compare.integrations.trackers import track_metrics
     from compare.report.score_tables import render_estimates
-    from compare.report.screen import show_experiment, terminal_width
+    from compare.report.screen import show_experiment
     from compare.report.table import render_table
     from compare.report.views import write_views
     from compare.results.store import read_results
+    from compare.results.text import terminal_width
     from compare.system.distributed import is_main_process
     from compare.system.log import Reporter
 
@@ -92,8 +93,12 @@ def run(
     if as_json:
         print_visible(render_table(shown, "json"), end="")
     else:
-        width = terminal_width()
-        print_visible(show_experiment(folder, width=width, only={result.label for result in shown}), end="")
+        text = (folder / "table.md").read_text(encoding="utf-8")
+        if (width := terminal_width()) is not None:
+            text = show_experiment(folder, width=width, only={result.label for result in shown})
+        elif only:
+            text = render_table(shown)
+        print_visible(text, end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
 
 

@@ -1,6 +1,5 @@
 """What a terminal shows of an experiment: columns that fit its width, outcome, warnings, the next step."""
 
-import shutil
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -21,46 +20,11 @@ from compare.results.columns import (
 )
 from compare.results.store import read_results, write_protection, write_record
 from compare.results.summary import SUMMARY, has_means, stored_summary
-from compare.results.text import UNKNOWN
+from compare.results.text import UNKNOWN, table_text
 from compare.system.plugins import plugin_problem
-from data.text import visible
 
 WIDE = 160
 """Width from which on further columns are shown."""
-GAP = "  "
-SHORTEST = 12
-"""Room from which on text is cut rather than left out."""
-
-
-def terminal_width() -> int:
-    """Return the number of columns of the terminal, 100 where it is unknown."""
-    return shutil.get_terminal_size((100, 24)).columns
-
-
-def fit_columns(rows: Sequence[Sequence[str]], width: int, left: Sequence[bool] = ()) -> str:
-    """Align texts in columns, as many from the left as fit; text that does not fit is cut with "…".
-
-    Args:
-        rows: the cells of each row, the headings being the first.
-        width: of the terminal.
-        left: whether each column is text, aligned left; by default all are.
-    """
-    texts = [[visible(cell) for cell in row] for row in rows]
-    sizes, room = [], width
-    for number, column in enumerate(zip(*texts, strict=True)):
-        size, is_text = max(map(len, column)), not left or left[number]
-        if size > room and not (is_text and room >= SHORTEST):
-            break
-        sizes.append(min(size, room))
-        room -= sizes[-1] + len(GAP)
-
-    def place(number: int, cell: str) -> str:
-        size = sizes[number]
-        cell = cell if len(cell) <= size else f"{cell[: size - 1]}…"
-        return cell.ljust(size) if not left or left[number] else cell.rjust(size)
-
-    lines = [GAP.join(place(*each) for each in enumerate(row[: len(sizes)])).rstrip() for row in texts]
-    return "\n".join(lines)
 
 
 def show_experiment(folder: Path, *, width: int, only: Collection[str] = (), data_root: str = "") -> str:
@@ -114,12 +78,11 @@ def render_screen(
     if are_language_models(ended or rows):
         ordered = sorted(rows, key=lambda row: row.get("perplexity") or float("inf"))
     columns = _columns(ordered, width)
-    cells = [[column.heading for column in columns]]
-    cells += [[column.text(row) for column in columns] for row in ordered]
-    table = fit_columns(cells, width, [column.left for column in columns])
+    cells = [{column.heading: column.text(row) for column in columns} for row in ordered]
+    table = table_text(cells, {column.heading for column in columns if column.left}, width)
     warnings = [*list_left_out(runs), *find_warnings(ended)]
     lines = [*notes, *(f"! {each.removeprefix('Warning: ')}" for each in warnings), _shared(ended), last]
-    below = [textwrap.fill(line, width, subsequent_indent=GAP) for line in lines if line]
+    below = [textwrap.fill(line, width, subsequent_indent="  ") for line in lines if line]
     return "\n".join((table, "", *below)) + "\n"
 
 

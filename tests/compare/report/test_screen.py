@@ -13,24 +13,11 @@ from compare.analysis import comparison
 from compare.analysis.comparison import summarise
 from compare.analysis.tables import fall_apart
 from compare.cli import main
-from compare.report.screen import fit_columns, render_screen, show_experiment
+from compare.report.screen import render_screen, show_experiment
 from compare.report.views import refresh_views, write_views
 from compare.results.store import read_results, save_result
 from compare.results.summary import SUMMARY, has_means, stored_summary
 from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
-
-
-def test_columns_are_dropped_from_the_right_and_text_is_cut():
-    rows = [("model", "BLEU", "chrF", "note"), ("a", "1.25", "60.0", "x" * 30), ("long name", "-", "5", "")]
-    left = (True, False, False, True)
-    assert fit_columns(rows, 60, left).splitlines() == [
-        "model      BLEU  chrF  note",
-        f"a          1.25  60.0  {'x' * 30}",
-        "long name     -     5",
-    ]
-    assert fit_columns(rows, 40, left).splitlines()[1] == f"a          1.25  60.0  {'x' * 16}…"
-    assert fit_columns(rows, 30, left).splitlines()[0] == "model      BLEU  chrF"
-    assert fit_columns(rows, 16, left).splitlines()[0] == "model      BLEU"
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])
