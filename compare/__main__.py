@@ -2,6 +2,10 @@
 
 import signal
 import sys
+from pathlib import Path
+
+if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] != str(Path(__file__).parents[1]):
+    del sys.path[0]  # the working directory, which may be a folder of results with modules in it
 
 
 def main() -> int:

@@ -3,7 +3,6 @@
 import gzip
 import logging
 import os
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -13,6 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import msgspec
@@ -26,6 +26,9 @@ ATTEMPTS = 5
 """Requests per mirror; another one is made only after progress, or after a resumed file failed its digest."""
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 1 << 16
+THIS_MACHINE = ("127.0.0.1", "localhost")
+MAX_EXPANSION = 100
+"""Length of all texts of an archive, at most, by its own length; text is compressed to about a third."""
 AGENT = "attnbench"  # some servers reject urllib's default
 DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, RuntimeError)
 """Exceptions of the libraries for truncated, altered, encrypted or unsupported archives."""
@@ -161,6 +164,9 @@ def _pull(
     except (HTTPException, OSError) as error:
         raise MirrorError(_reason(getattr(error, "reason", error))) from None
     with response:
+        address = urlsplit(response.url)
+        if not remote.hash and address.scheme == "http" and address.hostname not in THIS_MACHINE:
+            raise MirrorError("plain http, and no hash of the file is known")
         if response.status != 206:
             part.truncate(0)
             start = 0
@@ -206,14 +212,21 @@ def extract(archive: Path, wanted: Mapping[str, Path]) -> None:
         wanted: the path to write for each member's name.
 
     Raises:
-        ValueError: the archive is damaged, or lacks a wanted member.
+        ValueError: the archive is damaged, lacks a wanted member, or expands without measure.
     """
     missing = set(wanted)
 
+    left = MAX_EXPANSION * max(archive.stat().st_size, CHUNK_BYTES)
+
     def write(name: str, content: IO[bytes]) -> None:
+        nonlocal left
         wanted[name].parent.mkdir(parents=True, exist_ok=True)
         with wanted[name].open("wb") as file:
-            shutil.copyfileobj(content, file)
+            while chunk := content.read(CHUNK_BYTES):
+                left -= len(chunk)
+                if left < 0:
+                    raise ValueError(f"{archive}: its texts are over {MAX_EXPANSION} times its own length")
+                file.write(chunk)
         missing.remove(name)
 
     try:

@@ -180,17 +180,20 @@ def show(found: Any, text: str, *, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status is 0, 2 (the user's mistake), 1 (failure) or 128 + signal."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by who started the program
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the end)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # what the encoding of a terminal lacks
     from compare.system.log import hide_messages
-    from compare.system.signals import Terminated, raise_on_sigterm
+    from compare.system.signals import Terminated, raise_on_signals
 
     try:
-        with raise_on_sigterm():
+        with raise_on_signals():
             return _flushed(_run(arguments))
-    except Terminated:  # before the command has begun or after its end
-        return 143
+    except Terminated as stop:  # before the command has begun or after its end
+        return stop.status
     finally:
         hide_messages()
 
@@ -198,11 +201,16 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(arguments: list[str] | None) -> int:
     """Run a command; a failure is one line on standard error, printed by one process of a torchrun job."""
     from compare.system.distributed import is_main_process
+    from compare.system.log import discard
+    from compare.system.messages import first_line
     from compare.system.signals import Interrupted, Locked, Terminated
 
     def say(message: str) -> None:
-        if is_main_process():
-            print_visible(message, file=sys.stderr)
+        try:
+            if is_main_process():
+                print_visible(message, file=sys.stderr, flush=True)
+        except OSError:
+            discard(sys.stderr)
 
     try:
         status: Any = app(args=arguments, standalone_mode=False)
@@ -212,7 +220,7 @@ def _run(arguments: list[str] | None) -> int:
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
         say("stopped; run the same command again to continue from the last saved state")
-        return 143 if isinstance(stop, Terminated) else 130
+        return stop.status if isinstance(stop, Terminated) else 130
     except Locked as locked:
         say(f"error: {locked}: run the same command again when it has ended")
         return 2
@@ -220,12 +228,17 @@ def _run(arguments: list[str] | None) -> int:
         say(f"error: {_one_line(error)}")
         return 2
     except Exception as error:
-        if not hasattr(error, "format_message"):  # typer's own errors; their class differs between versions
+        if hasattr(error, "format_message"):  # typer's own errors; their class differs between versions
+            message = visible_lines(error.format_message())
+            error.format_message = lambda: message
+            error.show()  # type: ignore[attr-defined]
+            return 2
+        from compare.system.measure import is_out_of_memory
+
+        if not is_out_of_memory(error):
             raise
-        message = visible_lines(error.format_message())
-        error.format_message = lambda: message
-        error.show()  # type: ignore[attr-defined]
-        return 2
+        say(f"error: not enough memory: {first_line(error)}")
+        return 1
 
 
 def _flushed(status: int) -> int:
@@ -234,8 +247,9 @@ def _flushed(status: int) -> int:
         sys.stdout.flush()
         return status
     except OSError as error:
-        devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, sys.stdout.fileno())  # else Python tries to flush again at exit
+        from compare.system.log import discard
+
+        discard(sys.stdout)
         if status or isinstance(error, BrokenPipeError):  # the reader closed the pipe: exit quietly
             return status or 1
         print_visible(f"error: {_one_line(error)}", file=sys.stderr)

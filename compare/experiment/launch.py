@@ -39,7 +39,7 @@ from compare.system.plugins import PLUGINS, load_plugins
 from compare.system.signals import (
     Interrupted,
     Terminated,
-    raise_on_sigterm,
+    raise_on_signals,
     stop_on_signals,
 )
 from data.corpus import Corpus, Pairs
@@ -241,7 +241,7 @@ def _save_before_time_limit() -> Iterator[None]:
 
     signal.signal(signal.SIGUSR2, stop)
     try:
-        with raise_on_sigterm():
+        with raise_on_signals():
             yield
     except (Interrupted, Terminated) as stopped:
         print(str(stopped) or "stopped", file=sys.stderr, flush=True)
@@ -368,7 +368,7 @@ def main() -> int:
         _thread.interrupt_main(signal.SIGTERM)
 
     try:
-        with raise_on_sigterm():
+        with raise_on_signals():
             threading.Thread(target=end_with_parent, daemon=True).start()
             work()
     except (Interrupted, Terminated, KeyboardInterrupt):

@@ -29,6 +29,9 @@ from data.text import line_count_error, read_lines
 
 logger = logging.getLogger(__name__)
 
+MAX_TOKENS = 10_000
+"""Length of the longest sentence that is scored."""
+
 
 class SentenceScore(NamedTuple):
     """Score of one given translation."""
@@ -87,7 +90,8 @@ def score_translations(
         The scores, in the order of the sentences.
 
     Raises:
-        ValueError: no sentences, as many sources as translations are not given, or the model computes NaN.
+        ValueError: no sentences or one that is too long, another number of sources than of translations, or
+            the model computes NaN.
     """
     for name, text in (("sources", sources), ("translations", translations)):
         if isinstance(text, str):
@@ -100,6 +104,12 @@ def score_translations(
     src, tgt = translator.vocabularies
     ids = tgt.encode_all(translations)
     split = _split(src.encode_all(sources), ids)
+    longer = np.maximum(split.src_lengths, split.tgt_lengths)
+    if longer.max() > MAX_TOKENS:
+        raise ValueError(
+            f"line {longer.argmax() + 1} has {longer.max():,} tokens, but memory grows with their square, so "
+            f"at most {MAX_TOKENS:,} are scored: give one sentence per line"
+        )
     longest = int(split.tgt_lengths.max()) + 1
     batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
     logp: list[list[float]] = [[] for _ in sources]

@@ -5,6 +5,7 @@ settings of every model, the data are prepared, and ``match_budget`` decides wid
 """
 
 import logging
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -49,7 +50,7 @@ from compare.system.messages import first_line
 from compare.system.plugins import code_version
 from compare.system.signals import LOCK, Locked, lock_folder
 from compare.training.trainer import TrainingDiverged
-from data.files import remove_leftovers
+from data.files import append_whole, remove_leftovers
 from data.symbols import SPECIALS
 
 logger = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ def run_each(
 def finish_run(
     run: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
-    """Finish one run and write its result, which it returns; divergence and lack of memory are results too.
+    """Finish one run and write its result, which it returns; divergence and errors of torch are results too.
 
     Args:
         run: the run, whose folder this process has locked.
@@ -287,10 +288,11 @@ def finish_run(
         logger.error(f"{run.name}: failed: {error}")
         result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        reason = f"out of memory: {first_line(error)}"
-        logger.error(f"{run.name}: {reason}; run the same command to try again")
+        kind = "out of memory" if is_out_of_memory(error) else type(error).__name__
+        reason = f"{kind}: {first_line(error)}"
+        log = run.folder / "log.txt"
+        logger.error(f"{run.name}: {reason} (see {log}); run the same command to try again")
+        append_whole(log, "".join(traceback.format_exception(error)))
         result = replace(unfinished_result(run, prepared), reason=reason)
     save_result(run.folder, result)
     return result

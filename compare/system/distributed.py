@@ -7,6 +7,7 @@ be called in all processes, in the same order.
 
 import os
 import pickle
+import re
 import socket
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,11 +16,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from compare.system.messages import first_line
+from compare.system.signals import end_at_once
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
+JOINING = timedelta(minutes=1)
+"""Longest time that processes wait for each other when they begin."""
 PATIENCE = timedelta(days=7)
 """Longest time that processes wait for process 0 while it alone works, such as encoding a large corpus."""
 
@@ -84,16 +88,19 @@ class Processes:
             return
         import torch.distributed as dist
 
-        with _name_lost_process():
-            store, *_ = next(dist.rendezvous("env://", rank, size))  # type: ignore[attr-defined]
+        with _name_lost_process(), end_at_once():
+            store, *_ = next(dist.rendezvous("env://", rank, size, timeout=JOINING))  # type: ignore[attr-defined]
             # A store that torchrun keeps over restarts still has the addresses of processes that have ended
             # (github.com/pytorch/pytorch/issues/135712). Only on one node do all count the same restarts.
             if os.environ.get("GROUP_WORLD_SIZE") == "1":
                 restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
                 store = dist.PrefixStore(restarts, store)  # type: ignore[attr-defined]
-            dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
-            self._waiting = dist.new_group(backend="gloo", timeout=PATIENCE)
+            dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=JOINING)
+            self._waiting = dist.new_group(backend="gloo", timeout=JOINING)
         self._tensors: Any = dist.group.WORLD
+        of_torch = dist.distributed_c10d
+        for group, timeout in ((self._tensors, of_torch.default_pg_timeout), (self._waiting, PATIENCE)):
+            of_torch._set_pg_timeout(timeout, group)
 
     @property
     def is_main(self) -> bool:
@@ -257,7 +264,8 @@ def _name_lost_process() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        reason = re.sub(r"^\[\S+\] ", "", first_line(error)).partition(". ")[0]  # without torch's own file
         raise ConnectionError(
             "another process of this job has ended or cannot be reached; run the same command again to "
-            f"continue ({first_line(error).partition('. ')[0]})"
+            f"continue ({reason})"
         ) from None

@@ -1,12 +1,13 @@
 """Log messages and progress: to standard error for the command line, to log.txt for a run."""
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TextIO, TypeVar
 
 from data.files import ProgressCallback, append_whole
 from data.text import visible
@@ -33,11 +34,15 @@ class _Formatter(logging.Formatter):
 class _StderrHandler(logging.Handler):
     """Prints messages to standard error; while a progress bar is shown, rich puts them above the bar.
 
-    The stream is looked up at each message, since rich replaces ``sys.stderr`` for the time of a bar.
+    The stream is looked up at each message, since rich replaces ``sys.stderr`` for the time of a bar. Once
+    its reader has gone or its disk is full, messages are discarded: no work ends for that.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(self.format(record), file=sys.stderr, flush=True)
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except OSError:
+            discard(sys.stderr)
 
 
 class _RootHandler(logging.Handler):
@@ -58,6 +63,13 @@ class _FileHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         append_whole(self._path, f"{self.format(record)}\n")
+
+
+def discard(stream: TextIO) -> None:
+    """Let a standard stream lead nowhere, so that Python's flush at exit does not fail either."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 _STDERR = _StderrHandler()

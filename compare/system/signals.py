@@ -5,15 +5,27 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from filelock import FileLock, Timeout
 
-# Handling of Ctrl-C and SIGTERM: work ends at a safe point instead of in the middle.
+# Handling of Ctrl-C, SIGTERM and SIGHUP: work ends at a safe point instead of in the middle.
+
+
+RESEND_S = 0.01
+"""Time until a signal is sent again whose exception was discarded."""
+
+
+def _end_signals() -> list[int]:
+    """SIGTERM, and SIGHUP of a terminal that is closed, unless it is ignored, as under nohup."""
+    hangups = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # Windows has none
+    return [signal.SIGTERM, *(each for each in hangups if signal.getsignal(each) != signal.SIG_IGN)]
 
 
 class Interrupted(Exception):
@@ -28,27 +40,55 @@ class Interrupted(Exception):
 
 
 class Terminated(BaseException):
-    """SIGTERM outside of ``stop_on_signals``; as with KeyboardInterrupt, no ``except Exception`` stops it."""
+    """SIGTERM or SIGHUP outside of ``stop_on_signals``; no ``except Exception`` stops it."""
+
+    def __init__(self, signum: int = signal.SIGTERM) -> None:
+        super().__init__(signum)
+        self.status = 128 + signum
 
 
 @contextmanager
-def raise_on_sigterm() -> Iterator[None]:
-    """Let SIGTERM raise ``Terminated`` in a block, so that ``finally`` clauses clean up.
+def raise_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP raise ``Terminated`` in a block, so that ``finally`` clauses clean up.
 
-    Without effect in another thread than the main one.
+    Python discards an exception that a signal raises in a callback of its own, such as one of an import: the
+    signal is then sent again.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    def terminate(_signum: int, _frame: FrameType | None) -> None:
-        raise Terminated
+    def terminate(signum: int, _frame: FrameType | None) -> None:
+        raise Terminated(signum)
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    def send_again(discarded: "sys.UnraisableHookArgs") -> None:
+        error = discarded.exc_value
+        if isinstance(error, Terminated | KeyboardInterrupt):
+            signum = error.args[0] if isinstance(error, Terminated) else signal.SIGINT
+            threading.Timer(RESEND_S, signal.raise_signal, [signum]).start()
+        else:
+            hook(discarded)
+
+    hook, sys.unraisablehook = sys.unraisablehook, send_again
+    try:
+        with _handle(_end_signals(), terminate):
+            yield
+    finally:
+        sys.unraisablehook = hook
+
+
+def end_at_once() -> AbstractContextManager[None]:
+    """Let signals end this process in a block that waits in C++, where Python's handlers do not run."""
+    return _handle([signal.SIGINT, *_end_signals()], signal.SIG_DFL)
+
+
+@contextmanager
+def _handle(signums: Iterable[int], handler: Any) -> Iterator[None]:
+    """Set a handler in a block; without effect in another thread than the main one."""
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {signum: signal.signal(signum, handler) for signum in signums if is_main}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, earlier in before.items():
+            signal.signal(signum, earlier)
 
 
 class StopRequest:
@@ -60,7 +100,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Record the first SIGINT or SIGTERM instead of acting on it; a second one acts as before.
+    """Record the first SIGINT, SIGTERM or SIGHUP instead of acting on it; a second one acts as before.
 
     In a job of Slurm, which sends SIGTERM both to the job and to the step in it, and SIGKILL if they do not
     end, a second one has no effect. In another thread than the main one, where Python allows no handlers,
@@ -70,7 +110,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, *_end_signals())}
 
     def record(signum: int, _: FrameType | None) -> None:
         request.signum = request.signum or signum

@@ -325,6 +325,13 @@ def test_a_file_of_unknown_length_needs_a_digest(server: Server, tmp_path: Path)
     assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
 
 
+def test_plain_http_needs_a_digest(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("data.download.THIS_MACHINE", ())
+    url = server.at("/f", plain)
+    assert "plain http" in refused(server.remote(url), tmp_path)
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+
+
 @pytest.mark.parametrize(
     ("answer", "beginning", "digest", "ranges"),
     [
@@ -407,6 +414,14 @@ def test_only_wanted_members_are_written_and_only_to_the_given_paths(tmp_path: P
     assert [path.read_bytes() for path in wanted.values()] == [TEXT, b"y", b"bad"]
     assert {path for path in tmp_path.rglob("*") if path.is_file()} == {archive, *wanted.values()}
     assert not (tmp_path.parent / "escaped").exists()
+
+
+@packers
+def test_an_archive_does_not_fill_the_disk(tmp_path: Path, pack: Pack):
+    archive = pack(tmp_path / "a", {"x": bytes(1 << 23)})
+    with pytest.raises(ValueError, match="times its own length"):
+        extract(archive, {"x": tmp_path / "x"})
+    assert (tmp_path / "x").stat().st_size <= 100 << 16
 
 
 @packers

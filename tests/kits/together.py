@@ -29,6 +29,8 @@ import compare.report.views  # noqa: F401
 from compare.cli import main as command
 from compare.training import trainer
 
+LIMIT_S = 240
+
 
 def fork(size: int, work: Callable[[], int]) -> list[int]:
     """Start ``work`` in ``size`` processes, which find each other at a free port; return their ids."""
@@ -39,8 +41,20 @@ def fork(size: int, work: Callable[[], int]) -> list[int]:
 
 
 def statuses(pids: list[int]) -> list[int]:
-    """Wait for processes; returns their exit statuses, negative for those that a signal has ended."""
-    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    """Wait for processes; returns their exit statuses, negative for those that a signal has ended.
+
+    They are killed after ``LIMIT_S``: one may wait for ever for another that has swallowed an exception.
+    """
+    ended: dict[int, int] = {}
+    deadline = time.monotonic() + LIMIT_S
+    while len(ended) < len(pids):
+        for pid in pids:
+            if pid not in ended and (found := os.waitpid(pid, os.WNOHANG))[0]:
+                ended[pid] = os.waitstatus_to_exitcode(found[1])
+            elif pid not in ended and time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+    return [ended[pid] for pid in pids]
 
 
 def _fork_one(rank: int, size: int, port: int, work: Callable[[], int]) -> int:
@@ -62,9 +76,6 @@ def _fork_one(rank: int, size: int, port: int, work: Callable[[], int]) -> int:
         sys.stderr.flush()
         os._exit(status)
     return 0
-
-
-LIMIT_S = 240
 
 
 def start(config: str, folder: Path, size: int, prepare: Callable[[], None] = lambda: None) -> list[int]:

@@ -1,6 +1,8 @@
 """Mistakes in config, corpus, folder or options: one line, exit status 2, and nothing is lost or left."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -53,6 +55,25 @@ def test_a_fault_of_ours_is_not_passed_off_as_the_users(tiny_toml: Path, monkeyp
     references = str(tiny_toml.parent / "corpus" / "test.de")
     with pytest.raises(KeyError):
         main(["score", references, "--ref", references])
+
+
+def test_a_lack_of_memory_is_one_line(tiny_toml: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    def large(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("compare.scoring.score.score_texts", large)
+    references = str(tiny_toml.parent / "corpus" / "test.de")
+    assert main(["score", references, "--ref", references]) == 1
+    assert capsys.readouterr().err.startswith("error: not enough memory")
+
+
+def test_closed_streams_are_empty_ones(monkeypatch: pytest.MonkeyPatch):
+    """As in ``attnbench translate RUN <&-`` and ``attnbench table EXPERIMENT >&-``."""
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert main(["models"]) == 0
+    with sys.stdin, sys.stdout, sys.stderr:
+        assert sys.stdin.buffer.read() == b""
 
 
 # --- run: mistakes in the config and on the command line

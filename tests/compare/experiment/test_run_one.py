@@ -197,6 +197,11 @@ def test_nan_is_an_error(finished: Path):
         score_translations(translator, ["dog"], ["Hund"])
 
 
+def test_a_line_that_memory_cannot_hold_is_named(finished: Path):
+    with pytest.raises(ValueError, match=r"line 2 has 20,000 tokens"):
+        score_translations(load_model(finished / ROWS[0]), ["dog", "dog"], ["Hund", "[" * 20_000])
+
+
 # Other test sets.
 
 

@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,7 @@ from compare.studies.registry import STUDIES
 from compare.system.plugins import code_version, load_installed_plugins, load_plugins, source_version
 from seq2seq.scores import SCORES
 from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
 from tests.kits.plugins import EXAMPLE, importable, plugin_toml
 
 NAME = "attnbench_example"
@@ -119,6 +122,19 @@ def test_a_missing_plug_in_is_named(plugin_run: Path, refusal: Refusal):
             f"{config}: plug-in '{NAME}' cannot be used: it is not installed here: "
             "install it, or put its folder on PYTHONPATH"
         )
+
+
+def test_no_command_imports_what_lies_in_the_working_directory(tmp_path: Path):
+    """A folder of results that somebody gave may have modules in it, which ``python -m`` would find."""
+    for name in ("given", "torch"):
+        (tmp_path / f"{name}.py").write_text("print('executed')")
+    command = [sys.executable, "-m", "compare", "models", "--plugin", "given"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"it is in the working directory, so set PYTHONPATH={tmp_path}" in done.stderr
 
 
 @pytest.fixture

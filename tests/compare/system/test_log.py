@@ -80,6 +80,29 @@ def test_a_library_prints_what_logging_is_configured_for(level: str, first: int,
     assert len((tmp_path / "log.txt").read_text().splitlines()) == 2
 
 
+SHOW = """
+import logging, time
+from compare.system.log import show_messages
+show_messages()
+for number in range(3):
+    logging.getLogger("compare.somewhere").info("step %d", number)
+print("end")
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_messages_that_cannot_be_shown_end_no_work():
+    """A full disk, or a reader that has gone."""
+    reader, pipe = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w") as full, open(pipe, "w") as gone:
+        for stderr in (full, gone):
+            done = subprocess.run(
+                [sys.executable, "-c", SHOW], stdout=subprocess.PIPE, stderr=stderr, check=True, text=True
+            )
+            assert done.stdout == "end\n"
+
+
 def test_the_messages_of_one_module_can_be_discarded(show_log: ShowLog, capsys: pytest.CaptureFixture[str]):
     show_log()
     with no_messages(LOGGER.name):

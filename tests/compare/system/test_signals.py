@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,41 +18,84 @@ from compare.system.signals import (
     Locked,
     Terminated,
     lock_folder,
-    raise_on_sigterm,
+    raise_on_signals,
     stop_on_signals,
 )
 from tests.kits.paths import ROOT
 
+no_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
 
-@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_is_recorded_and_a_second_one_acts_as_before(second: signal.Signals):
-    """Ctrl-C ends a run that already saves its state because of SIGTERM."""
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (signal.SIGTERM, signal.SIGINT),
+        (signal.SIGTERM, signal.SIGTERM),
+        pytest.param("SIGHUP", signal.SIGTERM, marks=no_hangup),
+    ],
+)
+def test_the_first_signal_is_recorded_and_a_second_one_acts_as_before(first: Any, second: signal.Signals):
+    """Ctrl-C ends a run that already saves its state because of SIGTERM, or since its terminal was closed."""
+    first = getattr(signal, first) if isinstance(first, str) else first
     received: list[int] = []
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, first)}
     own = lambda signum, _: received.append(signum)  # noqa: E731
     try:
         for number in handlers:
             signal.signal(number, own)
         with stop_on_signals() as request:
             assert request.signum is None
-            os.kill(os.getpid(), signal.SIGTERM)
-            assert (request.signum, received) == (signal.SIGTERM, [])
+            os.kill(os.getpid(), first)
+            assert (request.signum, received) == (first, [])
             os.kill(os.getpid(), second)
-            assert (request.signum, received) == (signal.SIGTERM, [second])
+            assert (request.signum, received) == (first, [second])
         assert all(signal.getsignal(number) is own for number in handlers)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
+@no_hangup
+def test_under_nohup_a_closed_terminal_ends_nothing():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with raise_on_signals(), stop_on_signals() as request:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert request.signum is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+class Callback:
+    """Python discards what is raised while an object is deleted, as in the callbacks of an import."""
+
+    def __init__(self, signum: int) -> None:
+        self.signum = signum
+
+    def __del__(self) -> None:
+        signal.raise_signal(self.signum)
+
+
+@pytest.mark.parametrize(
+    ("signum", "kind"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)]
+)
+def test_a_signal_whose_exception_python_discards_is_not_lost(
+    signum: int, kind: type[BaseException], capfd: pytest.CaptureFixture[str]
+):
+    with pytest.raises(kind), raise_on_signals():  # noqa: PT012 (it is raised after the callback)
+        Callback(signum)
+        time.sleep(20)
+    assert capfd.readouterr().err == ""
+
+
 def test_in_a_job_of_slurm_a_second_signal_is_ignored(monkeypatch: pytest.MonkeyPatch):
     """Slurm sends SIGTERM both to a job and to the step in it."""
     monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Terminated), raise_on_sigterm():
+    with pytest.raises(Terminated), raise_on_signals():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) is before
-    with raise_on_sigterm(), stop_on_signals() as request:
+    with raise_on_signals(), stop_on_signals() as request:
         for signum in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
             os.kill(os.getpid(), signum)
         assert request.signum == signal.SIGTERM
@@ -61,7 +105,7 @@ def test_another_thread_can_work_without_handlers():
     requests: list[int | None] = []
 
     def work() -> None:
-        with raise_on_sigterm(), stop_on_signals() as request:
+        with raise_on_signals(), stop_on_signals() as request:
             requests.append(request.signum)
 
     thread = threading.Thread(target=work)

@@ -3,6 +3,9 @@
 This file is also the program that trains with several processes, which a process of its own forks.
 """
 
+import os
+import signal
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -118,6 +121,49 @@ def test_any_number_of_processes_and_parts_gives_the_weights_of_one(
             assert line.get(name) == other.get(name)
         assert line.get("loss") == pytest.approx(other.get("loss"), rel=1e-6)  # summed in fp32
     assert line["update"] == UPDATES
+
+
+JOIN = """
+import signal
+import torch.distributed as dist
+from compare.system import distributed
+from compare.system.signals import raise_on_signals
+distributed.JOINING = distributed.timedelta(seconds={seconds})
+rendezvous = dist.rendezvous
+dist.rendezvous = lambda *a, **k: (print("joining", flush=True), rendezvous(*a, **k))[1]
+signal.signal(signal.SIGINT, signal.default_int_handler)
+with raise_on_signals():
+    try:
+        distributed.Processes(0, 2)
+    except ConnectionError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("signum", [None, signal.SIGTERM, signal.SIGINT])
+def test_a_process_whose_other_does_not_come_ends(signum: signal.Signals | None):
+    """After a time with one line; by a signal at once."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+    }
+    code = JOIN.format(seconds=60 if signum else 1)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "joining\n"
+    if signum:
+        process.send_signal(signum)
+    said, _ = process.communicate(timeout=30)
+    assert process.returncode == (-signum if signum else 0)
+    assert said == "" if signum else said.startswith("another process of this job") and said.count("\n") == 1
 
 
 def test_dropout_of_every_update_and_process_is_another():
