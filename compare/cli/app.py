@@ -76,11 +76,13 @@ def _corpus_folder(setting: str) -> str:
     Raises:
         ValueError: another setting, or an empty folder.
     """
-    from compare.config.parse import absolute_root
+    if not setting:
+        return ""
+    from compare.config.parse import absolute_root  # slow to import
 
     key, _, value = setting.partition("=")
     root = value.strip().strip("\"'")
-    if setting and (key.strip() != "data.root" or not root):
+    if key.strip() != "data.root" or not root:
         raise ValueError(
             f"--set {setting}: a finished experiment keeps its settings; only the folder of its corpus "
             "can be given: data.root=FOLDER"

@@ -385,12 +385,14 @@ def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
-    from compare.analysis.comparison import summarise  # slow to import
-
     frames = []
     for folder, name in experiment_names(folders).items():
         stored = None if data_root else stored_summary(folder, read_results(folder))
-        frame = pd.DataFrame((stored or summarise(folder, data_root=data_root)).means)
+        if stored is None:
+            from compare.analysis.comparison import summarise  # slow to import
+
+            stored = summarise(folder, data_root=data_root)
+        frame = pd.DataFrame(stored.means)
         frame.insert(0, "experiment", name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
