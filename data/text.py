@@ -193,13 +193,13 @@ TEXTS_PER_UPDATE = 100
 """Texts that ``hash_texts`` joins before it hashes them."""
 
 
-def read_lines(path: Path, *, allow_blank: bool = False) -> tuple[str, ...]:
+def read_lines(path: Path, *, allow_blank: bool = False, keep_mark: bool = False) -> tuple[str, ...]:
     """Read all lines of a file into memory; see ``iter_lines`` for arguments and errors."""
-    return tuple(iter_lines(path, allow_blank=allow_blank))
+    return tuple(iter_lines(path, allow_blank=allow_blank, keep_mark=keep_mark))
 
 
 def iter_lines(
-    path: Path, *, allow_blank: bool = False, keep_broken: bool = False
+    path: Path, *, allow_blank: bool = False, keep_broken: bool = False, keep_mark: bool = False
 ) -> Generator[str, None, None]:
     r"""Stream the lines of a file.
 
@@ -209,16 +209,17 @@ def iter_lines(
         path: a file in UTF-8, plain, .gz or .zst, or "-" for standard input.
         allow_blank: yield blank lines; otherwise they raise ValueError, because they cannot be translated.
         keep_broken: decode bytes that are not UTF-8 as U+DC80 to U+DCFF; otherwise they raise ValueError.
+        keep_mark: keep a byte order mark as a character of the first line.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: the file is empty, a line is blank, too long or not UTF-8, or compressed data is damaged.
     """
-    for block in _blocks(path, allow_blank=allow_blank, keep_broken=keep_broken):
+    for block in _blocks(path, allow_blank=allow_blank, keep_broken=keep_broken, keep_mark=keep_mark):
         yield from block
 
 
-def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool) -> Iterator[list[str]]:
+def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool, keep_mark: bool) -> Iterator[list[str]]:
     """Stream the lines of a file in lists of about ``BLOCK_BYTES``."""
     count, name = 0, display_name(path)
     errors = "surrogateescape" if keep_broken else "strict"
@@ -226,7 +227,11 @@ def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool) -> Iterator[lis
         while raw := file.read1(BLOCK_BYTES):  # type: ignore[attr-defined]  # all of ours are buffered
             if not raw.endswith(b"\n"):  # a line over MAX_LINE_BYTES is the last one of its block
                 raw += file.readline(MAX_LINE_BYTES + 1)
-            lines = None if _last_line(raw) > MAX_LINE_BYTES else _decode(raw, count, errors)
+            if not count and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise ValueError(f"{name} begins like UTF-16: save the file as UTF-8")
+            lines, at_start = None, not count and not keep_mark
+            if _last_line(raw) <= MAX_LINE_BYTES:
+                lines = _decode(raw, errors, at_start=at_start)
             if lines is None or not (allow_blank or all(map(str.strip, lines))):
                 raise _bad_line(raw, f"{name}, line", count, errors, allow_blank=allow_blank)
             count += len(lines)
@@ -240,13 +245,13 @@ def _last_line(raw: bytes) -> int:
     return len(raw) - raw.rfind(b"\n", 0, -1) - 1
 
 
-def _decode(raw: bytes, before: int, errors: str) -> list[str] | None:
-    """Decode whole lines, of which ``before`` were read already; None if one is not UTF-8."""
+def _decode(raw: bytes, errors: str, *, at_start: bool) -> list[str] | None:
+    """Decode whole lines, without a byte order mark ``at_start``; None if one is not UTF-8."""
     try:
         text = raw.decode("utf-8", errors)
     except UnicodeDecodeError:
         return None
-    if not before:
+    if at_start:
         text = text.removeprefix(BYTE_ORDER_MARK)
         if not text:
             return []  # the file holds only a byte order mark
@@ -266,10 +271,9 @@ def _bad_line(block: bytes, context: str, before: int, errors: str, *, allow_bla
             if not (allow_blank or (line if number > 1 else line.removeprefix(BYTE_ORDER_MARK)).strip()):
                 return ValueError(f"{context} {number}: the line is empty; remove this pair from both files")
         except UnicodeDecodeError as error:
-            hint = "; it begins like UTF-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else ""
             return ValueError(
                 f"{context} {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8 "
-                f"({error.reason}{hint}); save the file as UTF-8"
+                f"({error.reason}); save the file as UTF-8"
             )
     raise AssertionError("a block without a bad line")
 

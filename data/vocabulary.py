@@ -1,4 +1,4 @@
-"""Vocabularies: words, characters, SentencePiece unigram or BPE; built, saved and loaded."""
+"""Vocabularies: words, characters, given pieces, SentencePiece unigram or BPE; built, saved and loaded."""
 
 import base64
 import hashlib
@@ -59,6 +59,13 @@ def _is_marked(token: str) -> bool:
     return len(token) > 1 and token.startswith(JOINER)
 
 
+def join_pieces(text: str) -> str:
+    """Undo the segmentation of subword-nmt ("rid@@ ing") or of SentencePiece ("▁rid ing"): "riding"."""
+    if SPACE in text:
+        return text.replace(" ", "").replace(SPACE, " ").strip()
+    return re.sub("@@( |$)", "", text)
+
+
 # Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``.
 
 
@@ -71,6 +78,7 @@ Tokenizer = tuple[Callable[[str], list[str]], Callable[[list[str]], str], Callab
 TOKENIZERS: dict[str, Tokenizer] = {
     "words": (mark_words, join_words, unmarked),
     "characters": (list, "".join, visible_space),
+    "given": (str.split, lambda pieces: join_pieces(" ".join(pieces)), str),
 }
 """By kind of vocabulary: how to split a text into tokens, to undo it, and to label a token in plots."""
 
@@ -88,7 +96,7 @@ class CountedVocabulary(Vocabulary):
     def __init__(self, kind: str, counts: Counter[str], size: int | None = None, min_count: int = 1) -> None:
         from torchtext.vocab import Vocab  # imported here: it imports all of torch
 
-        self.kind, self.encodes_words = kind, kind == "words"  # no word spans a space
+        self.kind, self.encodes_words = kind, kind in ("words", "given")  # no token spans a space
         self._tokenize, self._detokenize, self._label = TOKENIZERS[kind]
         limit = None if size is None else size - len(SPECIALS)
         self._vocab = Vocab(counts, max_size=limit, min_freq=min_count, specials=list(SPECIALS))
@@ -172,7 +180,7 @@ def build_pair(
 
     Args:
         train: the training pairs.
-        kind: "words", "characters", "unigram" or "bpe".
+        kind: one of ``KINDS``.
         size: upper bound on the ids per vocabulary; see ``build_vocabulary``.
         joint: build one vocabulary over both sides instead of one per side.
         min_count: leave out words and characters that occur less often; must be 1 for subwords.
@@ -234,7 +242,7 @@ def build_vocabulary(
     """Build a vocabulary from text.
 
     Args:
-        kind: "words", "characters", "unigram" or "bpe".
+        kind: one of ``KINDS``.
         lines: the text, without line ends.
         size: number of ids, the 4 specials included. It is an upper bound: fewer are used if the text has
             no more, which for unigram and bpe is logged as a warning.

@@ -56,6 +56,15 @@ class FinishedExperiment:
         return seeds
 
     @property
+    def tokenize(self) -> str:
+        """Tokenizer of BLEU, which all runs share."""
+        return self.runs[0].run.scoring.tokenize
+
+    def references(self, test: str) -> Sequence[str]:
+        """Return the texts that the translations of a test set are scored against."""
+        return self.runs[0].run.references(self.corpus.splits[test].tgt)
+
+    @property
     def labels(self) -> dict[str, list[FinishedRun]]:
         """The finished runs by label, one run per seed."""
         runs_by_label: dict[str, list[FinishedRun]] = {}

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.statistics import COMPARED_METRICS, FloatArray, IntArray, chrf, sentence_counts
 from compare.analysis.tables import Row
-from compare.scoring.metrics import BOOTSTRAP_SEED
+from compare.scoring.metrics import BOOTSTRAP_SEED, TOKENIZE
 from compare.system.messages import did_you_mean
 
 # Translations of a test set by each model and seed, with the sentence statistics that the tests use.
@@ -86,6 +86,7 @@ def score_test_set(
     outputs: Mapping[str, Mapping[int, Sequence[str]]],
     *,
     resamples: int = 1000,
+    tokenize: str = TOKENIZE,
     **more: Any,
 ) -> ScoredTestSet:
     """Compute the statistics and resampled scores of one test set.
@@ -95,6 +96,7 @@ def score_test_set(
         references: one reference per sentence.
         outputs: translations by label and seed, one line per sentence.
         resamples: number of bootstrap resamples.
+        tokenize: sacrebleu's tokenizer of BLEU.
         more: further fields of ``ScoredTestSet``.
 
     Raises:
@@ -105,7 +107,7 @@ def score_test_set(
     def score_run(lines: Sequence[str]) -> ScoredRun:
         scores = {}
         for metric, (_, score) in COMPARED_METRICS.items():
-            counts = sentence_counts(metric, lines, references)
+            counts = sentence_counts(metric, lines, references, tokenize)
             total = float(score(counts.sum(axis=0)))
             scores[metric] = SampledScore(counts=counts, score=total, resampled=score(draws @ counts))
         return ScoredRun(lines=lines, scores=scores)
@@ -130,12 +132,13 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
     return {
         test: score_test_set(
             test,
-            finished.corpus.splits[test].tgt,
+            finished.references(test),
             {
                 label: {run.result.seed: run.outputs[test] for run in runs}
                 for label, runs in finished.labels.items()
             },
             resamples=resamples,
+            tokenize=finished.tokenize,
             settings=settings,
             failed=finished.failed_seeds,
         )

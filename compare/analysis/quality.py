@@ -158,11 +158,13 @@ def _score_groups(
         groups: indices of sentences by name of the group; sentences of all test sets are counted together.
     """
     corpus = finished.corpus
-    references = [line for test in corpus.tests for line in corpus.splits[test].tgt]
+    references = [line for test in corpus.tests for line in finished.references(test)]
     rows = []
     for run in finished.runs:
         outputs = [line for test in corpus.tests for line in run.outputs[test]]
-        counts, ngrams = (sentence_counts(metric, outputs, references) for metric in ("bleu", "chrf"))
+        counts, ngrams = (
+            sentence_counts(metric, outputs, references, finished.tokenize) for metric in ("bleu", "chrf")
+        )
         for name, indices in groups.items():
             sums = counts[indices].sum(axis=0)
             hyp_len, ref_len = sums[:2].tolist()
@@ -232,7 +234,7 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
         test: name of the test set.
     """
     training_counts = Counter(word for line in training_pairs(finished).tgt for word in extract_words(line))
-    references = [extract_words(line) for line in finished.corpus.splits[test].tgt]
+    references = [extract_words(line) for line in finished.references(test)]
     rows = []
     for run in finished.runs:
         outputs = [extract_words(line) for line in run.outputs[test]]
@@ -315,7 +317,7 @@ def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
     """
     pairs = finished.corpus.splits[test]
     training_words = {word for line in training_pairs(finished).src for word in extract_words(line)}
-    references = [extract_words(line) for line in pairs.tgt]
+    references = [extract_words(line) for line in finished.references(test)]
     sources = (extract_words(line) for line in pairs.src)
     to_copy = [copied_words(src, tgt, training_words) for src, tgt in zip(sources, references, strict=True)]
     spelled = spelled_numbers(finished.corpus.tgt_lang)
@@ -391,7 +393,7 @@ def behaviour(finished: FinishedExperiment) -> Table:
 def _fault_rates(run: FinishedRun, test: str, pairs: Pairs, vocabularies: VocabularyPair) -> Row:
     """Measure the rates of one run on one test set."""
     outputs, result, ratio = run.outputs[test], run.result, run.run.decode.max_ratio
-    references = [split_words(line) for line in pairs.tgt]
+    references = list(map(split_words, run.run.references(pairs.tgt)))
     penalties = [
         repetition_penalty(split_words(line), reference)
         for line, reference in zip(outputs, references, strict=True)

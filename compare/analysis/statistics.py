@@ -8,7 +8,7 @@ References:
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from compare.scoring.metrics import TOKENIZE
+from compare.scoring.metrics import TOKENIZE, make_bleu
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ BETA = 2
 
 
 def bleu(sums: npt.ArrayLike) -> FloatArray:
-    """Compute corpus BLEU (13a tokens, cased), 0 to 100.
+    """Compute corpus BLEU (cased), 0 to 100.
 
     An n-gram order without a match gets the exponential smoothing of mteval-v13a (Chen and Cherry 2014,
     method 3): the first such order counts as 1/2 match, the next as 1/4. As in sacrebleu, BLEU is 0 if
@@ -80,19 +80,21 @@ class ComparedMetric(NamedTuple):
     """A metric whose scores follow from sums over sentences."""
 
     counter: Callable[..., BLEU | CHRF]
-    """What counts its statistics."""
+    """Makes what counts its statistics, given BLEU's tokenizer and ``references``."""
     score: Callable[[npt.ArrayLike], FloatArray]
     """Score, 0 to 100 and higher is better, from sums of statistics, (..., C) to (...)."""
 
 
 COMPARED_METRICS = {
-    "bleu": ComparedMetric(partial(BLEU, tokenize=TOKENIZE), bleu),
-    "chrf": ComparedMetric(CHRF, chrf),
+    "bleu": ComparedMetric(make_bleu, bleu),
+    "chrf": ComparedMetric(lambda _, **options: CHRF(**options), chrf),
 }
 """The metrics with intervals over sentences and seeds, by name."""
 
 
-def sentence_counts(metric: str, hypotheses: Sequence[str], references: Sequence[str]) -> IntArray:
+def sentence_counts(
+    metric: str, hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
+) -> IntArray:
     """Count the statistics of N sentences, (N, C), from whose sums ``COMPARED_METRICS`` compute a score.
 
     Raises:
@@ -100,17 +102,15 @@ def sentence_counts(metric: str, hypotheses: Sequence[str], references: Sequence
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses, but {len(references)} references")
-    counter = _with_references(COMPARED_METRICS[metric].counter, tuple(references))
+    counter = _with_references(metric, tokenize, tuple(references))
     # None: those that were counted when the metric was made.
     return np.array(counter._extract_corpus_statistics(hypotheses, None), dtype=np.int64)
 
 
 @lru_cache(maxsize=4)  # two metrics of two test sets; the runs of a test set are scored one after the other
-def _with_references(metric: Callable[..., BLEU | CHRF], references: tuple[str, ...]) -> BLEU | CHRF:
+def _with_references(metric: str, tokenize: str, references: tuple[str, ...]) -> BLEU | CHRF:
     """Return a metric that has counted the n-grams of its references."""
-    counter = metric(references=[references])
-    counter._force = True  # no warning of text that is tokenised
-    return counter
+    return COMPARED_METRICS[metric].counter(tokenize, references=[references])
 
 
 # Many tests.

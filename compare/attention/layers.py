@@ -126,13 +126,13 @@ def group_pieces(kind: str, pieces: Sequence[str]) -> tuple[list[str], list[int]
     A piece that reaches over a border of words joins both; special symbols stay alone.
 
     Args:
-        kind: kind of the vocabulary; the pieces of "words" are words already.
+        kind: kind of the vocabulary; the pieces of "words" and "given" stay as they are.
         pieces: labels of the pieces, as ``Vocabulary.pieces`` gives them.
 
     Returns:
         The words, and for each piece the index of its word.
     """
-    if kind == "words":
+    if kind in ("words", "given"):
         return list(pieces), list(range(len(pieces)))
     words: list[str] = []
     group: list[int] = []

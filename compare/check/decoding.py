@@ -76,20 +76,21 @@ def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator
 
 def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
     """Compare the scores of the weights on the validation set with log and choice of the length penalty."""
-    train, valid = run.folder.run.train, prepared.corpus.splits["valid"]
+    settings, valid = run.folder.run, prepared.corpus.splits["valid"]
     if run.final is not None:
-        criterion = TranslationLoss(translator.model, train.label_smoothing).eval()
-        found = Validator(criterion, translator, valid, prepared.valid, train.batch_tokens)()
+        criterion = TranslationLoss(translator.model, settings.train.label_smoothing).eval()
+        found = Validator(criterion, translator, settings, valid, prepared.valid)()
         name = "metrics.jsonl: {} of the final line, by the weights"
         loss, bleu = run.final["loss"], run.final["bleu"]
         yield ComparedValue(run.name, name.format("loss"), loss, found.loss, LOSS_TOLERANCE)
         yield ComparedValue(run.name, name.format("bleu"), bleu, found.bleu, absolute=BLEU_TOLERANCE)
-    penalties = length_penalties(run.folder.run.decode)
+    penalties = length_penalties(settings.decode)
     if len(penalties) == 1:
         return
     grid = read_selection(run.folder.selection, penalties).grid
+    references = settings.references(valid.tgt)
     for point, texts in zip(grid, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
+        bleu, ratio = bleu_and_length_ratio(texts, references, settings.scoring.tokenize)
         name = f"selection.json: {{}} of length penalty {point.penalty}, by the weights"
         yield ComparedValue(run.name, name.format("bleu"), point.bleu, bleu, absolute=BLEU_TOLERANCE)
         yield ComparedValue(

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 from compare.config.parse import OTHER_NAMES, SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
+    LANGUAGE_TOKENIZERS,
     SECTIONS,
     DecodeConfig,
     Experiment,
     ModelConfig,
     Sections,
+    Tokenizer,
     is_shared,
     run_name,
 )
@@ -25,6 +28,7 @@ from compare.system.device import has_fast_bf16, pick_device
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import PLUGINS
 from compare.system.settings import convert_setting
+from data.vocabulary import join_pieces
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
@@ -85,8 +89,8 @@ def used_plugins(named: Iterable[str], preset: str, model: ResolvedModel) -> tup
 class Run(Sections):
     """One model and one seed of an experiment; made once, by ``resolve_models``, and handed down.
 
-    Everything is decided: ``data.root`` is absolute or empty, device and precision are never "auto",
-    ``decode.batch_tokens`` is never 0, and a matched budget says what it was matched to.
+    Everything is decided: ``data.root`` is absolute or empty, device, precision and tokenizer are never
+    "auto", ``decode.batch_tokens`` is never 0, and a matched budget says what it was matched to.
     """
 
     label: str
@@ -136,6 +140,10 @@ class Run(Sections):
             "consistency": self.regularization.consistency_summary,
             "subword_sampling": f"{self.vocabulary.kind} {sampling:g}" if sampling else None,
         }
+
+    def references(self, targets: Sequence[str]) -> Sequence[str]:
+        """Return what translations are scored against: ``targets``, joined if they are given in pieces."""
+        return list(map(join_pieces, targets)) if self.vocabulary.kind == "given" else targets
 
     def with_seed(self, seed: int) -> "Run":
         """Return the same run with another seed.
@@ -199,7 +207,10 @@ def resolve_models(
     if task == "language modelling":  # nothing is searched: every other setting of search means the same
         decode = DecodeConfig(batch_tokens=decode.batch_tokens, beam_size=1, length_penalties=(0.0,))
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
-    sections = {**experiment.sections(), "data": data, "train": train, "decode": decode}
+    scoring = experiment.scoring
+    if scoring.tokenize == "auto":
+        scoring = dataclasses.replace(scoring, tokenize=language_tokenizer(data.tgt))
+    sections = {**experiment.sections(), "data": data, "train": train, "decode": decode, "scoring": scoring}
     return [
         Run(
             label=row.label,
@@ -210,6 +221,11 @@ def resolve_models(
         )
         for row, model in zip(experiment.models, models, strict=True)
     ]
+
+
+def language_tokenizer(language: str) -> Tokenizer:
+    """Return sacreBLEU's tokenizer of a target language, which may have more to it: zh-CN, zh_TW, lc.zh."""
+    return LANGUAGE_TOKENIZERS.get(re.split("[-_]", language.rpartition(".")[2])[0], "13a")
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:
@@ -237,13 +253,15 @@ def shared_settings(run: Run) -> dict[str, Any]:
     """Return the settings that every row of a table must share, by "section.key".
 
     They cover the task, the data, the vocabularies, the training budget, the loss and the decoding procedure.
-    A ``[[models]]`` table can override none of them. Scoring has no settings; its signatures stand in the
-    row. ``compare.config.sections`` declares which settings rows may differ in.
+    A ``[[models]]`` table can override none of them. ``compare.config.sections`` declares which settings rows
+    may differ in.
     """
     written = {"task": run.task, **run.settings()}
     settings = {name: written[name] for name in DEFAULTS}
     if not (run.data.root or run.data.train_size):
         settings["data.train_size"] = EMBEDDED_TRAIN_SIZE
+    if run.scoring.tokenize == language_tokenizer(run.data.tgt):
+        settings["scoring.tokenize"] = "auto"
     if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
         settings["train.init_from"] = "weights of another run"
     if run.budget.match == "time":

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
@@ -69,8 +69,11 @@ class DataConfig(Section):
 class VocabularyConfig(Section):
     """The vocabularies; built from the training split only."""
 
-    kind: Literal["words", "characters", "unigram", "bpe"] = setting(
-        "unigram", "words, characters, unigram or bpe (the last two by SentencePiece)."
+    kind: Literal["words", "characters", "unigram", "bpe", "given"] = setting(
+        "unigram",
+        "words, characters, unigram or bpe (the last two by SentencePiece), or given: what spaces separate, "
+        "for a corpus that is cut into pieces already. Translations and references are joined before "
+        "scoring: `@@ ` is deleted, or else spaces are deleted and each ▁ becomes a space.",
     )
     size: Annotated[int, Meta(ge=5)] = setting(
         8_000, "Maximum number of entries, the four special ones included."
@@ -242,6 +245,24 @@ class DecodeConfig(Section):
         return self.batch_tokens or default
 
 
+Tokenizer = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"]
+TOKENIZERS = get_args(Tokenizer)[1:]
+"""sacreBLEU's tokenizers, except those that download a model."""
+LANGUAGE_TOKENIZERS: dict[str, Tokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+"""The tokenizers that sacreBLEU takes by target language; of all others the default, 13a."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoringConfig(Section):
+    """How BLEU is computed, in validation and on test sets."""
+
+    tokenize: Tokenizer = setting(
+        "auto",
+        "sacreBLEU's tokenizer of BLEU; auto: that of the target language, zh for zh, ja-mecab for ja, "
+        "ko-mecab for ko, else 13a. ja-mecab and ko-mecab need the extras ja and ko.",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig(Section):
     """Amounts of work of the timings, which follow the last run and take all models in turn."""
@@ -291,6 +312,7 @@ class Sections:
     train: TrainConfig = field(default_factory=TrainConfig)
     regularization: RegularizationConfig = field(default_factory=RegularizationConfig)
     decode: DecodeConfig = field(default_factory=DecodeConfig)
+    scoring: ScoringConfig = field(default_factory=ScoringConfig)
     bench: BenchConfig = field(default_factory=BenchConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
 

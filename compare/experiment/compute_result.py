@@ -237,7 +237,8 @@ def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
     """Score the translations of a test set by all metrics."""
     path = folder.output(test)
     lines = read_lines(path, allow_blank=True)
-    scores = score_texts(lines, corpus.splits[test].tgt, scoring=all_metrics())
+    references = folder.run.references(corpus.splits[test].tgt)
+    scores = score_texts(lines, references, scoring=all_metrics(folder.run.scoring.tokenize))
     return dataclasses.replace(scores, scores={**scores.scores, **folder.external_columns(test)})
 
 

@@ -18,7 +18,7 @@ from compare.decoding.search import NAN_SCORES, Ensemble, mean_probability
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
 from compare.results.records import LikelihoodSums
-from compare.results.run_folder import load_ensemble, load_model
+from compare.results.run_folder import RunFolder, load_ensemble, load_model
 from compare.scoring.score import SystemScores, all_metrics, score_texts
 from compare.training.cross_entropy import linear_cross_entropy
 from data.batches import Batch, BatchStream
@@ -247,15 +247,17 @@ def score_runs(
             raise ValueError(f"two runs are called {path.stem}; score them one by one to keep both")
     with ensure_unchanged(src, *reference_paths):
         lines = read_lines(src)
-        texts = [read_lines(path) for path in reference_paths]
+        texts = [read_lines(path, allow_blank=True) for path in reference_paths]
     for path, text in zip(reference_paths, texts, strict=True):
         if len(text) != len(lines):
             raise line_count_error(src, len(lines), path, len(text))
+    run = RunFolder.read(folders[0]).run
+    joined, scoring = list(map(run.references, texts)), all_metrics(run.scoring.tokenize)
     scores, translations = dict[str, SystemScores](), list[Sequence[str]]()
     for name, translator in _load_systems(folders, device, ensemble=ensemble):
         logger.info(f"{name}: translating {len(lines):,} sentences")
         translations.append(translator.translate(lines))
-        scores[name] = score_texts(translations[-1], *texts, scoring=all_metrics())
+        scores[name] = score_texts(translations[-1], *joined, scoring=scoring)
     for path, found in zip(files, translations, strict=False):  # after all, so that the call can be repeated
         write_atomically(path, "".join(f"{line}\n" for line in found))
     return scores

@@ -42,6 +42,7 @@ from compare.results.store import (
     save_result,
     write_json_lines,
 )
+from compare.scoring.metrics import make_bleu
 from compare.system.cpu import tune_cpu
 from compare.system.distributed import SINGLE, Processes, join_processes
 from compare.system.log import Reporter, log_to_file
@@ -146,6 +147,7 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: Laun
         experiment = launch.for_nodes(experiment, context)
     models = resolve_models(experiment, context, other_machine=on_nodes)
     find_reference(models)
+    make_bleu(models[0].scoring.tokenize)  # which may lack a package
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
     if (folder / REGISTRY).is_file():

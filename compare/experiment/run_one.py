@@ -94,7 +94,7 @@ def build_trainer(
     trainer = Trainer(
         criterion=criterion,
         train_batches=prepared.stream,
-        validate=Validator(criterion, translator, pairs, valid, run.train.batch_tokens, probe),
+        validate=Validator(criterion, translator, run, pairs, valid, probe),
         train_config=run.train,
         optim_config=run.model.optim,
         run_folder=folder.folder,
@@ -159,9 +159,9 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         if kept.weights == weights:
             return kept.penalty
     logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
-    grid = []
+    grid, references = [], run.references(valid.tgt)
     for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, ratio = bleu_and_length_ratio(texts, valid.tgt)
+        bleu, ratio = bleu_and_length_ratio(texts, references, run.scoring.tokenize)
         form, alpha = penalty.normalization, penalty.alpha
         grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
     selection = Selection(grid=grid, chosen=choose(grid), weights=weights)

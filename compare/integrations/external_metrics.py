@@ -262,7 +262,8 @@ def add_run_scores(
             str(path): read_lines(run.output(test), allow_blank=True)
             for path, run in zip(paths, runs, strict=True)
         }
-        scores = dict(zip(texts, _score(metrics, texts, [pairs.tgt], pairs.src, names), strict=True))
+        references = runs[0].run.references(pairs.tgt)
+        scores = dict(zip(texts, _score(metrics, texts, [references], pairs.src, names), strict=True))
         experiments = {run.folder.parent for run in runs}
         added = {run.folder: own for run, own in zip(runs, scores.values(), strict=True)}
         for experiment in experiments:

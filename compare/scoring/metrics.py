@@ -6,14 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from compare.system.plugins import track_registry
+
+if TYPE_CHECKING:
+    from sacrebleu.metrics.bleu import BLEU
 
 # Base class of metrics, their options and their scores.
 
 
 TOKENIZE = "13a"
-"""sacrebleu's tokenizer of BLEU, in every experiment and where nothing else is asked for."""
+"""sacrebleu's tokenizer of BLEU where no other is asked for; experiments have ``scoring.tokenize``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,17 +121,11 @@ class Bleu(Metric):
         references the one nearest in length counts. ``brevity_penalty`` is exp(1 - 1 / length_ratio), at most
         1, a factor of the score.
         """
-        from sacrebleu.metrics.bleu import BLEU
-
         if options.n_bootstrap < 2:
             raise ValueError(
                 f"n_bootstrap is {options.n_bootstrap}, but an interval takes at least 2 samples"
             )
-        try:
-            metric = BLEU(tokenize=options.tokenize, lowercase=options.lowercase)
-        except (ImportError, RuntimeError) as error:
-            reason = " ".join(str(error).split())
-            raise ValueError(f"tokenizer {options.tokenize} cannot be used: {reason}") from None
+        metric = make_bleu(options.tokenize, lowercase=options.lowercase)
         with fixed_seed():
             bleu = metric.corpus_score(hypotheses, references, n_bootstrap=options.n_bootstrap)
         low, high = bleu._mean - bleu._ci, bleu._mean + bleu._ci  # _ci is half the width of the interval
@@ -137,6 +135,25 @@ class Bleu(Metric):
             interval=(clip(low), clip(high)),
             details={"length_ratio": bleu.ratio, "brevity_penalty": bleu.bp},
         )
+
+
+def make_bleu(tokenize: str, **options: Any) -> "BLEU":
+    """Make sacrebleu's BLEU; ValueError names the extra that the tokenizer lacks.
+
+    Args:
+        tokenize: name of the tokenizer.
+        options: others of sacrebleu.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+
+    try:
+        return BLEU(tokenize=tokenize, force=True, **options)  # no advice on options of sacrebleu's
+    except (ImportError, RuntimeError):
+        language = tokenize.partition("-")[0]
+        raise ValueError(
+            f"BLEU's tokenizer {tokenize} is not installed: pip install 'attnbench[{language}]', or choose "
+            "another by scoring.tokenize (of attnbench score: --tokenize)"
+        ) from None
 
 
 def clip(score: float) -> float:

@@ -5,14 +5,13 @@ Scores are 0 to 100 and always come with the signature of their metric.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 
-from compare.scoring.metrics import METRICS, TOKENIZE, MetricOptions, clip
+from compare.config.sections import TOKENIZERS
+from compare.scoring.metrics import METRICS, TOKENIZE, MetricOptions, clip, make_bleu
 from data.files import as_paths, ensure_unchanged
 from data.text import read_lines
-
-TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
-"""sacrebleu's tokenizers, except those that download a model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +39,10 @@ HEADLINE = ScoringOptions()
 """The metrics that papers of the field report; every result has them."""
 
 
-def all_metrics() -> ScoringOptions:
+def all_metrics(tokenize: str = TOKENIZE) -> ScoringOptions:
     """Return options that compute every registered metric but those ``on_request``."""
-    return ScoringOptions(metrics=tuple(name for name, metric in METRICS.items() if not metric.on_request))
+    names = tuple(name for name, metric in METRICS.items() if not metric.on_request)
+    return ScoringOptions(metrics=names, tokenize=tokenize)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +167,10 @@ def score_files(
     scores = {}
     paths, reference_paths = as_paths(systems), as_paths(references)
     with ensure_unchanged(*paths, *reference_paths):
-        texts = [read_lines(path) for path in reference_paths]
-        for path in paths:
-            lines = read_lines(path, allow_blank=True)
+        # As sacrebleu reads them: a byte order mark belongs to the first word, a reference may be blank.
+        read = partial(read_lines, allow_blank=True, keep_mark=True)
+        texts = list(map(read, reference_paths))
+        for path, lines in zip(paths, map(read, paths), strict=True):
             for reference, text in zip(reference_paths, texts, strict=True):
                 if len(lines) != len(text):
                     raise ValueError(
@@ -180,17 +181,17 @@ def score_files(
     return scores
 
 
-def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE) -> float:
     """Compute the ``bleu`` of ``score_texts`` without its interval, fast enough to validate in training."""
-    return bleu_and_length_ratio(hypotheses, references)[0]
+    return bleu_and_length_ratio(hypotheses, references, tokenize)[0]
 
 
-def bleu_and_length_ratio(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, float]:
+def bleu_and_length_ratio(
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
+) -> tuple[float, float]:
     """Compute the ``bleu`` and ``length_ratio`` of ``score_texts`` without an interval."""
-    from sacrebleu.metrics.bleu import BLEU
-
     _check_lengths(hypotheses, [references])
-    found = BLEU(tokenize=TOKENIZE).corpus_score(hypotheses, [references])
+    found = make_bleu(tokenize).corpus_score(hypotheses, [references])
     return clip(found.score), float(found.ratio)
 
 

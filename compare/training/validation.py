@@ -7,6 +7,7 @@ from itertools import islice, zip_longest
 
 import torch
 
+from compare.config.run import Run
 from compare.decoding.translator import Translator
 from compare.scoring.score import corpus_bleu
 from compare.training.alignment import AttentionProbe
@@ -25,9 +26,9 @@ class Validator:
         self,
         criterion: TranslationLoss,
         translator: Translator,
+        run: Run,
         pairs: Pairs,
         split: EncodedSplit,
-        batch_tokens: int,
         probe: AttentionProbe | None = None,
     ) -> None:
         """Prepare the batches.
@@ -35,14 +36,16 @@ class Validator:
         Args:
             criterion: the loss, which holds the model.
             translator: holds the same model, its device and the processes that share out the work.
+            run: says how to score, and how many target tokens a batch has; raised to the longest sentence's.
             pairs: the text of the validation set.
             split: its ids.
-            batch_tokens: maximum number of target tokens per batch, raised to the longest sentence's.
             probe: measures attention to the source, on sentences of the same set; None leaves it out.
         """
-        self.criterion, self.translator, self.pairs, self.probe = criterion, translator, pairs, probe
+        self.criterion, self.translator, self.probe = criterion, translator, probe
+        self.sources, self.references = pairs.src, run.references(pairs.tgt)
+        self.tokenize = run.scoring.tokenize
         longest = int(split.tgt_lengths.max()) + 1
-        self.batches = BatchStream(split, batch_tokens=max(batch_tokens, longest), seed=0)
+        self.batches = BatchStream(split, batch_tokens=max(run.train.batch_tokens, longest), seed=0)
 
     def __call__(self) -> Validation:
         """Measure in fp32, also if training uses bf16, so that models can be compared.
@@ -71,7 +74,8 @@ class Validator:
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
         if not self.translator.reads_source:  # a language model, which translates nothing
             return Validation(loss=loss, bleu=None)
-        bleu = corpus_bleu(self.translator.translate(self.pairs.src, beam_size=1), self.pairs.tgt)
+        translations = self.translator.translate(self.sources, beam_size=1)
+        bleu = corpus_bleu(translations, self.references, self.tokenize)
         attention = self.probe(self.translator.model, self.translator.device) if self.probe else None
         return Validation(loss, bleu, attention)
 

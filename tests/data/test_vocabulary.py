@@ -32,7 +32,7 @@ LINES = (
     "Die Frauen essen große, rote Äpfel.",
     "The well-known women eat big red apples.",
 )
-SIZES = {"words": 100, "characters": 100, "unigram": 320, "bpe": 360}
+SIZES = {"words": 100, "characters": 100, "given": 100, "unigram": 320, "bpe": 360}
 ANY_LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"))
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\t\x1b\x7f\x9f"
 MARKS = st.text("▁␛01 \x00\t\r▅⁇<s>/unk0x4A￭\u2028", max_size=12)
@@ -118,8 +118,8 @@ def test_there_is_one_label_per_id(built: dict[str, Vocabulary], kind: str) -> N
     labels = vocabulary.pieces([*ids, EOS])
     assert len(labels) == len(ids) + 1
     assert labels[-1] == SPECIALS[EOS]
-    if kind == "words":
-        assert labels[:-1] == split_words(LINES[3])
+    if kind in ("words", "given"):
+        assert labels[:-1] == (split_words(LINES[3]) if kind == "words" else LINES[3].split())
     else:
         assert "".join(labels[:-1]).removeprefix("▁") == LINES[3].replace(" ", "▁")
 
@@ -140,6 +140,13 @@ def test_text_that_looks_like_a_special_is_only_text() -> None:
         ids = vocabulary.encode("<eos> <pad>")
         assert not {PAD, UNK, BOS, EOS} & set(ids)
         assert vocabulary.decode(ids) == "<eos> <pad>"
+
+
+@pytest.mark.parametrize("line", ["rid@@ ing a hor@@ se .", "▁rid ing ▁a ▁hor se ▁."])
+def test_given_pieces_are_the_tokens_and_are_joined(line: str) -> None:
+    vocabulary = build_vocabulary("given", [line], size=100)
+    ids = vocabulary.encode(line)
+    assert (vocabulary.pieces(ids), vocabulary.decode(ids)) == (line.split(), "riding a horse .")
 
 
 @settings(deadline=None)

@@ -76,11 +76,11 @@ def draw_sentences(
     """Draw sentences of every test set by ``seed``, with each model's translation."""
     found = []
     for test, of_test in scored.items():
-        pairs = finished.corpus.splits[test]
+        pairs, references = finished.corpus.splits[test], finished.references(test)
         words = word_counts(pairs.src)
         runs = {label: next(iter(runs.values())) for label, runs in of_test.models.items()}
         for index in draw_numbers(len(pairs.src), seed):
-            src, ref = pairs.src[index], pairs.tgt[index]
+            src, ref = pairs.src[index], references[index]
             outputs = [
                 Output(
                     label,

@@ -41,6 +41,7 @@ OTHER = {
         "length_normalization": "both",
     },
     "budget": {"match": "flops"},
+    "scoring": {"tokenize": "char"},
 }
 
 
@@ -87,6 +88,19 @@ def test_a_setting_that_is_added_with_a_default_changes_no_hash(
     known = settings_hash(run)
     monkeypatch.delitem(DEFAULTS, "train.ema")  # the code of before
     assert settings_hash(run) == known
+
+
+@pytest.mark.parametrize(
+    ("target", "tokenizer"),
+    [("de", "13a"), ("zh", "zh"), ("zh-TW", "zh"), ("lc.ja", "ja-mecab"), ("ko", "ko-mecab"), ("bzh", "13a")],
+)
+def test_the_tokenizer_is_that_of_the_target_language(tiny_toml: Path, target: str, tokenizer: str):
+    """Where it is written out, the hash is the same, which was there before the setting."""
+    language = f"data.tgt={target}"
+    (run, *_) = resolve_models(load_experiment(tiny_toml, [language]))
+    assert run.scoring.tokenize == tokenizer
+    assert hash_with(tiny_toml, language, f"scoring.tokenize={tokenizer}") == settings_hash(run)
+    assert hash_with(tiny_toml, language, "scoring.tokenize=char") != settings_hash(run)
 
 
 def test_a_start_from_other_weights_is_another_hash_and_is_named(run: Run):

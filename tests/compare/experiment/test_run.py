@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sacrebleu
 
-from compare import fit, load_results
+from compare import fit, load_finished, load_results, score_tests
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
+from compare.decoding.translator import Translator
 from compare.experiment import dry_run as estimate
 from compare.experiment import run as run_all
 from compare.experiment.dry_run import dry_run, estimate_experiment
@@ -63,6 +65,28 @@ def test_a_row_holds_all_that_the_plan_names(finished: Path, tiny_toml: Path):
     view = [json.loads(line) for line in (finished / "results.jsonl").read_text().splitlines()]
     assert view == [json.loads((finished / row / "result.json").read_text()) for row in ROWS]
     assert json.loads((finished / "experiment.json").read_text())["runs"] == list(ROWS)
+
+
+def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_path: Path, monkeypatch):
+    """In validation, in the choice of the length penalty, in the result and in the tests of significance."""
+    for split, number in (("train", 60), ("valid", 8), ("test", 8)):
+        (tmp_path / f"{split}.en").write_text("".join(f"sentence {n}\n" for n in range(number)))
+        lines = "".join(f"这是今天的第{n}个句子。\n" for n in range(number))
+        (tmp_path / f"{split}.zh").write_text(lines, encoding="utf-8")
+    translations = [f"这是今天第{n}个好的句子。" for n in range(8)]
+    monkeypatch.setattr(Translator, "translate", lambda *_, **__: translations)
+    monkeypatch.setattr(Translator, "translate_all", lambda *_, **__: [translations] * 3)
+    data = [f"data.root={tmp_path.as_posix()}", "data.tgt=zh", "train.max_updates=2", "train.valid_every=2"]
+    experiment = load_experiment(tiny_toml, [*data, "decode.length_penalties=[0, 1, 2]"])
+    (result,) = run_experiment(experiment, tmp_path / "out", only=["luong"], timing=False)
+    folder = tmp_path / "out" / result.run
+    references = (tmp_path / "test.zh").read_text(encoding="utf-8").splitlines()
+    expected = sacrebleu.corpus_bleu(translations, [references], tokenize="zh").score
+    assert expected > 20 > sacrebleu.corpus_bleu(translations, [references]).score
+    counts = score_tests(load_finished(tmp_path / "out"))["test"].models["luong"][1].scores["bleu"]
+    chosen = [point["bleu"] for point in json.loads((folder / "selection.json").read_text())["grid"]]
+    assert "tok:zh" in str(result.bleu_signature)
+    assert [result.bleu, counts.score, metrics(folder)[-1]["bleu"], *chosen] == pytest.approx([expected] * 6)
 
 
 def test_all_rows_of_an_experiment_train_on_the_same_batches(finished: Path):
