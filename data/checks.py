@@ -1,12 +1,15 @@
 """Check of a raw corpus in one pass; memory holds 32 bytes per pair and no text."""
 
+import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from math import log
 from typing import Any, NamedTuple
+from unicodedata import is_normalized
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +17,7 @@ from numpy.typing import NDArray
 from data.files import ProgressCallback, no_progress
 from data.formats import Source
 from data.split import Hashes, Mask, hash_array, hash_text, is_repeat, normalise, pair_hashes
-from data.text import count_words, display_name
+from data.text import NO_SPACES, count_words, display_name
 
 # Findings of a corpus check: count and first lines of each.
 
@@ -128,6 +131,84 @@ def _groups_by_code(groups: tuple[str, ...]) -> NDArray[np.uint8]:
     return table
 
 
+# Marks of a text that is not plain: cut into pieces, marked up, without spaces, of another Unicode form.
+
+
+class Mark(NamedTuple):
+    """A property of lines that a corpus or a translation should not have."""
+
+    pattern: str
+    """Regular expression that finds it in a line."""
+    undo: str
+    """Advice."""
+
+
+BPE, PIECES, UNSPACED, NOT_NFC = "BPE (@@)", "SentencePiece (▁)", "text without spaces", "not Unicode NFC"
+CUT = (BPE, PIECES)
+MARKS: Mapping[str, Mark] = {
+    BPE: Mark(r"@@(?<=\S@@)(?= |$)", "delete each '@@ '"),
+    PIECES: Mark("▁", "delete the spaces, then write a space for each ▁"),
+    "entities (&amp;)": Mark(
+        r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,6}|#x[\da-fA-F]{1,6});", "html.unescape undoes it"
+    ),
+    "<unk>, <s> or <pad>": Mark(
+        "</?(?:unk|pad|s|bos|eos)>", "these stand for no text; subwords know every word"
+    ),
+    "tokenised (' .')": Mark(r" [.,](?<=\w [.,])(?= |$)", "detokenise it, such as by sacremoses"),
+    NOT_NFC: Mark("", "unicodedata.normalize('NFC', text) undoes it"),
+    UNSPACED: Mark(
+        f"[{NO_SPACES}]", 'BLEU takes a sentence for a word or two: set scoring.tokenize, such as "char"'
+    ),
+}
+"""The marks by the name of their kind."""
+SAMPLE_LINES = 10_000
+"""Number of lines by which a text is described."""
+MIN_SHARE = 0.01
+"""Share of the lines from which a mark is worth a warning; half of them for text without spaces."""
+
+
+@dataclass(frozen=True)
+class MarkedLines:
+    """Number of lines of a text that have a mark."""
+
+    kind: str
+    count: int
+    total: int
+
+    @property
+    def most(self) -> bool:
+        """Whether most lines have the mark."""
+        return 2 * self.count > self.total
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.count:,} of {self.total:,} lines: {MARKS[self.kind].undo}"
+
+
+def find_marks(lines: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+    """Yield each kind of mark that a block of lines has, with the indices of its lines."""
+    text = "\n".join(lines)
+    for kind, mark in MARKS.items():
+        found: Callable[[str], object] = re.compile(mark.pattern, re.MULTILINE).search
+        if kind == NOT_NFC:
+            found = lambda text: not is_normalized("NFC", text)  # noqa: E731
+        if found(text):
+            yield kind, [row for row, line in enumerate(lines) if found(line)]
+
+
+def notable_marks(counts: Mapping[str, int], total: int) -> list[MarkedLines]:
+    """List the marks that are worth a warning, given on how many of all lines each stands."""
+    marked = [MarkedLines(kind, count, total) for kind, count in counts.items()]
+    return [
+        each for each in marked if each.most or (each.kind != UNSPACED and each.count >= MIN_SHARE * total)
+    ]
+
+
+def describe_text(*texts: Iterable[str]) -> list[MarkedLines]:
+    """List the marks of texts, by the first ``SAMPLE_LINES`` lines of each."""
+    lines = [line for text in texts for line in islice(text, SAMPLE_LINES)]
+    return notable_marks({kind: len(rows) for kind, rows in find_marks(lines)}, len(lines))
+
+
 # Detection of pairs whose source and target are swapped, by character bigrams.
 #
 # Bigrams of neighbouring characters, case and spaces normalised, are counted on each side of the first pairs
@@ -227,7 +308,7 @@ class SideCheck:
     def __init__(self) -> None:
         self.repeated = Finding()
         """Lines whose text occurs earlier on this side."""
-        self.unusual: dict[str, Finding] = {kind: Finding() for kind in (*KINDS, MIXED, MOJIBAKE)}
+        self.unusual: dict[str, Finding] = {kind: Finding() for kind in (*KINDS, MIXED, MOJIBAKE, *MARKS)}
         self.lengths = {"words": array("i"), "characters": array("i")}
         """Number of words and of characters of each line."""
         self._hashes = bytearray()
@@ -240,6 +321,8 @@ class SideCheck:
             self.unusual[kind].add(numbers[np.unique(rows)])
             for code, count in zip(*np.unique(codes, return_counts=True), strict=True):
                 self.unusual[kind].characters[f"U+{code:04X}"] += int(count)
+        for kind, marked in find_marks(lines):
+            self.unusual[kind].add(numbers[marked])
         texts = list(map(normalise, lines))
         for number, text in zip(numbers.tolist(), texts, strict=True):
             self._hashes += hash_text(text or f"\n{id(self)} {number}")  # blank lines are no repeats

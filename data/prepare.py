@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from data.checks import MarkedLines, find_marks, notable_marks
 from data.files import ProgressCallback, described, ensure_unchanged, new_folder, no_progress
 from data.formats import PairBlock, Source
 from data.split import (
@@ -30,7 +31,7 @@ from data.split import (
     normalise,
     pair_hashes,
 )
-from data.text import BROKEN, BUFFER, count_words, display_name, open_text, unspaced
+from data.text import BROKEN, BUFFER, count_words, display_name, open_text
 from data.workers import map_blocks
 
 # Rules for dropping pairs of a raw corpus; the manifest counts the dropped pairs by rule.
@@ -116,8 +117,8 @@ class BlockFindings(NamedTuple):
     """``hash_text`` of sources and of targets, cleaned and normalised, (2, N); zeros if dropped."""
     words: set[str]
     """Words of the kept pairs, normalised; empty if they were not asked for."""
-    unspaced: int
-    """Number of kept pairs with Chinese characters or kana."""
+    marks: Counter[str]
+    """Number of kept pairs with each kind of mark on either side."""
 
 
 def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
@@ -131,6 +132,7 @@ def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
     pairs = [(clean(left), clean(right)) for left, right in zip(src, tgt, strict=True)]
     reasons = [filters.drop_reason(*pair) for pair in pairs]
     kept = np.array([not reason for reason in reasons], dtype=np.bool_)
+    both = [" ".join(pair) for pair in compress(pairs, kept.tolist())]
     texts = [tuple(map(normalise, pair)) for pair in compress(pairs, kept.tolist())]
     hashes = np.zeros((2, len(pairs)), dtype="<u8")
     for side in (0, 1):
@@ -140,7 +142,7 @@ def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
         dropped=Counter(filter(None, reasons)),
         hashes=hashes,
         words=set(" ".join(chain.from_iterable(texts)).split()) if with_words else set(),
-        unspaced=sum(unspaced(left) or unspaced(right) for left, right in texts),
+        marks=Counter({kind: len(rows) for kind, rows in find_marks(both)}),
     )
 
 
@@ -177,8 +179,8 @@ class FirstPass:
 
     Repeated and overlapping pairs are included, since they are found only afterwards.
     """
-    unspaced: bool
-    """Whether most pairs have Chinese characters or kana, which are written without spaces."""
+    marks: Sequence[MarkedLines] = ()
+    """Marks of the pairs that are worth a warning."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -205,7 +207,7 @@ def run_first_pass(
     src, tgt, kept = bytearray(), bytearray(), bytearray()
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
-    num_unspaced = 0
+    marks = Counter[str]()
     requests = ((block, len(words) < MAX_DISTINCT_WORDS) for block in _blocks(plan))
     progress("reading", 0, None)
     for found in map_blocks(partial(examine, plan.filters), requests, workers=workers):
@@ -214,14 +216,14 @@ def run_first_pass(
         tgt += found.hashes[1].tobytes()
         dropped.update(found.dropped)
         words |= found.words
-        num_unspaced += found.unspaced
+        marks += found.marks
         progress("reading", len(kept), None)
     mask = np.frombuffer(kept, dtype=np.bool_).copy()
     return FirstPass(
         labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
         dropped=dict(dropped),
         distinct_words=min(len(words), MAX_DISTINCT_WORDS),
-        unspaced=2 * num_unspaced > int(mask.sum()),
+        marks=notable_marks(marks, int(mask.sum())),
     )
 
 
@@ -336,6 +338,7 @@ def summary(plan: PreparationPlan, first_pass: FirstPass) -> dict[str, Any]:
         "settings": {"seed": plan.seed, "valid": plan.valid, "test": plan.test, **asdict(plan.filters)},
         "read": len(first_pass.labels),
         "dropped": dict(first_pass.dropped),
+        "warnings": list(map(str, first_pass.marks)),
         "splits": first_pass.sizes,
     }
 

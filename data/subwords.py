@@ -51,6 +51,7 @@ class SubwordVocabulary(Vocabulary):
         # Merges stay within words. Unigram adds the scores of a line in fp32: where two segmentations have
         # the same score but for rounding ("PPP" as P + PP or PP + P), the words before it decide.
         self.encodes_words = kind == "bpe"
+        self.first_token = len(SPECIALS) + 256  # after the single bytes
         self._model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -147,7 +148,7 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> 
         if largest is None or int(largest[1]) >= size:
             raise _size_error(kind, size, str(error)) from None
     logger.warning(
-        f"warning: a {kind} vocabulary of size {size} cannot be built from this text: "
+        f"a {kind} vocabulary of size {size} cannot be built from this text: "
         f"the largest possible vocabulary.size, {largest[1]}, is used"
     )
     return train_subwords(kind, lines, size=int(largest[1]), seed=seed)

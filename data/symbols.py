@@ -25,6 +25,9 @@ class Vocabulary(ABC):
     encodes_words: bool = False
     """Whether the ids of a line without double or outer spaces are those of ``line.split(" ")``."""
 
+    first_token: int = len(SPECIALS)
+    """The first id of the vocabulary's own tokens: lower ones stand for text that it does not know."""
+
     @abstractmethod
     def __len__(self) -> int:
         """Return the number of ids, the specials included."""

@@ -83,10 +83,17 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: the file is not TOML.
     """
+    text = ""
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        text = path.read_bytes().decode("utf-8-sig")  # Notepad writes a byte order mark
+        return tomllib.loads(text)
     except ValueError as error:  # invalid TOML or UTF-8
-        raise ValueError(f"{path}: not TOML: {error}") from None
+        found = re.search(r"at line (\d+)", str(error))
+        line = text.split("\n")[int(found[1]) - 1].strip() if found else ""
+        hint = f": {abbreviate(line)}; text stands in quotes" if line else ""
+        if "\\" in line:
+            hint += ', and a path in "..." has / instead of \\, or stands in single quotes'
+        raise ValueError(f"{path}: not TOML: {error}{hint}") from None
 
 
 def absolute_root(root: str, base: Path) -> str:

@@ -58,6 +58,8 @@ class DataConfig(Section):
         super().__post_init__()
         if self.src == self.tgt:
             raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")
+        if re.search("[A-Za-z]:[^/]*[\x00-\x1f]", self.root):  # of a Windows path, such as C:\temp
+            raise ValueError(f'root {self.root!r} has a control character: in "..." write / instead of \\')
         if not self.root and (self.src, self.tgt) != ("en", "de"):
             raise ValueError(
                 f"the built-in corpus is en -> de, found {self.src} -> {self.tgt}: "

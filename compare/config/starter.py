@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from compare.config.parse import toml_assignments
 from compare.models.presets import find_preset
-from data.prepare import FirstPass
+from data.checks import CUT, UNSPACED
+from data.prepare import MAX_DISTINCT_WORDS, FirstPass
 
 TOKENS_PER_PAIR = 20
 """Assumed number of target tokens per pair, from which the number of updates is computed."""
@@ -84,7 +85,10 @@ def starter_experiment(
 
 def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:
     """Choose the ``[vocabulary]`` section: subwords if the corpus has enough distinct words."""
-    if first_pass.unspaced and size.vocabulary < SIZES[2].vocabulary:
+    kinds = {marked.kind for marked in first_pass.marks if marked.most}
+    if kinds & {*CUT}:
+        return {"kind": "given", "size": MAX_DISTINCT_WORDS, "joint": True}
+    if UNSPACED in kinds and size.vocabulary < SIZES[2].vocabulary:
         return {"kind": "characters", "size": size.vocabulary, "joint": False}
     words = first_pass.distinct_words
     if words < MIN_SUBWORD_WORDS:

@@ -96,7 +96,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     figures = {
         **size,
         **training_figures(metrics, prepared.stream),
-        **quality_figures(folder, prepared.corpus),
+        **quality_figures(folder, prepared.corpus, prepared.warnings),
         "train_flops_per_token": flops,
         **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=run.train.precision),
     }
@@ -208,22 +208,27 @@ def _epochs(stream: BatchStream, updates: int) -> float:
     raise AssertionError("no end of epochs")
 
 
-def quality_figures(folder: RunFolder, corpus: Corpus) -> Figures:
+def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] = ()) -> Figures:
     """Score the translations and read the perplexities; the first test set gives the headline figures.
 
     Scores of metrics from outside are taken from external.json, where they are of these translations.
     """
     if not corpus.tests:
-        return {}
+        return {"warnings": "\n".join(warnings) or None}
     translates = folder.run.translates
     scores = {test: _score_test(folder, corpus, test) for test in corpus.tests} if translates else {}
+    warnings = [*warnings, *(f"{test}: {each}" for test in scores for each in scores[test].warnings)]
     penalty = folder.penalty() if translates else None
+    penalties = folder.run.decode.length_penalties
+    if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
+        warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")
     perplexities = likelihood_figures(folder, corpus)
     first, *further = corpus.tests
     headline = dataclasses.asdict(scores[first]) if scores else {}
     names = {item.name for item in dataclasses.fields(Result)}
     return {
         **{name: value for name, value in headline.items() if name in names},
+        "warnings": "\n".join(warnings) or None,
         "length_penalty": None if penalty is None else penalty.alpha,
         "length_normalization": None if penalty is None else penalty.normalization,
         **perplexities[first],

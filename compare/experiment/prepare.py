@@ -1,20 +1,24 @@
 """The data that all models of an experiment share: corpus, vocabularies, encoded splits, batches."""
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
+
+import numpy as np
 
 from compare.config.run import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, VocabularyConfig
 from compare.models.registry import Architecture, train_flops_per_token
 from compare.results.store import read_registry
 from data.batches import BatchStream
+from data.checks import CUT, SAMPLE_LINES, UNSPACED, describe_text
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
 from data.sampling import SampledSplit
-from data.text import unspaced
+from data.subwords import KINDS as SUBWORD_KINDS
 from data.vocabulary import VocabularyPair, build_pair, load_pair
 
 logger = logging.getLogger(__name__)
@@ -31,6 +35,8 @@ class PreparedData:
     valid: EncodedSplit
     stream: BatchStream
     batch_hash: str
+    warnings: tuple[str, ...] = ()
+    """What a reader of the results should know of the data."""
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
@@ -108,18 +114,7 @@ def prepare_data(
     pairs = corpus.splits["train"]
     sizes = ", ".join(f"{name} {len(split.src):,}" for name, split in corpus.splits.items())
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: {sizes}")
-    for test in corpus.tests:
-        if overlap := corpus.overlap(test):
-            logger.warning(
-                f"{overlap} of {len(corpus.splits[test].src)} sources of {test} also occur in train"
-            )
-    references = corpus.splits["valid"].tgt
-    if sum(map(unspaced, references)) > len(references) / 2:
-        logger.warning(
-            f"most references in {corpus.tgt_lang} have no spaces between words: BLEU, by which weights and "
-            "length penalties are chosen, takes each sentence for a word or two; compare by chrF, and score "
-            "translations by attnbench score --tokenize zh or ja-mecab"
-        )
+    warnings = _describe_corpus(corpus, run)
     times.append(perf_counter())
     if vocabularies is None:
         source = run.train.init_from
@@ -130,9 +125,15 @@ def prepare_data(
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
     times.append(perf_counter())
     if encoded.dropped:
-        logger.warning(
+        warnings.append(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
+    warnings += _describe_unknown(corpus, vocabularies, valid)
+    for warning in warnings:
+        logger.warning(warning)
+    size, smallest = run.vocabulary.size, min(map(len, vocabularies))
+    if run.vocabulary.kind in SUBWORD_KINDS and smallest < size and not run.train.init_from:  # logged before
+        warnings.append(f"the text gives no more than {smallest:,} of vocabulary.size {size:,}")
     encoded, valid = sides(encoded, run), sides(valid, run)
     stream = training_batches(encoded, vocabularies, run)
     logger.info(
@@ -149,7 +150,46 @@ def prepare_data(
         valid=valid,
         stream=stream,
         batch_hash=batch_hash,
+        warnings=tuple(warnings),
     )
+
+
+def _describe_corpus(corpus: Corpus, run: Run) -> list[str]:
+    """List what a reader of the results should know of the texts; raises ValueError for text in pieces."""
+    warnings = []
+    for test in corpus.tests:
+        if overlap := corpus.overlap(test):
+            size = len(corpus.splits[test].src)
+            warnings.append(f"{overlap} of {size} sources of {test} also occur in train")
+    for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
+        for marked in describe_text(*(pairs[side] for pairs in corpus.splits.values())):
+            if marked.kind in CUT and run.vocabulary.kind == "given":
+                continue
+            if marked.kind in CUT and marked.most:
+                raise ValueError(
+                    f"{corpus.name}, {language}: cut into pieces already, {marked}; or set vocabulary.kind = "
+                    '"given", which takes these pieces and joins them before scoring'
+                )
+            if marked.kind != UNSPACED or (side == 1 and run.scoring.tokenize in ("13a", "intl", "none")):
+                warnings.append(f"{language}: {marked}")
+    return warnings
+
+
+UNKNOWN_SHARE = 0.02
+"""Share of unknown tokens from which a vocabulary is worth a warning."""
+
+
+def _describe_unknown(corpus: Corpus, vocabularies: VocabularyPair, valid: EncodedSplit) -> Iterator[str]:
+    """Yield what share of the validation set the vocabularies do not know, where it is notable."""
+    rows = np.arange(min(len(valid), SAMPLE_LINES))
+    sides = zip((corpus.src_lang, corpus.tgt_lang), vocabularies, (valid.src, valid.tgt), strict=True)
+    for language, vocabulary, ids in sides:
+        share = float((ids.take(rows).flat < vocabulary.first_token).mean())
+        if share > UNKNOWN_SHARE:
+            yield (
+                f"{share:.1%} of the {language} tokens of valid are unknown to the vocabulary: take "
+                "subwords, a larger vocabulary.size, or no train.init_from of other text"
+            )
 
 
 def initial_vocabularies(init_from: str) -> VocabularyPair:

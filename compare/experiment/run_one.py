@@ -46,8 +46,10 @@ def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter, proce
         peak = None if was_trained else peak_memory_bytes(translator.device)
         machine = this_machine(translator.device)
         write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
-        result = unfinished_result(folder, prepared)
-        return replace(result, status="done", files=folder.hashes(), **compute_figures(folder, prepared))
+        figures = compute_figures(folder, prepared)
+        for warning in (figures["warnings"] or "").splitlines()[len(prepared.warnings) :]:
+            logger.warning(f"{run.label}: {warning}")
+        return replace(unfinished_result(folder, prepared), status="done", files=folder.hashes(), **figures)
 
     updates = run.train.max_updates
     with reporter.training(folder.name, updates) as report, counting("sentences") as progress:
@@ -170,9 +172,5 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "
         f"(best {max(other.bleu for other in grid):.1f}), length ratio {point.length_ratio:.3f}"
     )
-    if point.length_penalty == max(each.alpha for each in penalties):
-        logger.warning(
-            f"{run.label}: this is the largest length penalty of the grid: larger ones may be better"
-        )
     write_record(folder.selection, selection)
     return selection.penalty

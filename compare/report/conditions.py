@@ -169,12 +169,16 @@ def _differing_settings(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})"
 
 
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Name each row by its label, and by experiment and seed where there are several."""
+    keys = ["label", *(key for key in ("experiment", "seed") if len(distinct(rows, key)) > 1)]
+    return [" ".join(f"seed {row[key]}" if key == "seed" else str(row[key]) for key in keys) for row in rows]
+
+
 def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
     low, high = USUAL_LENGTH_RATIOS
-    keys = ["label", *(key for key in ("experiment", "seed") if len(distinct(rows, key)) > 1)]
     ratios = {}
-    for row in rows:
-        name = " ".join(f"seed {row[key]}" if key == "seed" else str(row[key]) for key in keys)
+    for row, name in zip(rows, _names(rows), strict=True):
         for test in ("", *further_tests(row)):
             ratio = row.get(of_test("length_ratio", test))
             if ratio is not None:
@@ -242,11 +246,22 @@ def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{note}: {'all models' if names == every and len(every) > 1 else ', '.join(names)}"
 
 
+def _recorded(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the warnings that results have recorded, with their models where these are not all."""
+    names: dict[str, list[str]] = {}
+    for row, name in zip(rows, _names(rows), strict=True):
+        for warning in (row.get("warnings") or "").splitlines():
+            names.setdefault(warning, []).append(name)
+    for warning, some in names.items():
+        yield f"Warning: {warning}" + (f" ({', '.join(some)})" if len(some) < len(rows) else "")
+
+
 WARNINGS: Mapping[Callable[[Sequence[Row]], Iterator[str]], Group | None] = {
     _differing_data: None,
     _differing_settings: None,
     _uneven_seeds: Group.QUALITY,
     _unusual_lengths: Group.QUALITY,
+    _recorded: Group.QUALITY,
     _slow_widths: Group.SPEED,
     _speeds: Group.SPEED,
     _ends_of_training: None,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.system.log import counting
-from data.checks import BROKEN, QUANTILES, CorpusCheck, Finding, SplitCheck
+from data.checks import BROKEN, MARKS, QUANTILES, CorpusCheck, Finding, SplitCheck
 from data.named import CORPORA, NamedCorpus, fetch, named_corpus
 
 # Text output of ``data check`` and ``data prepare``.
@@ -28,6 +28,7 @@ def render_summary(manifest: Mapping[str, Any]) -> str:
             f"read     {manifest['read']:,} pairs",
             f"dropped  {', '.join(dropped) or 'none'}",
             "written  " + ", ".join(f"{name} {size:,}" for name, size in manifest["splits"].items()),
+            *(f"warning  {warning}" for warning in manifest["warnings"]),
         ]
     )
 
@@ -64,6 +65,8 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
     more = ", ..." if finding.count > len(finding.lines) else ""
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
+    if kind in MARKS:
+        characters = MARKS[kind].undo
     if kind == BROKEN:
         characters = "bytes that are not UTF-8: save the file as UTF-8, or drop these lines by --drop-broken"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"

@@ -26,7 +26,10 @@ def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) 
         Without ``as_json``, one line per score for one system, a Markdown table with signatures for several.
     """
     if as_json:
-        records = [{"system": name, **system.columns()} for name, system in scores.items()]
+        records = [
+            {"system": name, **system.columns(), "warnings": system.warnings}
+            for name, system in scores.items()
+        ]
         return json.dumps(records if len(records) > 1 else records[0], indent=2)
     first, *others = scores.values()
     if not others:
@@ -36,6 +39,7 @@ def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) 
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
     signatures |= {name: columns[f"{name}_signature"] for name in first.external()}
     notes = [f"- {heading}: {text}" for heading, text in signatures.items() if text]
+    notes += [f"- {name}: {text}" for name, system in scores.items() for text in system.warnings]
     return "\n".join([table, "", *map(escape_markdown, notes)])
 
 

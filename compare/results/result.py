@@ -25,6 +25,7 @@ class Result:
     preset: str
     status: Status
     reason: str | None = None
+    warnings: str | None = None
 
     # Size.
     params: int | None = None

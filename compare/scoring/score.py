@@ -4,12 +4,14 @@ Scores are 0 to 100 and always come with the signature of their metric.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 
 from compare.config.sections import TOKENIZERS
 from compare.scoring.metrics import METRICS, TOKENIZE, MetricOptions, clip, make_bleu
+from data.checks import UNSPACED, describe_text
 from data.files import as_paths, ensure_unchanged
 from data.text import read_lines
 
@@ -69,13 +71,15 @@ class SystemScores:
     """Signature of chrF."""
     ter_signature: str | None = None
     """Signature of TER."""
+    warnings: tuple[str, ...] = ()
+    """Marks of text that is not plain, such as translations in pieces."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
     """Columns of metrics that have no field here: "<name>", "<name>_signature" and so on."""
 
     def columns(self) -> dict[str, float | str | None]:
         """List every score, signature and end of an interval by column name."""
         columns: dict[str, float | str | None] = asdict(self)
-        del columns["scores"]
+        del columns["scores"], columns["warnings"]
         return columns | dict(self.scores)
 
     def external(self) -> dict[str, float]:
@@ -111,7 +115,8 @@ class SystemScores:
             lines.append(f"{name:<5} {score:6.2f}  {columns[f'{name}_signature']}")
         lengths = {"length ratio": self.length_ratio, "brevity penalty": self.brevity_penalty}
         known = [f"{name} {value:.3f}" for name, value in lengths.items() if value is not None]
-        return "\n".join([*lines, ", ".join(known)] if known else lines)
+        lines += [", ".join(known)] if known else []
+        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
 
 
 def score_texts(
@@ -143,7 +148,8 @@ def score_texts(
             columns |= metric.compute(hypotheses, references, options).columns(name)
     names = {item.name for item in fields(SystemScores)}
     scores = {name: columns.pop(name) for name in list(columns) if name not in names}
-    return SystemScores(**columns, scores=scores)  # type: ignore[arg-type]  # each under its field's name
+    marks = _warnings("translations", hypotheses, scoring.tokenize)
+    return SystemScores(**columns, scores=scores, warnings=marks)  # type: ignore[arg-type]  # each under its field's name
 
 
 def score_files(
@@ -177,8 +183,16 @@ def score_files(
                         f"{path} has {len(lines)} lines but {reference} has {len(text)}: "
                         "line i of one must translate what line i of the other translates"
                     )
-            scores[str(path)] = score_texts(lines, *texts, scoring=scoring)
+            found = score_texts(lines, *texts, scoring=scoring)
+            marks = map(_warnings, map(str, reference_paths), texts, repeat(scoring.tokenize))
+            scores[str(path)] = replace(found, warnings=(*found.warnings, *chain.from_iterable(marks)))
     return scores
+
+
+def _warnings(name: str, lines: Sequence[str], tokenize: str) -> tuple[str, ...]:
+    """List the marks of a text that lower its score; not all tokenizers need spaces."""
+    spaced = tokenize in ("13a", "intl", "none")
+    return tuple(f"{name}: {each}" for each in describe_text(lines) if spaced or each.kind != UNSPACED)
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE) -> float:

@@ -10,9 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.cli import main
-from data.checks import CorpusCheck, Finding, SideCheck, check_corpus, unusual_characters
+from data.checks import (
+    BPE,
+    NOT_NFC,
+    PIECES,
+    UNSPACED,
+    CorpusCheck,
+    Finding,
+    SideCheck,
+    check_corpus,
+    unusual_characters,
+)
 from data.formats import Table, TwoFiles
-from tests.kits.raw_data import Pair, lines, made_up, two_files, write
+from tests.kits.raw_data import Pair, lines, made_up, refused, two_files, write
 
 
 def check(folder: Path, **splits: list[Pair]) -> CorpusCheck:
@@ -85,11 +95,20 @@ def test_overlap_is_counted_on_either_side(tmp_path: Path):
         ("mixed script", "pа́ssword", None),  # the second letter is Cyrillic
         ("mojibake", "FuÃŸball, Â£5", None),
         ("mojibake", "donâ€™t", None),
+        (BPE, "ri@@ ding a horse", None),
+        (BPE, "a hor@@", None),
+        (PIECES, "▁ri ding", None),
+        ("entities (&amp;)", "Tom &amp; Jerry &#39;s", None),
+        ("<unk>, <s> or <pad>", "a <unk> </s>", None),
+        ("tokenised (' .')", "a man , a horse .", None),
+        (NOT_NFC, "Gro\u0308ße", None),
+        (UNSPACED, "我喜欢猫。", None),
+        (UNSPACED, "ฉันชอบแมว", None),
     ],
 )
 def test_unusual_characters(kind: str, text: str, characters: dict[str, int] | None):
     side = SideCheck()
-    side.add(["usual", text, "Größe, naïve, ÂME, 5 €", text], np.array([11, 12, 13, 14]))
+    side.add(["usual, ... @@ a@@b AT&T", text, "Größe, naïve, ÂME, 5 €", text], np.array([11, 12, 13, 14]))
     found = {name: finding for name, finding in side.unusual.items() if finding.count}
     assert list(found) == [kind]
     assert count_and_lines(found[kind]) == (2, [12, 14])
@@ -173,6 +192,12 @@ def test_the_command_prints_the_findings(tmp_path: Path, capsys: pytest.CaptureF
     umlauts = [number for number, pair in enumerate(pairs[:-1], start=1) if "ü" in pair[1]]
     assert report["tgt"]["unusual"]["not text"]["lines"] == [*umlauts, 50][:5]
     assert report["files"] == [{"paths": [str(src), str(tgt)], "pairs": 50}]
+
+
+def test_utf16_is_named_before_the_number_of_lines(tmp_path: Path):
+    src, tgt = two_files(tmp_path, made_up(50))
+    write(tgt, "eins\nzwei\n".encode("utf-16"))
+    refused(lambda: check_corpus({"": [TwoFiles(src=src, tgt=tgt)]}), f"{tgt} begins like UTF-16")
 
 
 def test_line_numbers_of_tables_with_a_header_are_those_of_the_file(

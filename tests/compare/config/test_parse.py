@@ -60,6 +60,11 @@ def test_every_shipped_experiment_resolves(config: Path):
             assert row.overrides.keys() <= MAY_DIFFER
 
 
+def test_a_byte_order_mark_is_no_text(path: Path):
+    path.write_text("\ufeff" + ROW, encoding="utf-8")
+    assert [row.label for row in load_experiment(path).models] == ["lstm"]
+
+
 def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
     path.write_text("".join(f'[[models]]\npreset = "{name}"\n' for name in PRESETS))
     experiment = load_experiment(path)
@@ -92,6 +97,9 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         (ROW + "dropout = [0.1, 0.1]\n", "label 'lstm-dropout-0.1' is given twice"),
         (ROW + "learning_rate = nan\n", "learning_rate must be float > 0.0, found nan"),
         (ROW + "schedule = 'liner'\n", "did you mean 'linear'?"),
+        ('[data]\nroot = "C:\\Users\\me"\n' + ROW, "has / instead of"),
+        ('[data]\nroot = "C:\\temp"\n' + ROW, "write / instead of"),  # a tab
+        ("[data]\nsrc = de\n" + ROW, "'src = de'; text stands in quotes"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):

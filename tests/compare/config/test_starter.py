@@ -12,6 +12,7 @@ from compare.config.run import resolve_models
 from compare.config.starter import SIZES, starter_experiment
 from compare.experiment.prepare import build_vocabularies
 from compare.models.presets import PRESETS
+from data.checks import UNSPACED, MarkedLines
 from data.corpus import read_corpus
 from data.grammar import embedded_splits
 from data.prepare import FirstPass
@@ -22,9 +23,8 @@ from tests.kits.raw_data import Pair, made_up, two_files, write
 @pytest.mark.parametrize(("words", "unspaced"), [(100, False), (9_000, False), (50_000, True)])
 def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words: int, unspaced: bool):
     pairs = 2_000_000 if size.pairs == float("inf") else size.pairs
-    first_pass = FirstPass(
-        labels=np.zeros(0, dtype=np.uint8), dropped={}, distinct_words=words, unspaced=unspaced
-    )
+    marks = [MarkedLines(UNSPACED, 2, 2)] if unspaced else []
+    first_pass = FirstPass(labels=np.zeros(0, np.uint8), dropped={}, distinct_words=words, marks=marks)
     (tmp_path / 'a "b"').mkdir()
     path = write(
         tmp_path / 'a "b"' / "e.toml",
@@ -41,9 +41,7 @@ def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words
 @pytest.mark.parametrize("words", [100, 9_000])
 def test_each_preset_has_sizes_that_can_be_built(tmp_path: Path, words: int):
     """Also with the joint vocabulary of 9,000 words, and of language models, which share no source."""
-    first_pass = FirstPass(
-        labels=np.zeros(0, dtype=np.uint8), dropped={}, distinct_words=words, unspaced=False
-    )
+    first_pass = FirstPass(labels=np.zeros(0, np.uint8), dropped={}, distinct_words=words)
     for preset in PRESETS:
         text = starter_experiment(("en", "de"), first_pass, {"train": words}, [preset])
         (run,) = resolve_models(load_experiment(write(tmp_path / "e.toml", text.encode())))

@@ -52,18 +52,45 @@ def test_check_computes_the_hash_of_the_batches(copy: Path):
     assert "batch_hash" in {value.name for value in check_experiment(copy).differences}
 
 
-def test_references_without_spaces_are_warned_of(
-    tiny_toml: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("target", "settings", "expected"),
+    [
+        ("s{n} ist gut", [], []),
+        ("这是第{n}个句子", ["scoring.tokenize=13a"], ["de: text without spaces in 76 of 76 lines"]),
+        ("这是第{n}个句子", ["scoring.tokenize=zh"], []),
+        ("s{n} ist gut &amp; alt", [], ["de: entities (&amp;) in 76 of 76 lines"]),
+        ("s{n} i@@ st g@@ ut", ["vocabulary.kind=given"], []),
+        ("s{n} ist gut", ["data.max_tokens=3"], ["1 of 60 training pairs are left out"]),
+        ("s{n} ist gut", ["vocabulary.size=6"], ["of the en tokens of valid", "of the de tokens of valid"]),
+        ("s{n} ist gut", ["vocabulary.kind=bpe", "vocabulary.size=999"], ["the text gives no more than"]),
+    ],
+)
+def test_results_are_told_what_the_data_are(
+    tiny_toml: Path, tmp_path: Path, target: str, settings: list[str], expected: list[str]
 ):
-    """BLEU of 13a takes them for one word each; sources without spaces are no reason to warn."""
     for split, number in (("train", 60), ("valid", 8), ("test", 8)):
-        (tmp_path / f"{split}.en").write_text("".join(f"sentence {n}\n" for n in range(number)))
-        (tmp_path / f"{split}.zh").write_text("".join(f"这是第{n}个句子。\n" for n in range(number)))
-    for src, tgt, warned in (("en", "zh", True), ("zh", "en", False)):
-        caplog.clear()
-        settings = [f"data.root={tmp_path.as_posix()}", f"data.src={src}", f"data.tgt={tgt}"]
+        sources = [f"{split == 'test'} is {n % 7}{' now' * (n == 59)}\n" for n in range(number)]
+        lines = [target.format(n=n % 7) for n in range(number)]
+        (tmp_path / f"{split}.en").write_text("".join(sources))
+        (tmp_path / f"{split}.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    settings = [f"data.root={tmp_path.as_posix()}", *settings]
+    found = prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded").warnings
+    assert [text for text in found if not any(part in text for part in expected)] == []
+    assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize("target", ["ein M@@ ann", "▁ein ▁M ann"])
+def test_a_corpus_in_pieces_is_refused_but_as_given(tiny_toml: Path, tmp_path: Path, target: str):
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.en").write_text("a man\n" * 9)
+        (tmp_path / f"{split}.de").write_text(f"{target}\n" * 9, encoding="utf-8")
+    settings = [f"data.root={tmp_path.as_posix()}"]
+    with pytest.raises(ValueError, match=r"27 of 27 .* set vocabulary\.kind = .given."):
         prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
-        assert ("have no spaces between words" in caplog.text) is warned
+    run = first_run(tiny_toml, [*settings, "vocabulary.kind=given"])
+    prepared = prepare_data(run, tmp_path / "given")
+    assert prepared.vocabularies.tgt.labels(target) == target.split()
+    assert run.references([target]) == ["ein Mann"]
 
 
 # Subword sampling.

@@ -31,6 +31,7 @@ from compare.decoding.length_penalty import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment import run_one as evaluation
 from compare.experiment.budget import match_budget
+from compare.experiment.compute_result import quality_figures
 from compare.experiment.prepare import load_corpus, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.tune import TuningPlan, find_winners, tune_experiment
@@ -84,9 +85,7 @@ def test_one_value_is_taken_without_a_search(run_tiny, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("best", [0, 2])
-def test_a_choice_at_the_upper_edge_is_warned_of(
-    best: int, copy: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_a_choice_at_the_upper_edge_is_warned_of(best: int, copy: Path, monkeypatch: pytest.MonkeyPatch):
     folder = RunFolder.read(copy / ROWS[0])
     scores = [(30.0 if index == best else 20.0, 1.0) for index in range(3)]
     monkeypatch.setattr(evaluation, "bleu_and_length_ratio", Mock(side_effect=scores))
@@ -94,11 +93,11 @@ def test_a_choice_at_the_upper_edge_is_warned_of(
     folder = dataclasses.replace(folder, run=dataclasses.replace(folder.run, decode=decode))
     translator = load_model(copy / ROWS[0])
     folder.selection.unlink()
-    valid = load_corpus(folder.run.data).splits["valid"]
-    with caplog.at_level("WARNING"):
-        chosen = evaluation.select_penalty(folder, translator, valid)
+    corpus = load_corpus(folder.run.data)
+    chosen = evaluation.select_penalty(folder, translator, corpus.splits["valid"])
     assert chosen == LengthPenalty((0.0, 0.5, 4.0)[best], "wu")
-    assert ("the largest length penalty of the grid" in caplog.text) == (best == 2)
+    warnings = quality_figures(folder, corpus)["warnings"] or ""
+    assert ("is the largest of the grid" in warnings) == (best == 2)
 
 
 @pytest.mark.parametrize("place", ["write_atomically", "write_record"])
@@ -272,7 +271,7 @@ def test_the_command_that_scores_runs(
     assert main([*command, "--ensemble"]) == 0
     found = json.loads(capsys.readouterr().out)
     scores = score_texts(together.translate(sources), references, scoring=all_metrics())
-    assert found == {"system": "+".join(runs), **scores.columns()}
+    assert found == {"system": "+".join(runs), **scores.columns(), "warnings": []}
     assert main([*command, "--ensemble", "--probabilities"]) == 0
     expected = score_translations(together, sources, references)
     assert json.loads(capsys.readouterr().out)["perplexity"] == expected.sums.perplexity

@@ -193,6 +193,30 @@ def test_scores_are_those_of_sacrebleus_own_program(texts: list[str], tokenize: 
         assert signature == row["signature"]
 
 
+@pytest.mark.parametrize(
+    ("line", "mark"),
+    [
+        ("▁the ▁cat ▁sat ▁on ▁mat", "▁"),
+        ("the c@@ at sat on m@@ at", "@@"),
+        ("the cat sat on mat &amp; me", "&amp;"),
+        ("the <unk> sat on mat", "<unk>"),
+        ("the cat sat on mat .", "tokenised"),
+        ("the cät sat on mat".replace("ä", "a\u0308"), "NFC"),
+        ("猫坐在垫子上", "without spaces"),
+    ],
+)
+def test_text_that_is_not_plain_is_scored_with_a_warning(texts: list[str], line: str, mark: str, capsys):
+    """As the last lines of the text, and in JSON; the plain reference has none."""
+    Path(texts[0]).write_text(f"{line}\n" * 3, encoding="utf-8")
+    assert main(["score", texts[0], "--ref", texts[2], "--json"]) == 0
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning.startswith("translations: ")
+    assert mark in warning
+    assert " in 3 of 3 lines: " in warning
+    assert main(["score", texts[0], "--ref", texts[2]]) == 0
+    assert capsys.readouterr().out.endswith(f"warning: {warning}\n")
+
+
 def test_several_systems_stand_in_one_table(texts: list[str], capsys: pytest.CaptureFixture[str]):
     one, other, reference, _ = texts
     arguments = ["score", one, other, "--ref", reference, "--metrics", "bleu chrf ter"]
@@ -206,8 +230,8 @@ def test_several_systems_stand_in_one_table(texts: list[str], capsys: pytest.Cap
     assert cells[0] == ["system", "BLEU", "[95%]", "chrF", "TER", "length ratio"]
     assert [row[0] for row in cells[2:]] == [one, other]
     assert float(cells[3][4]) == pytest.approx(rows[1]["ter"], rel=1e-3)
-    assert [line.split(":")[0] for line in lines[5:]] == ["- BLEU", "- chrF", "- TER"]
-    assert rows[0]["ter_signature"] in lines[-1]
+    assert [line.split(":")[0] for line in lines[5:8]] == ["- BLEU", "- chrF", "- TER"]
+    assert rows[0]["ter_signature"] in lines[7]
 
 
 def test_what_does_not_fit_is_named(texts: list[str], tmp_path: Path, refusal: Refusal):
