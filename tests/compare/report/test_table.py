@@ -174,6 +174,8 @@ WARNINGS = [
         [changed(width_multiple=16), changed(label="narrow", width_multiple=4)],
         "widths that are not multiples of 8, which can cost speed: narrow",
     ),
+    ([changed(warnings="de: cut")] * 2, "de: cut"),
+    ([DONE, changed(seed=2, warnings="a\nb")], "a (lstm seed 2)Warning: b (lstm seed 2)"),
 ]
 
 
