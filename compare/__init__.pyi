@@ -43,6 +43,8 @@ from compare.experiment.tune import draw_candidates as draw_candidates
 from compare.experiment.tune import parse_space as parse_space
 from compare.experiment.tune import read_trials as read_trials
 from compare.experiment.tune import tune_experiment as tune_experiment
+from compare.experiment.verify import Verdict as Verdict
+from compare.experiment.verify import verify_preset as verify_preset
 from compare.integrations.export import Export as Export
 from compare.integrations.export import export_model as export_model
 from compare.integrations.external_metrics import add_external_scores as add_external_scores
@@ -51,8 +53,6 @@ from compare.integrations.hub import from_pretrained as from_pretrained
 from compare.integrations.hub import push_to_hub as push_to_hub
 from compare.integrations.hub import save_pretrained as save_pretrained
 from compare.integrations.trackers import track_metrics as track_metrics
-from compare.integrations.verify import Verdict as Verdict
-from compare.integrations.verify import verify_preset as verify_preset
 from compare.models.catalogue import catalogue_presets as catalogue_presets
 from compare.models.catalogue import describe_preset as describe_preset
 from compare.models.presets import Preset as Preset

@@ -390,6 +390,12 @@ class Attention(nn.Module):
             queries = queries._replace(past=self.first_past(source, queries.state.size(1)))
         visible, factor = self.scope(queries, source.mask)
         scores = self.scorer.score(queries, source.keys)
+        batch, length = source.mask.shape
+        if scores.shape != (shape := (batch, self.num_heads, queries.state.size(1), length)):
+            raise ValueError(
+                f"{type(self.scorer).__name__}.score returns shape {tuple(scores.shape)}, not {shape}: "
+                "(sentences, heads, queries, source positions)"
+            )
         if self.temperature != 1:
             scores = scores / self.temperature
         if self.is_uniform and self.training:

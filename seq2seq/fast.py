@@ -177,7 +177,8 @@ def joins_gradients() -> bool:
 def _cast_once(matrix: Tensor) -> Tensor:
     """Cast a matrix as autocast would at every step; autocast remembers only its casts of parameters."""
     kind = matrix.device.type
-    if torch.is_autocast_enabled(kind) and matrix.dtype != torch.float64:  # which it leaves as it is
+    is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # not on "meta"
+    if is_cast and matrix.dtype != torch.float64:  # which it leaves as it is
         return matrix.to(torch.get_autocast_dtype(kind))
     return matrix
 

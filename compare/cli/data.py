@@ -246,7 +246,7 @@ def models(
         show(entries, render_list(entries, vocabulary), as_json=as_json)
         return 0
     if verify:
-        from compare.integrations.verify import render_verdicts, verify_preset
+        from compare.experiment.verify import render_verdicts, verify_preset
 
         verdicts = verify_preset(name)
         show(verdicts, render_verdicts(name, verdicts), as_json=as_json)

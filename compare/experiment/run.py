@@ -30,6 +30,7 @@ from compare.experiment.launch import Launch, announced, take_part
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import run_one
 from compare.experiment.timing import forget_timings, results_to_time, time_all
+from compare.experiment.verify import ensure_verified
 from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -140,7 +141,8 @@ def run_experiment(
 def plan_models(experiment: Experiment, folder: Path, context: str, launch: Launch | None) -> list[Run]:
     """Decide the settings of each model, and find mistakes that need no data.
 
-    These are the budget's reference, models too large for this machine, and a folder that cannot be used.
+    These are the budget's reference, parts of plug-ins that break a rule, models too large for this machine,
+    and a folder that cannot be used.
     """
     on_nodes = launch is not None and launch.slurm is not None
     if launch is not None:
@@ -148,6 +150,8 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: Laun
     models = resolve_models(experiment, context, other_machine=on_nodes)
     find_reference(models)
     make_bleu(models[0].scoring.tokenize)  # which may lack a package
+    for run in models:
+        ensure_verified(run)
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
     if (folder / REGISTRY).is_file():

@@ -187,7 +187,7 @@ def _read_own_result(folder: Path) -> Result:
     result is what it is, but their metrics have no headings.
     """
     if problem := plugin_problem(folder):
-        _warn(f"{problem}; the stored figures are shown")
+        _warn(f"{problem}; the stored figures of each run are shown, no means")
     result = read_result(folder)
     if result.run not in (folder.name, run_name(*_label_and_seed(folder.name))):
         raise ValueError(

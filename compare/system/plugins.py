@@ -10,6 +10,7 @@ import importlib
 import logging
 import sys
 import tomllib
+import traceback
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import cache
@@ -64,6 +65,27 @@ def unclaimed_entries() -> frozenset[tuple[str, Any]]:
         (kind, key) for kind, (registry, ours) in _REGISTRIES.items() for key in registry.keys() - ours
     }
     return frozenset(entries).difference(*(plugin.registered for plugin in PLUGINS.values()))
+
+
+def is_from_outside(kind: str, key: Any) -> bool:
+    """Return whether an entry was registered by a plug-in or another program, not by this repository."""
+    registry, ours = _REGISTRIES[kind]
+    return key in registry and key not in ours
+
+
+def user_line(error: BaseException) -> str:
+    """Return "FILE:LINE" of the innermost call of an error that is not in our code, Python's or torch's."""
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not _is_known(str(frame.f_globals.get("__name__")))
+    ]
+    return lines[-1] if lines else ""
+
+
+def _is_known(module: str) -> bool:
+    root = module.partition(".")[0]
+    return root in (*PACKAGES, "torch") or root in sys.stdlib_module_names
 
 
 def remove_entries(entries: Iterable[tuple[str, Any]]) -> None:
@@ -123,7 +145,7 @@ def plugin_problem(folder: Path) -> str:
 def _import(name: str) -> Plugin:
     """Import a plug-in, or leave everything as it was; see ``load_plugins``."""
     root = name.partition(".")[0]
-    if root in (*PACKAGES, "torch") or root in sys.stdlib_module_names:
+    if _is_known(name):
         raise ValueError(f"{name!r} is no plug-in: it belongs to Python, torch or attnbench")
     loaded, registered = set(sys.modules), unclaimed_entries()
     importlib.invalidate_caches()
@@ -143,7 +165,10 @@ def _import(name: str) -> Plugin:
                 del sys.modules[module]
         kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
         text = first_line(error) if isinstance(error, Exception) else f"status {error.code!r}"
-        raise ValueError(f"plug-in {name!r} cannot be used: {kind}{text}") from error
+        line = user_line(error)
+        raise ValueError(
+            f"plug-in {name!r} cannot be used: {kind}{text}{f' ({line})' if line else ''}"
+        ) from error
     return Plugin(module=name, version=version, registered=added)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from compare.decoding.length_penalty import LengthPenalty
 from compare.decoding.search import Hypothesis, search
-from compare.integrations.verify import CHECKS, check_gradients, check_saving, check_seed
+from compare.experiment.verify import CHECKS, check_gradients, check_saving, check_seed
 from compare.optim import OptimConfig, build_optimizer
 from compare.training.loss import TranslationLoss
 from seq2seq.config import RecurrentLanguageModelConfig

@@ -9,7 +9,7 @@ import torch
 from compare.config.run import resolve_model
 from compare.config.sections import ModelConfig
 from compare.decoding.search import SpecialIds
-from compare.integrations.verify import BOS, EOS, PAD, V, leaves, sharpen, sources, targets  # noqa: F401  # for tests
+from compare.experiment.verify import BOS, EOS, PAD, V, leaves, sharpen, sources, targets  # noqa: F401  # for tests
 from compare.models.presets import PRESETS
 from compare.models.registry import ResolvedModel, build
 from seq2seq.scores import SCORES

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compare.integrations import verify
+from compare.experiment import verify
 from transformer import DecoderOnly, DecoderOnlyConfig, LanguageModel, Transformer, TransformerConfig
 from transformer.layers import STANDARD, Parts
 

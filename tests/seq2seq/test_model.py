@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from compare.integrations.verify import CHECKS
+from compare.experiment.verify import CHECKS
 from seq2seq import Decoder, EncoderOutput, RegularisationConfig, SelfAttention, Seq2Seq, Seq2SeqConfig
 from seq2seq.decoder import Readout
 from seq2seq.min_rnn import reversal_index

@@ -19,7 +19,7 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.prepare import prepare_data
-from compare.integrations.verify import LENGTHS
+from compare.experiment.verify import LENGTHS
 from compare.models.presets import PRESETS
 from compare.models.registry import build, train_flops_per_token
 from compare.system import measure as timing

@@ -152,7 +152,7 @@ def test_without_the_plug_in_a_table_shows_the_stored_figures(
     shown = capsys.readouterr()
     assert shown.err == (
         f"warning: plug-in '{NAME}' cannot be used: it is not installed here: install it, or put its folder "
-        "on PYTHONPATH; the stored figures are shown\n"
+        "on PYTHONPATH; the stored figures of each run are shown, no means\n"
     )
     for run in ("conv-gru", "cosine-rnn"):
         score = read_result(without_plugin / f"{run}-seed1").scores["repetition"]
@@ -233,6 +233,21 @@ def test_a_model_without_what_every_model_has_is_refused_before_training(
     path = tmp_path / "e.toml"
     path.write_text(plugin_toml(tiny_toml, '["half_a_model"]', '[[models]]\npreset = "mine"\n'))
     assert message in refusal("run", path, "--dry-run", "--quiet")
+
+
+def test_a_score_that_breaks_a_rule_is_refused_before_training(
+    elsewhere: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+):
+    (elsewhere / "my_score.py").write_text(
+        "from seq2seq import Score, register_score\n\nclass Mine(Score):\n"
+        "    def score(self, queries, keys):\n        return keys.sum(-1)\n\nregister_score('mine', Mine)\n"
+    )
+    path, model = tmp_path / "e.toml", '[[models]]\npreset = "luong-dot"\nscore = "mine"\n'
+    path.write_text(plugin_toml(tiny_toml, '["my_score"]', model))
+    error = refusal("run", path, "--dry-run", "--quiet")
+    assert error.startswith(
+        f"models.luong-dot: {elsewhere / 'my_score.py'}:4: ValueError: Mine.score returns "
+    )
 
 
 def install(folder: Path, modules: str, name: str = "plugins") -> None:

@@ -1,7 +1,9 @@
-"""Verification that a preset holds to the contract of models: for authors of plug-ins, before they train."""
+"""Verification that a model holds to the contract of models: of every plug-in's, before it is trained."""
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,14 +12,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
 
+from compare.config.run import Run
 from compare.models.presets import find_preset
-from compare.models.registry import ResolvedModel, build, forward_flops
+from compare.models.registry import ResolvedModel, build, build_meta_model, family_of, forward_flops
 from compare.protocol import EncoderDecoder, keep, select
 from compare.system.cpu import prepare_copy
 from compare.system.messages import first_line
+from compare.system.plugins import is_from_outside, user_line
 from compare.training.loss import TranslationLoss
 from compare.training.serialization import load_weights, model_weights, save_weights, set_weights
+from seq2seq.scores import SCORES
 
 if TYPE_CHECKING:
     from compare.models.registry import Architecture, Model
@@ -131,6 +137,14 @@ def check_steps(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> No
     _equal(logits[:, 0], model(src, mask, tgt_in), "the logits of step and forward")
 
 
+def check_loss(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> None:
+    """The loss of training is the cross-entropy of the logits of forward."""
+    tgt_out, real = tgt_in.roll(-1, 1), torch.ones_like(tgt_in, dtype=torch.bool)
+    nll = TranslationLoss(model, 0.0).eval()(src, mask, tgt_in, tgt_out, real).nll
+    expected = cross_entropy(model(src, mask, tgt_in).flatten(0, 1), tgt_out.flatten(), reduction="sum")
+    _equal(nll, expected, "the loss and the cross-entropy of the logits")
+
+
 def check_causality(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> None:
     """A target position sees the tokens up to itself, and no later one."""
     other = tgt_in.clone()
@@ -236,6 +250,7 @@ def check_gradient_mode(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tenso
 CHECKS: Mapping[str, Callable[["Model", Tensor, Tensor, Tensor], None]] = {
     "interface": check_interface,
     "step equals forward": check_steps,
+    "loss": check_loss,
     "causality": check_causality,
     "source": check_source,
     "padding": check_padding,
@@ -246,6 +261,33 @@ CHECKS: Mapping[str, Callable[["Model", Tensor, Tensor, Tensor], None]] = {
     "gradients on or off": check_gradient_mode,
 }
 """Checks of a model in evaluation mode, in float64, with sharpened weights, on some sources and targets."""
+
+
+def check_construction(make: "Callable[[], Model]") -> None:
+    """A score takes (query_size, value_size, config) and hands them to super().__init__ first."""
+    make()
+
+
+def check_device(model: "Model") -> None:
+    """Every tensor is a parameter, a buffer, or created on the device of the inputs.
+
+    The model is moved to another device.
+    """
+    for part in model.modules():
+        for name, value in vars(part).items():
+            _require(
+                not isinstance(value, Tensor) or value.dim() == 0,
+                f"{type(part).__name__}.{name} is a plain tensor, which is not trained, saved or moved to a "
+                "GPU: make it an nn.Parameter, or call register_buffer",
+            )
+    (src, mask), meta = sources(), torch.device("meta")
+    try:
+        model.to(meta).features(src.to(meta), mask.to(meta), targets().to(meta), mask.sum(1))
+    except RuntimeError as error:  # others read a value, which that device lacks and a GPU has
+        if "expected device" in str(error):
+            raise ContractError("a tensor is created on the CPU: pass device=keys.device").with_traceback(
+                error.__traceback__
+            ) from error
 
 
 def check_seed(make: "Callable[[int], Model]") -> None:
@@ -333,7 +375,11 @@ class Verdict:
     holds: bool
     """Whether the model passes."""
     problem: str = ""
-    """The rule that is broken, and by how much."""
+    """The line of the author's file, what is wrong there, and the rule; "" if the model passes."""
+
+
+SOUND_BUT_FAILING = ("source", "gradients", "FLOPs")
+"""Checks that a sound part may fail with some settings, as a sparse normaliser has gradients of 0."""
 
 
 def verify_preset(name: str) -> list[Verdict]:
@@ -346,19 +392,56 @@ def verify_preset(name: str) -> list[Verdict]:
         name: name of the preset.
 
     Returns:
-        One verdict per check: those of ``CHECKS``, saved weights, seed, gradients, FLOPs.
+        One verdict per check: construction, those of ``CHECKS``, device, saved weights, seed, gradients,
+        FLOPs.
 
     Raises:
         ValueError: unknown preset; the message suggests the nearest name.
     """
-    model = shrink(find_preset(name).model)
+    model = find_preset(name).model
+    with _float64():
+        return list(_verify(model))
+
+
+def ensure_verified(run: Run) -> None:
+    """Verify a model whose score or family is a plug-in's, before it is trained.
+
+    Raises:
+        ValueError: it breaks a rule; the message has the rule, and the line in the author's file.
+    """
+    if _part_from_outside(run.model) is not None:
+        with _float64():
+            for verdict in _verify(run.model):
+                if not verdict.holds and verdict.check not in SOUND_BUT_FAILING:
+                    raise ValueError(f"models.{run.label}: {verdict.problem}")
+
+
+@contextmanager
+def _float64() -> Iterator[None]:
+    """Compute in float64, and leave the random numbers of the program as they are."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
         with torch.random.fork_rng(devices=[]):
-            return list(_verify(model))
+            yield
     finally:
         torch.set_default_dtype(dtype)
+
+
+def _part_from_outside(model: ResolvedModel) -> Any:
+    """Return the method ``score``, or the class, of a model's score or family from outside; else None."""
+    name, family = model.settings().get("score"), family_of(model.architecture)
+    if is_from_outside("score", name):
+        return vars(SCORES[str(name)]).get("score", SCORES[str(name)])
+    return family.build if is_from_outside("family", family.config) else None
+
+
+def _first_line_of(part: Any) -> str:
+    """Return "FILE:LINE" of a function or class; "" where it is not in a file."""
+    try:
+        return f"{inspect.getsourcefile(part)}:{inspect.getsourcelines(part)[1]}"
+    except (TypeError, OSError):
+        return ""
 
 
 def shrink(model: ResolvedModel) -> ResolvedModel:
@@ -370,9 +453,13 @@ def shrink(model: ResolvedModel) -> ResolvedModel:
             break
         narrow = {key: max(width * round(value / base), min(value, width)) for key, value in widths.items()}
         try:
-            return model.override(narrow)
+            found = model.override(narrow)
+            build_meta_model(found.architecture, V, V)
+            return found
         except ValueError:  # such as heads that do not divide it
             continue
+        except Exception:  # of a constructor, which fails in whatever width
+            break
     return model
 
 
@@ -389,7 +476,8 @@ def render_verdicts(name: str, verdicts: list[Verdict]) -> str:
 
 
 def _verify(model: ResolvedModel) -> Iterator[Verdict]:
-    tied = model.settings().get("tie") == "all"
+    model = shrink(model)
+    tied, part = model.settings().get("tie") == "all", _first_line_of(_part_from_outside(model))
 
     def make(seed: int = 0) -> "Model":
         torch.manual_seed(seed)
@@ -400,26 +488,35 @@ def _verify(model: ResolvedModel) -> Iterator[Verdict]:
         sharpen(made, seed)
         return made
 
-    yield (built := _run("construction", make))
+    def run(name: str, check: Callable[..., Any], *arguments: Any) -> Verdict:
+        problem = _find_problem(check, arguments, part)
+        return Verdict(check=name, holds=not problem, problem=problem)
+
+    yield (built := run("construction", check_construction, make))
     if not built.holds:
         return
     subject, (src, mask) = sharpened(), sources(width=7)
     with torch.no_grad():
         for name, check in CHECKS.items():
-            yield _run(name, check, subject, src, mask, targets())
-        yield _run("saved weights", check_saving, subject, sharpened(6))
-    yield _run("seed", check_seed, make)
-    yield _run("gradients", check_gradients, make().train())
-    yield _run("FLOPs", check_flops, model.architecture, subject)
+            yield run(name, check, subject, src, mask, targets())
+        yield run("device", check_device, sharpened())
+        yield run("saved weights", check_saving, subject, sharpened(6))
+    yield run("seed", check_seed, make)
+    yield run("gradients", check_gradients, make().train())
+    yield run("FLOPs", check_flops, model.architecture, subject)
 
 
-def _run(name: str, check: Callable[..., Any], *arguments: Any) -> Verdict:
-    """Run a check; any exception of the model is a verdict, too."""
-    problem = ""
+def _find_problem(check: Callable[..., Any], arguments: tuple[Any, ...], part: str) -> str:
+    """Run a check; return "" or what is wrong, which any exception of the model is too, with line and rule.
+
+    The line is that of the author's code in the traceback, else that of the ``part`` that is verified.
+    """
     try:
         check(*arguments)
-    except ContractError as error:
-        problem = str(error)
     except Exception as error:
-        problem = f"{type(error).__name__}: {first_line(error)}"
-    return Verdict(check=name, holds=not problem, problem=problem)
+        line, known = user_line(error) or part, isinstance(error, ContractError)
+        text = f"{line}: " if line else ""
+        text += str(error) if known else f"{type(error).__name__}: {first_line(error)}"
+        rule = inspect.getdoc(check) if known or check is check_construction else None
+        return f"{text}. Rule: {rule.splitlines()[0]}" if rule else text
+    return ""
