@@ -134,33 +134,21 @@ def _groups_by_code(groups: tuple[str, ...]) -> NDArray[np.uint8]:
 # Marks of a text that is not plain: cut into pieces, marked up, without spaces, of another Unicode form.
 
 
-class Mark(NamedTuple):
-    """A property of lines that a corpus or a translation should not have."""
-
-    pattern: str
-    """Regular expression that finds it in a line."""
-    undo: str
-    """Advice."""
-
-
 BPE, PIECES, UNSPACED, NOT_NFC = "BPE (@@)", "SentencePiece (▁)", "text without spaces", "not Unicode NFC"
 CUT = (BPE, PIECES)
-MARKS: Mapping[str, Mark] = {
-    BPE: Mark(r"@@(?<=\S@@)(?= |$)", "delete each '@@ '"),
-    PIECES: Mark("▁", "delete the spaces, then write a space for each ▁"),
-    "entities (&amp;)": Mark(
-        r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,6}|#x[\da-fA-F]{1,6});", "html.unescape undoes it"
+MARKS: Mapping[str, tuple[str, str]] = {
+    BPE: (r"@@(?<=\S@@)(?= |$)", "delete each '@@ '"),
+    PIECES: ("▁", "delete the spaces, then write a space for each ▁"),
+    "entities (&amp;)": (
+        r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{1,6}|#x[\da-fA-F]{1,6});",
+        "html.unescape undoes it",
     ),
-    "<unk>, <s> or <pad>": Mark(
-        "</?(?:unk|pad|s|bos|eos)>", "these stand for no text; subwords know every word"
-    ),
-    "tokenised (' .')": Mark(r" [.,](?<=\w [.,])(?= |$)", "detokenise it, such as by sacremoses"),
-    NOT_NFC: Mark("", "unicodedata.normalize('NFC', text) undoes it"),
-    UNSPACED: Mark(
-        f"[{NO_SPACES}]", 'BLEU takes a sentence for a word or two: set scoring.tokenize, such as "char"'
-    ),
+    "<unk>, <s> or <pad>": ("</?(?:unk|pad|s|bos|eos)>", "these stand for no text; subwords know every word"),
+    "tokenised (' .')": (r" [.,](?<=\w [.,])(?= |$)", "detokenise it, such as by sacremoses"),
+    NOT_NFC: ("", "unicodedata.normalize('NFC', text) undoes it"),
+    UNSPACED: (f"[{NO_SPACES}]", "BLEU takes a sentence for a word: set a tokenizer, such as char or zh"),
 }
-"""The marks by the name of their kind."""
+"""By kind of mark, the regular expression that finds it in a line, and how to undo it."""
 SAMPLE_LINES = 10_000
 """Number of lines by which a text is described."""
 MIN_SHARE = 0.01
@@ -181,14 +169,14 @@ class MarkedLines:
         return 2 * self.count > self.total
 
     def __str__(self) -> str:
-        return f"{self.kind} in {self.count:,} of {self.total:,} lines: {MARKS[self.kind].undo}"
+        return f"{self.kind} in {self.count:,} of {self.total:,} lines: {MARKS[self.kind][1]}"
 
 
 def find_marks(lines: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
     """Yield each kind of mark that a block of lines has, with the indices of its lines."""
     text = "\n".join(lines)
-    for kind, mark in MARKS.items():
-        found: Callable[[str], object] = re.compile(mark.pattern, re.MULTILINE).search
+    for kind, (pattern, _) in MARKS.items():
+        found: Callable[[str], object] = re.compile(pattern, re.MULTILINE).search
         if kind == NOT_NFC:
             found = lambda text: not is_normalized("NFC", text)  # noqa: E731
         if found(text):
@@ -203,10 +191,13 @@ def notable_marks(counts: Mapping[str, int], total: int) -> list[MarkedLines]:
     ]
 
 
-def describe_text(*texts: Iterable[str]) -> list[MarkedLines]:
-    """List the marks of texts, by the first ``SAMPLE_LINES`` lines of each."""
+def describe_text(*texts: Iterable[str], tokenize: str) -> list[MarkedLines]:
+    """List the marks of texts, by the first ``SAMPLE_LINES`` lines of each; ``tokenize`` is BLEU's."""
     lines = [line for text in texts for line in islice(text, SAMPLE_LINES)]
-    return notable_marks({kind: len(rows) for kind, rows in find_marks(lines)}, len(lines))
+    counts = {kind: len(rows) for kind, rows in find_marks(lines)}
+    if tokenize not in ("13a", "intl", "none"):  # the others need no spaces
+        counts.pop(UNSPACED, None)
+    return notable_marks(counts, len(lines))
 
 
 # Detection of pairs whose source and target are swapped, by character bigrams.

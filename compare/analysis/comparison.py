@@ -531,7 +531,7 @@ def summarise(folder: Path, *, data_root: str = "") -> Summary:
     scored: dict[str, ScoredTestSet] = {}
     outcome: list[str] = []
     if finished.no_texts:
-        logger.warning("%s: no intervals over sentences: %s", folder, finished.no_texts)
+        outcome = [f"No intervals over sentences: {finished.no_texts}"]
     else:
         logger.info("scores of resampled test sets")
         scored = score_tests(finished)

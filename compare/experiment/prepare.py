@@ -14,7 +14,7 @@ from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, VocabularyC
 from compare.models.registry import Architecture, train_flops_per_token
 from compare.results.store import read_registry
 from data.batches import BatchStream
-from data.checks import CUT, SAMPLE_LINES, UNSPACED, describe_text
+from data.checks import CUT, SAMPLE_LINES, describe_text
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
 from data.sampling import SampledSplit
@@ -162,7 +162,8 @@ def _describe_corpus(corpus: Corpus, run: Run) -> list[str]:
             size = len(corpus.splits[test].src)
             warnings.append(f"{overlap} of {size} sources of {test} also occur in train")
     for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
-        for marked in describe_text(*(pairs[side] for pairs in corpus.splits.values())):
+        texts = (pairs[side] for pairs in corpus.splits.values())
+        for marked in describe_text(*texts, tokenize=run.scoring.tokenize if side else "char"):
             if marked.kind in CUT and run.vocabulary.kind == "given":
                 continue
             if marked.kind in CUT and marked.most:
@@ -170,8 +171,7 @@ def _describe_corpus(corpus: Corpus, run: Run) -> list[str]:
                     f"{corpus.name}, {language}: cut into pieces already, {marked}; or set vocabulary.kind = "
                     '"given", which takes these pieces and joins them before scoring'
                 )
-            if marked.kind != UNSPACED or (side == 1 and run.scoring.tokenize in ("13a", "intl", "none")):
-                warnings.append(f"{language}: {marked}")
+            warnings.append(f"{language}: {marked}")
     return warnings
 
 

@@ -66,7 +66,7 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
     if kind in MARKS:
-        characters = MARKS[kind].undo
+        characters = MARKS[kind][1]
     if kind == BROKEN:
         characters = "bytes that are not UTF-8: save the file as UTF-8, or drop these lines by --drop-broken"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"

@@ -6,12 +6,11 @@ Scores are 0 to 100 and always come with the signature of their metric.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from itertools import chain, repeat
 from pathlib import Path
 
 from compare.config.sections import TOKENIZERS
 from compare.scoring.metrics import METRICS, TOKENIZE, MetricOptions, clip, make_bleu
-from data.checks import UNSPACED, describe_text
+from data.checks import describe_text
 from data.files import as_paths, ensure_unchanged
 from data.text import read_lines
 
@@ -148,8 +147,9 @@ def score_texts(
             columns |= metric.compute(hypotheses, references, options).columns(name)
     names = {item.name for item in fields(SystemScores)}
     scores = {name: columns.pop(name) for name in list(columns) if name not in names}
-    marks = _warnings("translations", hypotheses, scoring.tokenize)
-    return SystemScores(**columns, scores=scores, warnings=marks)  # type: ignore[arg-type]  # each under its field's name
+    marks = describe_text(hypotheses, tokenize=scoring.tokenize)
+    warnings = tuple(f"translations: {each}" for each in marks)
+    return SystemScores(**columns, scores=scores, warnings=warnings)  # type: ignore[arg-type]  # by field
 
 
 def score_files(
@@ -176,6 +176,11 @@ def score_files(
         # As sacrebleu reads them: a byte order mark belongs to the first word, a reference may be blank.
         read = partial(read_lines, allow_blank=True, keep_mark=True)
         texts = list(map(read, reference_paths))
+        warnings = tuple(
+            f"{path}: {each}"
+            for path, text in zip(reference_paths, texts, strict=True)
+            for each in describe_text(text, tokenize=scoring.tokenize)
+        )
         for path, lines in zip(paths, map(read, paths), strict=True):
             for reference, text in zip(reference_paths, texts, strict=True):
                 if len(lines) != len(text):
@@ -184,15 +189,8 @@ def score_files(
                         "line i of one must translate what line i of the other translates"
                     )
             found = score_texts(lines, *texts, scoring=scoring)
-            marks = map(_warnings, map(str, reference_paths), texts, repeat(scoring.tokenize))
-            scores[str(path)] = replace(found, warnings=(*found.warnings, *chain.from_iterable(marks)))
+            scores[str(path)] = replace(found, warnings=found.warnings + warnings)
     return scores
-
-
-def _warnings(name: str, lines: Sequence[str], tokenize: str) -> tuple[str, ...]:
-    """List the marks of a text that lower its score; not all tokenizers need spaces."""
-    spaced = tokenize in ("13a", "intl", "none")
-    return tuple(f"{name}: {each}" for each in describe_text(lines) if spaced or each.kind != UNSPACED)
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE) -> float:
