@@ -5,7 +5,7 @@
 #   make DATA=PARENT campaign         finds corpora in PARENT, such as PARENT/multi30k; so do make results and pages
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare results pages campaign bench bench-gpu test test-all kill-test lint docs clean
+.PHONY: help setup compare tour results pages campaign bench bench-gpu test test-all kill-test lint docs clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -25,6 +25,9 @@ setup: $(STAMP) ## Make the environment
 
 compare: $(STAMP) ## Compare four families on the built-in corpus (5 to 10 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
+
+tour: $(STAMP) ## Run the tutorial: attention step by step, pictures in runs/tour (1 to 2 minutes)
+	$(PY) docs/tutorial.py
 
 results: $(STAMP) ## List the published results; NAME=demo [DATA=PARENT of multi30k] makes one of them again
 	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')

@@ -17,21 +17,24 @@
 # encoder-decoder without attention, the attention of Bahdanau, the variants of Luong, and the Transformer.
 # Each step is a few lines with the models of attnbench, trained in seconds on one core.
 #
-# On the documentation site (`make docs`) outputs and pictures stand below the code that made them.
-# `python docs/tutorial.py` prints the results without the pictures. To see these too, open the file as a
-# notebook: in an editor that knows the percent format, or after `jupytext --to notebook docs/tutorial.py`
-# (both need Jupyter).
+# `make tour` runs all of it in a minute or two, prints the results and writes the pictures into `runs/tour`.
+# On the documentation site (`make docs`) they stand below the code that made them; an editor that knows the
+# percent format, or `jupytext --to notebook docs/tutorial.py`, shows the file as a notebook (both need
+# Jupyter).
 #
 # You should know what an LSTM, a softmax and a training loop are.
 
 # %%
 import random
+import re
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
 from torch import nn
 
 from compare import SpecialIds, generate
+from compare.models.styles import styles_of
 from seq2seq import AdditiveScore, AttentionConfig, Queries, Seq2Seq, Seq2SeqConfig
 from transformer import Transformer, TransformerConfig, plain_attention
 from transformer.positions import sinusoids
@@ -280,6 +283,61 @@ print(" ".join(translate(models["luong-general"], [example])[0]))
 # presets, and `attnbench models luong-local-p` prints one with its formulas, sizes and every departure from
 # the paper.
 #
+# ### Soft and hard
+#
+# The softmax gives every word some weight: *soft* attention. *Hard* attention reads one word (Xu et al.
+# 2015). It is the limit of sharper and sharper scores, but the choice of the largest is a step, which has no
+# gradient: hard attention needs a detour to learn where to look, such as REINFORCE (presets `hard-reinforce`,
+# `hard-st`).
+
+# %%
+scores = torch.tensor([1.0, 2.0, 0.5, 1.8, 0.2], requires_grad=True)
+values = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+figure, axes = plt.subplots(1, 3, sharey=True, figsize=(8, 2.6))
+kinds = {
+    "soft": scores.softmax(0),
+    "scores times 5": (5 * scores).softmax(0),
+    "hard": nn.functional.one_hot(scores.argmax(), 5).float(),
+}
+for (name, kind), ax in zip(kinds.items(), axes, strict=True):
+    context = (kind * values).sum()
+    (gradient,) = torch.autograd.grad(context, scores) if context.requires_grad else (None,)
+    print(f"{name:14} gradient of the scores:", gradient)
+    ax.bar(range(1, 6), kind.detach())
+    ax.set_title(f"{name}{'' if context.requires_grad else ': no gradient'}")
+    ax.set_xlabel("source word")
+axes[0].set_ylabel("weight")
+figure.tight_layout()
+
+# %% [markdown]
+# ### Static and dynamic
+#
+# These weights are *dynamic*: computed from the words. *Static* weights are parameters, one per pair of
+# positions (Tay et al. 2021): whatever the sentence says, position t reads the same positions. In this task
+# every clause has the same six places, so the dynamic weights of two sentences are alike too; only they can
+# follow where lengths and orders vary. The static weights below are random, Bahdanau's are learned.
+
+# %%
+other = ["Thomas", "has", "seen", "the", "new", "tree", "and", "she", "has", "heard", "the", "old", "cat"]
+sizes = {"max_source": 20, "max_target": 20}
+static = make(Seq2SeqConfig(attention=AttentionConfig(score="static", placement="after", **sizes), **SIZES))
+nn.init.normal_(next(value for name, value in static.named_parameters() if name.endswith("table")), std=3.0)
+figure, axes = plt.subplots(2, 2, sharex=True, sharey=True, figsize=(7, 6))
+for (name, model), row in zip({"static": static, "bahdanau": models["bahdanau"]}.items(), axes, strict=True):
+    found = []
+    for sentence, ax in zip((["she", *example[1:]], other), row, strict=True):
+        src = encode([sentence], [])
+        tgt_in = encode(translate(models["bahdanau"], [sentence]), [BOS])[:, :-1]  # one translation for both
+        with torch.no_grad():
+            found.append(model.attention(src, src != PAD, tgt_in)["cross"][0, 0])
+        ax.imshow(found[-1], cmap="Blues", vmin=0, vmax=1)
+        ax.set_title(f"{name}: {' '.join(sentence[:3])} ...")
+    rows = min(map(len, found))
+    difference = (found[0][:rows, :14] - found[1][:rows, :14]).abs().max().item()
+    print(f"{name:9} largest difference between the weights of two sentences: {difference:.2f}")
+figure.tight_layout()
+
+# %% [markdown]
 # ## 5. Why the product is scaled
 #
 # The dot product has no parameters and is one matrix product for all positions at once, which is what makes
@@ -340,6 +398,27 @@ ax.set_ylabel("position")
 figure.tight_layout()
 
 # %% [markdown]
+# ### Masks
+#
+# Two kinds of position get no weight at all, their scores being set to minus infinity before the softmax:
+# padding, which only makes sentences of a batch equally long, and in the decoder the words that come later,
+# since they are what it has to predict.
+
+# %%
+torch.manual_seed(0)
+scores = torch.randn(6, 6)
+later = torch.ones(6, 6).triu(1).bool()
+padding = torch.arange(6).expand(6, 6) >= 4  # the sentence has four words
+figure, axes = plt.subplots(1, 3, sharey=True, figsize=(9, 3.2))
+masks = {"no mask": torch.zeros(6, 6).bool(), "padding masked": padding, "later words masked": later}
+for (name, hidden), ax in zip(masks.items(), axes, strict=True):
+    ax.imshow(scores.masked_fill(hidden, -torch.inf).softmax(-1), cmap="Blues", vmin=0, vmax=1)
+    ax.set_title(name)
+    ax.set_xlabel("key")
+axes[0].set_ylabel("query")
+figure.tight_layout()
+
+# %% [markdown]
 # ## 7. The Transformer
 #
 # A layer of the Transformer has several *heads*, attentions with projections of their own that can look at
@@ -356,6 +435,14 @@ models["transformer"] = make(config)
 losses["transformer"] = train(models["transformer"], learning_rate=0.004, warmup=40)
 print("loss of the last 20 updates:", round(sum(losses["transformer"][-20:]) / 20, 3))
 print(" ".join(translate(models["transformer"], [example])[0]))
+
+src, target = encode([example], []), encode([example], [BOS])
+changed = target.clone()
+changed[0, 5:] = IDS["dog"]  # other words from position 5 on
+with torch.no_grad():
+    logits, others = (models["transformer"](src, src != PAD, ids) for ids in (target, changed))
+torch.testing.assert_close(others[:, :5], logits[:, :5])
+print("predictions before a changed word: unchanged")
 
 # %%
 draw_attention(models["transformer"], example, "Cross-attention of the Transformer")
@@ -382,10 +469,11 @@ for name, model in models.items():
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6))
+styles = styles_of({name: model.config for name, model in models.items()})  # the colours of all figures
 for name in models:
     smooth = torch.tensor(losses[name]).unfold(0, 10, 10).mean(1).tolist()
-    left.plot(range(10, len(losses[name]) + 1, 10), smooth, label=name)
-    right.plot(range(1, 6), exact[name], marker="o", label=name)
+    left.plot(range(10, len(losses[name]) + 1, 10), smooth, color=styles[name].color, label=name)
+    right.plot(range(1, 6), exact[name], color=styles[name].color, marker=styles[name].marker, label=name)
 left.set_title("Training loss")
 left.set_xlabel("update")
 left.set_ylabel("cross-entropy per token (nats)")
@@ -417,5 +505,19 @@ figure.tight_layout()
 #   <https://arxiv.org/abs/1409.0473>
 # - Luong, Pham, Manning 2015: Effective approaches to attention-based neural machine translation.
 #   <https://arxiv.org/abs/1508.04025>
+# - Xu et al. 2015: Show, attend and tell. <https://arxiv.org/abs/1502.03044>
+# - Tay et al. 2021: Synthesizer: rethinking self-attention for Transformer models.
+#   <https://arxiv.org/abs/2005.00743>
 # - Jain, Wallace 2019: Attention is not explanation. <https://arxiv.org/abs/1902.10186>
 # - Vaswani et al. 2017: Attention is all you need. <https://arxiv.org/abs/1706.03762>
+
+# %%
+folder = Path("runs/tour")
+for (
+    number
+) in plt.get_fignums():  # as a program: elsewhere the pictures are shown, and closed, where they are made
+    figure = plt.figure(number)
+    title = re.sub(r"\W+", "-", figure.axes[0].get_title().lower()).strip("-")
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{number}-{title}.png", dpi=150)
+    print("picture:", folder / f"{number}-{title}.png")

@@ -1,17 +1,24 @@
 """Heat maps of attention weights: one map per head, one row of maps per layer; they need no display."""
 
+import logging
 import textwrap
 import unicodedata
+import warnings
 from collections.abc import Sequence
+from functools import cache
 from io import BytesIO
 from typing import Any
 
 import numpy as np
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from compare.attention.layers import KINDS, Layer, Weights, with_means
+
+logger = logging.getLogger(__name__)
 
 CELL_INCHES = 0.27
 """Side of a cell, which holds one token at 9 points."""
@@ -30,9 +37,7 @@ class HeatMaps(Figure):
     """A figure that a notebook shows even where pyplot was never imported."""
 
     def _repr_png_(self) -> bytes:
-        buffer = BytesIO()
-        self.savefig(buffer, format="png")
-        return buffer.getvalue()
+        return render_figure(self, format="png")
 
 
 def draw_heads(layers: Sequence[Layer], title: Sequence[str], color: str) -> Figure:
@@ -109,3 +114,62 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
     """Estimate the width of the longest label; a wide character takes the space of two."""
     ems = (sum(1.1 if unicodedata.east_asian_width(c) in "WF" else 0.65 for c in label) for label in labels)
     return 0.05 + max(ems) * points / POINTS_PER_INCH
+
+
+# Fonts for the characters of all languages.
+
+
+def render_figure(figure: Figure, **options: Any) -> bytes:
+    """Return the image that ``savefig`` writes, with fonts that have all its characters."""
+
+    def save() -> bytes:
+        buffer = BytesIO()
+        figure.savefig(buffer, **options)
+        return buffer.getvalue()
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        content = save()
+    if not any("missing from font" in str(warning.message) for warning in caught):
+        return content
+    texts = figure.findobj(Text)
+    families = find_fonts(frozenset("".join(text.get_text() for text in texts)))
+    for text in texts:
+        text.set_fontfamily(families)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        return save()
+
+
+@cache
+def find_fonts(characters: frozenset[str]) -> list[str]:
+    """Return names of fonts that together have the characters; warn of scripts that no font here has."""
+    default = font_manager.findfont(font_manager.FontProperties())
+    families = [font_manager.get_font(default).family_name]
+    missing = {each for each in characters if each.isprintable()} - _characters_of(default)
+    fonts = sorted(font_manager.findSystemFonts()) if missing else []
+    while best := max(fonts, key=lambda font: len(_characters_of(font) & missing), default=""):
+        if not (found := _characters_of(best) & missing):
+            break
+        font_manager.fontManager.addfont(best)  # its list may be older than the font
+        families.append(font_manager.get_font(best).family_name)
+        missing -= found
+    for script in sorted({unicodedata.name(each, "unnamed").split()[0] for each in missing}):
+        _warn_of(script)
+    return families
+
+
+@cache
+def _characters_of(font: str) -> set[str]:
+    """Read which characters the font in a file has."""
+    return set(map(chr, font_manager.get_font(font).get_charmap()))
+
+
+@cache
+def _warn_of(script: str) -> None:
+    """Warn, once for each script, of characters that stand as boxes in pictures."""
+    package = "fonts-noto-cjk" if script in ("CJK", "HIRAGANA", "KATAKANA", "HANGUL") else "fonts-noto-core"
+    logger.warning(
+        f"no font on this machine has {script} characters, which are boxes in pictures: install one, such as "
+        f"Noto (package {package} of Debian and Ubuntu); the viewer and SVG files use the reader's fonts"
+    )

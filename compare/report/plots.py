@@ -1,9 +1,7 @@
 """Drawing: style, panels of lines, one function per kind of figure, and files; all without a display."""
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
@@ -16,6 +14,7 @@ from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
 from compare.analysis.tables import Row
+from compare.attention.heatmap import render_figure
 from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
 from data.files import write_atomically
@@ -394,11 +393,8 @@ def draw(figure: Figure, form: str) -> bytes:
         figure: any figure.
         form: of ``FORMATS``.
     """
-    buffer = BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format=form, bbox_inches="tight", **FORMATS[form])
-    content = buffer.getvalue()
+    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}):
+        content = render_figure(figure, format=form, bbox_inches="tight", **FORMATS[form])
     # Control characters, which labels may hold, would make the XML invalid.
     return visible_lines(content.decode()).encode() if form == "svg" else content
 

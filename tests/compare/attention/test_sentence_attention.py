@@ -1,13 +1,18 @@
 """Attention of one sentence: words from pieces, figures, and the viewer."""
 
+import copy
 import json
 import re
 import warnings
+from dataclasses import replace
 from html import unescape
+from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 
+from compare.attention import heatmap
 from compare.attention.layers import AttentionHead, group_pieces, with_means
 from compare.attention.sentence_attention import SentenceAttention
 from compare.attention.viewer import render_viewer
@@ -181,3 +186,19 @@ def test_a_notebook_gets_the_page_in_a_frame_with_hostile_text_as_text():
     assert "<img" not in page
     assert not set("\x1b\u202e") & set(page)
     assert int(re.search(r"height: (\d+)px", html)[1]) > 150
+
+
+def test_characters_of_other_scripts_get_a_font_that_has_them_or_one_warning_a_script(monkeypatch, caplog):
+    """Fonts that come with matplotlib stand for those of a machine: STIX has what DejaVu Sans lacks."""
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    fonts = [str(folder / name) for name in ("cmr10.ttf", "STIXGeneral.ttf")]
+    monkeypatch.setattr(heatmap.font_manager, "findSystemFonts", lambda: fonts)
+    monkeypatch.setattr(heatmap.font_manager, "fontManager", copy.copy(heatmap.font_manager.fontManager))
+    assert heatmap.find_fonts(frozenset("ab")) == ["DejaVu Sans"]
+    assert heatmap.find_fonts(frozenset("a\u0359")) == ["DejaVu Sans", "STIXGeneral"]
+    found = replace(random_attention({"cross": 1}), source="雨 雲", src=["雨", "雲", "ab", "<eos>"])
+    for _ in range(2):
+        assert heatmap.render_figure(found.plot(pieces=True), format="png").startswith(b"\x89PNG")
+    (message,) = caplog.messages
+    assert "CJK" in message
+    assert "fonts-noto-cjk" in message
