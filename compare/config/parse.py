@@ -90,7 +90,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except ValueError as error:  # invalid TOML or UTF-8
         found = re.search(r"at line (\d+)", str(error))
         line = text.split("\n")[int(found[1]) - 1].strip() if found else ""
-        hint = f": {abbreviate(line)}; text stands in quotes" if line else ""
+        hint = f": {line:.80}; text stands in quotes" if line else ""
         if "\\" in line:
             hint += ', and a path in "..." has / instead of \\, or stands in single quotes'
         raise ValueError(f"{path}: not TOML: {error}{hint}") from None

@@ -99,7 +99,7 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         (ROW + "schedule = 'liner'\n", "did you mean 'linear'?"),
         ('[data]\nroot = "C:\\Users\\me"\n' + ROW, "has / instead of"),
         ('[data]\nroot = "C:\\temp"\n' + ROW, "write / instead of"),  # a tab
-        ("[data]\nsrc = de\n" + ROW, "'src = de'; text stands in quotes"),
+        ("[data]\nsrc = de\n" + ROW, ": src = de; text stands in quotes"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
