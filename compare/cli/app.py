@@ -3,16 +3,51 @@
 import errno
 import json
 import os
+import re
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from data.text import visible, visible_lines
 
+GROUPS = {
+    "Start": ("data", "run", "table", "report", "plot", "translate"),
+    "Research": ("models", "tune", "study", "score", "align", "bench"),
+    "Share": ("check", "publish", "export"),
+    "Machine": ("doctor",),
+}
+"""The commands as ``--help`` shows them."""
+TYPES = {"int": "number", "float": "number", "str": "text", "path": "path"}
+"""What ``--help`` calls the types of options; typer says "int range" and "list[str]"."""
+
+
+class CommandGroup(TyperGroup):
+    """The commands in groups, their options with types in words."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section per group."""
+        for group, names in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(68)) for name in names])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, or a group of commands, whose options have the types of ``TYPES``."""
+        command = super().get_command(ctx, cmd_name)
+        for each in [command, *getattr(command, "commands", {}).values()] if command else []:
+            for option in each.params:
+                if option.param_type_name == "option" and not option.metavar:
+                    words = re.findall(r"\w+", option.display_type(ctx))
+                    option.metavar = next((f"<{TYPES[word]}>" for word in words if word in TYPES), None)
+        return command
+
+
 app = typer.Typer(
+    cls=CommandGroup,
     name="attnbench",
     help="Compare recurrent attention with the Transformer in machine translation.",
     epilog="Example: attnbench run demo",
@@ -28,13 +63,23 @@ def flag(name: str, about: str, **more: Any) -> Any:
     return typer.Option(f"--{name}", help=about, **more)
 
 
-def _print_experiments(asked: bool) -> None:
-    """Print the experiments that ship with attnbench and stop; called by typer for ``--list``."""
-    if asked:
-        from compare.config import describe_shipped
+def list_option(about: str, rows: Callable[[], Sequence[Mapping[str, Any]]]) -> Any:
+    """Declare ``--list``, which prints rows and stops, whatever the arguments are."""
 
-        print_visible("\n".join(f"{name:<20} {about}" for name, about in describe_shipped().items()))
-        raise typer.Exit
+    def show_list(asked: bool) -> None:
+        if asked:
+            from compare.results.text import list_text
+
+            print_visible(list_text(rows()))
+            raise typer.Exit
+
+    return flag("list", about, callback=show_list, is_eager=True)
+
+
+def _experiments() -> Sequence[Mapping[str, Any]]:
+    from compare.config import describe_shipped
+
+    return [{"experiment": name, "what it is": about} for name, about in describe_shipped().items()]
 
 
 def _print_version(asked: bool) -> None:
@@ -91,12 +136,8 @@ def _corpus_folder(setting: str) -> str:
 
 
 Config = Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of `run --list`.")]
-ListExperiments = Annotated[
-    bool,
-    flag(
-        "list", "List the experiments that ship with attnbench.", callback=_print_experiments, is_eager=True
-    ),
-]
+ListExperiments = Annotated[bool, list_option("List the experiments that ship with attnbench.", _experiments)]
+ListAll = Annotated[bool, flag("list", "List what there is.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

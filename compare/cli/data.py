@@ -1,4 +1,4 @@
-"""What there is: data check, data prepare, data get, data list, models, doctor."""
+"""Commands about data, presets and the machine: data check, data prepare, data get, models, doctor."""
 
 import logging
 from pathlib import Path
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compare.cli.app import AsJson, DryRun, PluginModules, Quiet, app, flag, show
+from compare.cli.app import AsJson, DryRun, ListAll, PluginModules, Quiet, app, flag, show
 
 if TYPE_CHECKING:
+    from compare.models.catalogue import CatalogueEntry
     from data.formats import Source
 
 
@@ -29,7 +30,9 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(help="Source and target files in turn, tables, JSON lines, a folder, or - for stdin."),
 ]
-Corpus = Annotated[list[Path] | None, typer.Argument(help="As in `data check`, or a corpus of `data list`.")]
+Corpus = Annotated[
+    list[Path] | None, typer.Argument(help="As in `data check`, or a name of `data get --list`.")
+]
 SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files; may be repeated.")]
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
 Columns = Annotated[str, typer.Option(help="Two columns of a table: 1,2, or en,de by its first line.")]
@@ -179,36 +182,29 @@ def _splits(
     return {ALL: sources}, given_langs or languages(sources)
 
 
-@data_app.command("list")
-def list_corpora(as_json: AsJson = False) -> int:
-    """List the named corpora.
-
-    --json also lists the URL and hash of every file.
-    """
-    from compare.report.corpus import entries, render_catalogue
-
-    show(entries(), render_catalogue(), as_json=as_json)
-    return 0
-
-
 @data_app.command()
 def get(
-    name: Annotated[str, typer.Argument(help="A corpus of `data list`.")],
+    name: Annotated[str | None, typer.Argument(help="A corpus of --list.")] = None,
     src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
     tgt: Annotated[str, typer.Option(help="Target language.")] = "",
     root: Root = Path("corpora"),
+    list_corpora: ListAll = False,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Download a named corpus and write its folder.
 
-    After an interruption, run the same command again to resume. --dry-run prints files and URLs.
+    After an interruption, run the same command again to resume. --dry-run prints files and URLs; --list
+    --json those of all corpora, with their hashes.
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
-    from compare.report.corpus import addresses, fetched
+    from compare.report.corpus import addresses, entries, fetched, render_catalogue
 
+    if name is None or list_corpora:
+        show(entries(), render_catalogue(), as_json=as_json)
+        return 0
     if dry_run:
         files = addresses(name, src, tgt)
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
@@ -221,7 +217,8 @@ def get(
 
 @app.command()
 def models(
-    name: Annotated[str | None, typer.Argument(help="Describe this preset.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Describe this preset [default: list them].")] = None,
+    list_presets: ListAll = False,
     vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
     verify: Annotated[bool, flag("verify", "Check that the preset NAME does what a model must.")] = False,
     plugin: PluginModules = None,
@@ -235,15 +232,15 @@ def models(
 
     Example: attnbench models luong-local-p
     """
-    from compare.models.catalogue import catalogue_presets, describe_preset, render_description, render_list
+    from compare.models.catalogue import catalogue_presets, describe_preset, render_description
 
-    if name is None:
+    if name is None or list_presets:
         if verify:
             raise ValueError(
                 "--verify checks one preset: name it, such as attnbench models bahdanau --verify"
             )
         entries = catalogue_presets(vocabulary)
-        show(entries, render_list(entries, vocabulary), as_json=as_json)
+        show(entries, _preset_list(entries, vocabulary), as_json=as_json)
         return 0
     if verify:
         from compare.experiment.verify import render_verdicts, verify_preset
@@ -254,6 +251,31 @@ def models(
     found = describe_preset(name, vocabulary)
     show(found, render_description(found), as_json=as_json)
     return 0
+
+
+def _preset_list(entries: "list[CatalogueEntry]", vocabulary: int) -> str:
+    """Render the list as text, with the presets in the size of their papers last."""
+    from compare.models.catalogue import SENTENCE_TOKENS
+    from compare.results.text import list_text
+
+    tables = [
+        list_text(
+            [
+                {"preset": entry.preset, "params": f"{entry.params / 1e6:.2f}M"}
+                | {
+                    "GFLOP": f"{entry.forward_flops / 1e9:.3f}",
+                    "what it is": entry.about,
+                    "source": entry.source,
+                }
+                for entry in entries
+                if entry.paper_size == paper_size
+            ]
+        )
+        for paper_size in (False, True)
+    ]
+    pair = f"one pair of {SENTENCE_TOKENS} tokens on each side"
+    note = f"GFLOP: a forward pass of {pair}; {vocabulary:,} entries per side"
+    return "\n\n".join([tables[0], "in the size of the paper:", tables[1], note])
 
 
 @app.command()

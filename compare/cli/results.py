@@ -1,8 +1,9 @@
 """Commands that show, check and publish results: table, plot, report, check, publish."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +14,7 @@ from compare.cli.app import (
     Quiet,
     app,
     flag,
+    list_option,
     parse_list,
     print_visible,
     show,
@@ -20,14 +22,18 @@ from compare.cli.app import (
 from data.text import visible
 
 
-def _explain_columns(asked: bool) -> None:
-    """Print all columns and stop; called by typer for ``--list-columns``."""
-    if asked:
-        from compare.results.columns import explain_columns
-        from compare.results.text import markdown_table
+def _columns() -> Sequence[Mapping[str, Any]]:
+    from compare.results.columns import explain_columns
 
-        print_visible(markdown_table(explain_columns(), left={"column", "field", "shown", "explanation"}))
-        raise typer.Exit
+    return explain_columns()
+
+
+def _figures() -> Sequence[Mapping[str, Any]]:
+    from compare.report.figures import ATTENTION, FIGURES
+
+    titles = {name: plan.title for name, plan in FIGURES.items()}
+    titles[ATTENTION] = "Attention weights of each head, for --sentence or a --line of the test set"
+    return [{"figure": name, "what it shows": title} for name, title in titles.items()]
 
 
 @app.command()
@@ -41,9 +47,7 @@ def table(
         str,
         typer.Option(help="Headings or fields, separated by commas, or all [default: what fits a terminal]."),
     ] = "",
-    list_columns: Annotated[
-        bool, flag("list-columns", "Explain all columns.", callback=_explain_columns, is_eager=True)
-    ] = False,
+    list_columns: Annotated[bool, list_option("Explain all columns.", _columns)] = False,
     caption: Annotated[str, typer.Option(help="Caption of the LaTeX table.")] = "",
     corpus: CorpusFolder = "",
     as_json: AsJson = False,
@@ -85,7 +89,7 @@ def table(
 def plot(
     folder: Annotated[Path, typer.Argument(help="An experiment folder; for attention also that of a run.")],
     kind: Annotated[
-        str, typer.Argument(help="Draw only this figure; `list` names them [default: curves and heat-maps].")
+        str, typer.Argument(help="Draw only this figure of --list [default: curves and heat maps].")
     ] = "",
     forms: Annotated[
         str, typer.Option("--format", help="png, svg, pdf; attention also html [default: png,svg].")
@@ -97,22 +101,23 @@ def plot(
     line: Annotated[
         int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
-    model: Annotated[str, typer.Option(help="Draw the attention of this label or run.")] = "",
+    model: Annotated[str, typer.Option("--only", help="Draw the attention of this model or run.")] = "",
     pieces: Annotated[bool, flag("pieces", "Attention between subwords, not words.")] = False,
     self_attention: Annotated[bool, flag("self-attention", "Draw also attention within each side.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Output folder; for attention also a file [default: plots/].")
     ] = None,
     corpus: CorpusFolder = "",
+    list_figures: Annotated[bool, list_option("List the figures.", _figures)] = False,
     quiet: Quiet = False,
 ) -> int:
     """Draw learning curves, attention or another figure.
 
     Attention shows every head; a file that ends in .html is an interactive viewer.
 
-    Example: attnbench plot runs/demo --sentence "The old woman sleeps." --model bahdanau --out heads.pdf
+    Example: attnbench plot runs/demo --sentence "The old woman sleeps." --only bahdanau --out heads.pdf
     """
-    from compare.report.figures import ATTENTION, FIGURES, draw_attention, draw_figure, draw_plots
+    from compare.report.figures import ATTENTION, draw_attention, draw_figure, draw_plots
     from compare.report.views import refresh_views
 
     chosen = (sentence, translation, line, model or None, pieces or None, self_attention or None)
@@ -120,18 +125,13 @@ def plot(
     kind = kind or (ATTENTION if of_attention else "")
     if kind != ATTENTION and of_attention:
         raise ValueError(
-            "--sentence, --translation, --line, --model, --pieces, --self-attention: no effect on " + kind
+            "--sentence, --translation, --line, --only, --pieces, --self-attention: no effect on " + kind
         )
-    if forms and kind in ("", "list"):
+    if forms and not kind:
         raise ValueError("--format is for one figure, such as `attnbench plot FOLDER curves`: name it")
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")
     formats = parse_list(forms) or ["png", "svg"]
-    if kind == "list":
-        abouts = {name: plan.title for name, plan in FIGURES.items()}
-        abouts[ATTENTION] = "Attention weights of each head, for --sentence or a --line of the test set"
-        print_visible("\n".join(f"{name:<17} {about}" for name, about in abouts.items()))
-        return 0
     if kind == ATTENTION:
         line = 1 if line is None else line
         written = draw_attention(
@@ -187,7 +187,8 @@ def report(
 def check(
     folder: Folder,
     decode: Annotated[
-        str, typer.Option(help="Translate so many lines per test set again, or all [default: none].")
+        str,
+        typer.Option(help="Lines per test set to translate again, or all.", show_default="none"),
     ] = "0",
     corpus: CorpusFolder = "",
     quiet: Quiet = False,

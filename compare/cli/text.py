@@ -202,7 +202,8 @@ def align(
         str, typer.Option(help="Method for runs: arg max, intersection, or a threshold (0.2).")
     ] = "arg max",
     links: Annotated[
-        Path | None, typer.Option(help="Folder for the links of the runs' heads, Pharaoh: RUN/HEAD.links.")
+        Path | None,
+        typer.Option("--out", help="Folder for links of the runs' heads, Pharaoh: RUN/HEAD.links."),
     ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -264,9 +265,10 @@ def export(
     corpus: CorpusFolder = "",
     as_json: AsJson = False,
 ) -> int:
-    """Export a trained Transformer to CTranslate2, and compare its translations.
+    """Export a trained Transformer to CTranslate2.
 
-    The exported model translates the validation set by greedy search, and so does the run's own.
+    The exported model and the run translate the validation set by greedy search; the number of equal
+    translations is printed.
 
     Example: attnbench export runs/demo/transformer-seed1 --out exported
     """

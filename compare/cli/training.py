@@ -14,6 +14,7 @@ from compare.cli.app import (
     CorpusFolder,
     DryRun,
     Jobs,
+    ListAll,
     ListExperiments,
     Only,
     PluginModules,
@@ -106,7 +107,7 @@ def run(
 def tune(
     config: Config,
     trials: Annotated[int, typer.Option(help="Trials per model.")] = 20,
-    updates: Annotated[int, typer.Option(help="Updates per trial [default: train.max_updates].")] = 0,
+    updates: Annotated[int, typer.Option(help="Updates per trial.", show_default="train.max_updates")] = 0,
     space: Annotated[
         list[str] | None,
         typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
@@ -114,7 +115,11 @@ def tune(
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     seeds: Seeds = "",
     finalists: Annotated[
-        int, typer.Option(help="Trials per model that get all seeds, the best with the first [default: all].")
+        int,
+        typer.Option(
+            help="Trials per model that get all seeds, the best with the first.",
+            show_default="all",
+        ),
     ] = 0,
     settings: Settings = None,
     only: Only = "",
@@ -246,28 +251,30 @@ def bench(
 @app.command()
 def study(
     name: Annotated[str | None, typer.Argument(help="The study to run [default: list them].")] = None,
+    list_studies: ListAll = False,
     out: Annotated[Path, typer.Option(help="Folder of the reports.")] = Path("runs/studies"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1,
     runs: Annotated[
         Path | None, typer.Option(help="A finished experiment to read instead of training.")
     ] = None,
     corpus: CorpusFolder = "",
+    quick: Annotated[bool, flag("quick", "Small sizes, for a try; the figures mean nothing.")] = False,
     plugin: PluginModules = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> int:
     """Test a claim of the literature by measurement.
 
-    Writes tables, a plot and a verdict for each claim. Without a name, lists the studies.
+    Prints a verdict for each claim; writes these, a picture, tables and the method as study.md.
 
     Example: attnbench study scaling
     """
+    from compare.results.text import terminal_width
     from compare.studies import render_studies, run_study
 
-    if name is None:
+    if name is None or list_studies:
         print_visible(render_studies(as_json=as_json))
         return 0
-    report = run_study(name, out, seed=seed, runs=runs, data_root=corpus)
-    print_visible(report.to_json() if as_json else report.to_markdown(), end="")
-    logger.info(f"written to {out / name}")
+    report = run_study(name, out, seed=seed, quick=quick, runs=runs, data_root=corpus)
+    print_visible(report.to_json() if as_json else report.summary(out / name, terminal_width()), end="")
     return 0

@@ -110,24 +110,6 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
     }
 
 
-def render_list(entries: list[CatalogueEntry], vocabulary: int) -> str:
-    """Render the list as text, with the presets in the size of their papers last."""
-    width = max(len(entry.preset) for entry in entries)
-    header = f"{'preset':<{width}}  {'params':>8}  {'GFLOP':>6}  what it is (source)"
-    lines = [header]
-    for paper_size in (False, True):
-        lines += [
-            f"{entry.preset:<{width}}  {entry.params / 1e6:>7.2f}M  {entry.forward_flops / 1e9:>6.3f}  "
-            f"{entry.about} ({entry.source})"
-            for entry in entries
-            if entry.paper_size == paper_size
-        ]
-        lines += [] if paper_size else ["", "in the size of the paper:"]
-    pair = f"one pair of {SENTENCE_TOKENS} tokens on each side"
-    note = f"GFLOP: a forward pass of {pair}; {vocabulary:,} entries per side"
-    return "\n".join([*lines, "", note])
-
-
 def render_description(description: dict[str, Any]) -> str:
     """Render the result of ``describe_preset`` as text."""
     lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]

@@ -1,9 +1,11 @@
-"""Text output of ``data check``, ``data prepare`` and ``data list``."""
+"""Text output of ``data check``, ``data prepare`` and ``data get --list``."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
+from compare.results.text import terminal_width
 from compare.system.log import counting
 from data.checks import BROKEN, MARKS, QUANTILES, CorpusCheck, Finding, SplitCheck
 from data.named import CORPORA, NamedCorpus, fetch, named_corpus
@@ -143,5 +145,9 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "see": corpus.home,
         "hashes": f"{known} of {len(remotes)} files published",
     }
+    width, later = terminal_width() or 10_000, " " * 13
     lines = (f"  {label:<10} {text}" for label, text in details.items())
-    return "\n".join([f"{corpus.name}: {corpus.about}", *lines])
+    return "\n".join(
+        fill(line, width, subsequent_indent=later, break_on_hyphens=False, break_long_words=False)
+        for line in (f"{corpus.name}: {corpus.about}", *lines)
+    )

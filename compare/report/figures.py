@@ -265,7 +265,7 @@ def draw_attention(
     if file and formats != [PAGE] and len(runs) > 1:
         raise ValueError(
             f"{file} can show one model, but there are {len(runs)}: choose one of {', '.join(runs)} with "
-            f"--model, or a file that ends in .{PAGE}, which shows all"
+            f"--only, or a file that ends in .{PAGE}, which shows all"
         )
     plots = file.parent if file else plots_folder(experiment, out)
     name = _slug(sentence) if sentence is not None else f"line{line}"

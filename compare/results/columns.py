@@ -387,7 +387,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
         return by_title[heading.casefold()]
     known = [text for column in list_columns(tests) for text in (column.name, column.title)]
     close = nearest(heading, known, 0.6)
-    hint = f"; did you mean {close!r}?" if close else ": attnbench table --list-columns explains all"
+    hint = f"; did you mean {close!r}?" if close else ": attnbench table --list explains all"
     raise ValueError(f"no column {heading!r}{hint}")
 
 

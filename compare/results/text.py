@@ -68,6 +68,11 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def list_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Format rows in aligned columns, which fit into the terminal; without one they are whole."""
+    return table_text(rows, width=terminal_width() or 10_000)
+
+
 def markdown_table(rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None) -> str:
     """Format rows as a Markdown table; the arguments are those of ``table_text``."""
     return table_text(rows, left)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from pkgutil import resolve_name
 
+from compare.results.text import list_text
 from compare.studies.study import Settings, StudyReport, StudyResult, describe
+from compare.system.log import format_duration
 from compare.system.messages import did_you_mean
 from compare.system.plugins import track_registry
 
@@ -22,7 +24,7 @@ class Study:
     source: str
     """Publications, in the short form of references.toml, and derivations."""
     minutes: float
-    """Upper bound of its duration on two cores."""
+    """Its duration on one core."""
     reads_runs: bool = False
     """Whether it can read a finished experiment instead of training."""
     run: Callable[[Settings], StudyResult] | str
@@ -74,15 +76,20 @@ def register_study(name: str, study: Study) -> None:
 
 
 def render_studies(*, as_json: bool = False) -> str:
-    """Describe all studies as text, one per line, or as JSON."""
+    """List all studies as text or as JSON."""
     if as_json:
         rows = [
             {"study": name, **{field: getattr(study, field) for field in FIELDS if field != "run"}}
             for name, study in STUDIES.items()
         ]
         return json.dumps(rows, indent=2, ensure_ascii=False)
-    width = max(map(len, STUDIES))
-    return "\n".join(f"{name:<{width}}  {study.about} ({study.source})" for name, study in STUDIES.items())
+    return list_text(
+        [
+            {"study": name, "takes": format_duration(60 * study.minutes), "what it tests": study.about}
+            | {"source": study.source}
+            for name, study in STUDIES.items()
+        ]
+    )
 
 
 def run_study(

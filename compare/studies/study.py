@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
 from compare.results.result import without_nan
-from compare.results.text import csv_table, format_number, markdown_table
+from compare.results.text import csv_table, format_number, markdown_table, table_text
 from data.files import write_atomically
 
 if TYPE_CHECKING:
@@ -221,6 +221,15 @@ class StudyReport:
         if known["quick"]:
             parts[-1] += " Sizes are those of a test: the figures mean nothing."
         return "\n\n".join(parts) + "\n"
+
+    def summary(self, folder: Path, width: int | None) -> str:
+        """Render verdicts and the paths in ``folder`` for a terminal of that width, or as Markdown."""
+        rows = [
+            {"holds": {True: "yes", False: "no"}.get(row["holds"], row["holds"])}
+            | {"measured": row["measured"], "predicted": row["predicted"], "claim": row["claim"]}
+            for row in self.verdict
+        ]
+        return f"{table_text(rows, width=width)}\n\npicture: {folder}/plot.png; all else: {folder}/study.md\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""

@@ -48,7 +48,7 @@ def test_written_links_score_as_the_attention_that_they_are_of(
 ):
     run, folder = finished / ROWS[1], tmp_path / "links"
     options = [*files, "-q", "--json"]
-    assert main(["align", str(run), *options, "--method", "0.2", "--links", str(folder)]) == 0
+    assert main(["align", str(run), *options, "--method", "0.2", "--out", str(folder)]) == 0
     attention = {row["attention"]: row for row in json.loads(capsys.readouterr().out)}
     written = [folder / run.name / f"{head.replace(' ', '-')}.links" for head in attention]
     assert sorted((folder / run.name).iterdir()) == sorted(written)

@@ -1,4 +1,4 @@
-"""``data list`` and ``data get``: output, exit status and display of progress."""
+"""``data get``: output, exit status and display of progress."""
 
 import json
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusa
 
 
 def test_the_list_has_every_field(capsys):
-    assert main(["data", "list", "--json"]) == 0
+    assert main(["data", "get", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed == entries()
     assert [entry["name"] for entry in listed][:5] == ["multi30k", "tatoeba", "iwslt14", "iwslt17", "wmt14"]
@@ -62,7 +62,7 @@ def test_the_list_has_every_field(capsys):
                 assert file["from"]
                 assert all(url.startswith(("https://", "http://")) for url in file["from"])
                 assert file["hash"].startswith(("sha256:", "md5:", "none published"))
-    assert main(["data", "list"]) == 0
+    assert main(["data", "get", "--list"]) == 0
     text = capsys.readouterr().out
     assert all(f"{entry['name']}: " in text and entry["licence"] in text for entry in listed)
     assert "No address was asked by us" in text

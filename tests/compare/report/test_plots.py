@@ -182,8 +182,8 @@ def test_curves_of_the_command_have_a_line_per_run(made: Path, tmp_path: Path):
 
 
 def test_figures_are_listed(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["plot", str(finished), "list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*FIGURES, ATTENTION]
+    assert main(["plot", "--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][1:] == [*FIGURES, ATTENTION]
 
 
 # Attention of one sentence.
@@ -212,7 +212,7 @@ def test_a_sentence_has_figures_of_its_own_with_the_users_words(
     assert has_words(files[1], SENTENCE, "small", "unheard", "source", "translation")
     assert "unk" not in files[1].read_text().split("translation")[0]  # not among the words of the source
     assert has_words(files[3], *(f"layer 1, {head}" for head in ("head 1", "head 2", "mean")))
-    other = plot(capsys, copy, "attention", "--sentence", f"{SENTENCE} .", "--model", "luong")
+    other = plot(capsys, copy, "attention", "--sentence", f"{SENTENCE} .", "--only", "luong")
     assert len(other) == 2
     assert not set(other) & set(files)  # nothing is replaced
 
@@ -229,7 +229,7 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
     assert plot(capsys, finished, "--sentence", SENTENCE, "--out", page) == [page]
     assert all(f"<h2>{label} <small>BLEU " in page.read_text() for label in ("luong", "transformer"))
     line = (finished / "test.src").read_text().splitlines()[1]
-    arguments = ("--line", "2", "--model", "luong-seed1", "--format", "svg,html", "--out", tmp_path)
+    arguments = ("--line", "2", "--only", "luong-seed1", "--format", "svg,html", "--out", tmp_path)
     page, svg = plot(capsys, run, *arguments)
     assert (page.name, svg.name) == ("attention-luong-seed1-line2.html", "attention-luong-seed1-line2.svg")
     assert has_words(svg, *line.split())
@@ -238,7 +238,7 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
 
 def test_attention_of_a_given_translation_has_its_words_as_rows(copy: Path, capsys):
     given = "Baum Unbekanntes"
-    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", given, "--model", "luong")
+    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", given, "--only", "luong")
     assert has_words(files[1], f"→ {given}", *given.split(), "&lt;eos&gt;")
     attention = compare.load_model(copy / "luong-seed1")
     own = attention.attend(SENTENCE)
@@ -266,7 +266,7 @@ CASES = {
     "length|--line|2": "--pieces, --self-attention: no effect on length",
     "--sentence|a|--translation|": "the sentence must be one line that is not empty",
     "--sentence|a|--line|2": "--sentence and --line both say what to draw",
-    "--sentence|a|--model|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
+    "--sentence|a|--only|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",
     "--sentence|a|--out|x.png": "x.png can show one model, but there are 2: choose one of luong, transformer",
     "length|--format|gif": "no format 'gif': choose from png, svg, pdf",
