@@ -4,11 +4,14 @@ References:
 - Chen and Cherry 2014, A Systematic Comparison of Smoothing Techniques for Sentence-Level BLEU. WMT.
 - Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of Statistics 6(2).
 - Papineni et al. 2002, BLEU: a Method for Automatic Evaluation of Machine Translation. ACL.
+- Noreen 1989, Computer-Intensive Methods for Testing Hypotheses. Wiley.
 - Popović 2015, chrF: Character n-gram F-score for Automatic MT Evaluation. WMT.
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +19,10 @@ import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from compare.scoring.metrics import TOKENIZE, make_bleu
+from compare.scoring.metrics import BOOTSTRAP_SEED, TOKENIZE, make_bleu
+from compare.scoring.score import HEADLINE, ScoringOptions
+from data.files import as_paths
+from data.text import read_lines
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -131,3 +137,50 @@ def holm_correction(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min((len(p_values) - rank) * p_values[index], 1.0))
         corrected[index] = largest
     return corrected
+
+
+class PairedDifference(NamedTuple):
+    """Difference in BLEU between two translations of one test set."""
+
+    first: str
+    second: str
+    difference: float
+    """BLEU of first minus BLEU of second."""
+    p: float
+    """Two-sided p-value of approximate randomisation, with Holm's correction for all pairs of the call."""
+
+
+TRIALS = 10_000
+"""Trials of approximate randomisation."""
+
+
+def compare_files(
+    systems: Sequence[str | Path], references: Sequence[str | Path], scoring: ScoringOptions = HEADLINE
+) -> list[PairedDifference]:
+    """Test which translations of one test set differ in BLEU; it says nothing of models trained again.
+
+    In each trial the two systems exchange their translations of random sentences (Noreen 1989); p is the
+    share of trials, and of what was found, that differ as much. sacreBLEU's test counts only those that
+    differ more, so that systems which differ in a single sentence get p = 0.0001.
+
+    Args:
+        systems: files of translations, one line per sentence.
+        references: files of references, with as many lines.
+        scoring: options of BLEU.
+    """
+    read = partial(read_lines, allow_blank=True, keep_mark=True)  # as score_files does
+    texts = [read(path) for path in as_paths(references)]
+    metric = make_bleu(scoring.tokenize, lowercase=scoring.lowercase, references=texts)
+    counts = {
+        str(path): np.array(metric._extract_corpus_statistics(read(path), None)) for path in as_paths(systems)
+    }
+    rng, found = np.random.default_rng(int(BOOTSTRAP_SEED)), []
+    swapped = rng.integers(2, size=(TRIALS, len(texts[0]))).astype(np.float64)
+    for (first, one), (second, other) in combinations(counts.items(), 2):
+        moved = swapped @ (other - one)
+        differences = bleu(one.sum(0) + moved) - bleu(other.sum(0) - moved)
+        difference = float(bleu(one.sum(0)) - bleu(other.sum(0)))
+        as_large = int((np.abs(differences) >= abs(difference) - 1e-9).sum())  # rounding
+        found.append(PairedDifference(first, second, difference, (as_large + 1) / (TRIALS + 1)))
+    corrected = holm_correction([each.p for each in found])
+    return [each._replace(p=p) for each, p in zip(found, corrected, strict=True)]

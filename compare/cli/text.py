@@ -126,7 +126,8 @@ def score(
 ) -> int:
     """Score translations, or finished runs on any test set.
 
-    Files by sacreBLEU, whose options are taken: BLEU, chrF, TER. Runs translate --src as they did their own
+    Files by sacreBLEU, whose options are taken: BLEU, chrF, TER; of several, a paired test says which differ
+    in BLEU on this test set. Runs translate --src as they did their own
     test sets, and all metrics are computed; with --probabilities, they score the reference instead: natural
     log-probability of each sentence and token, and perplexity. Without --ref, --external adds a metric of a
     program outside (comet needs uv), or of files with one score per line, to finished runs: tables and report
@@ -134,6 +135,7 @@ def score(
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
+    from compare.analysis.statistics import compare_files
     from compare.experiment.likelihood import score_model, score_runs
     from compare.integrations.external_metrics import add_external_scores, add_run_scores
     from compare.report.score_tables import render_forced_scores, render_scores
@@ -142,6 +144,7 @@ def score(
 
     of_runs = {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out is not None}
     given = [name for name, is_given in of_runs.items() if is_given]
+    differences = []
     if not all(path.is_dir() for path in systems):
         if given:
             raise ValueError(f"{given[0]} is for folders of finished runs")
@@ -150,6 +153,8 @@ def score(
         asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
         options = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
         scores = score_files(systems, ref, options)
+        if len(scores) > 1 and "bleu" in asked:
+            differences = compare_files(systems, ref, options)
         scores = add_external_scores(scores, external, ref, src) if external else scores
     elif not ref:
         if not external or given:
@@ -167,7 +172,7 @@ def score(
             raise ValueError("--src is missing: name the text that the runs translate")
         tune_cpu()
         scores = score_runs(systems, src, ref, out=out, ensemble=ensemble, device=device)
-    print_visible(render_scores(scores, as_json=as_json))
+    print_visible(render_scores(scores, differences=differences, as_json=as_json))
     return 0
 
 

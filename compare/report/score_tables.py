@@ -2,7 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from compare.analysis.comparison import ALPHA, describe_p
+from compare.analysis.statistics import TRIALS, PairedDifference
 from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores
@@ -15,21 +18,29 @@ from compare.system.log import format_duration
 # Scores of translations, against references or by models, as text, Markdown or JSON.
 
 
-def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) -> str:
+def render_scores(
+    scores: Mapping[str, SystemScores],
+    *,
+    differences: Sequence[PairedDifference] = (),
+    as_json: bool = False,
+) -> str:
     """Format the scores of systems.
 
     Args:
         scores: by the system's name, all computed with the same options.
+        differences: of all pairs of systems.
         as_json: whether to give JSON: an object for one system, else a list of objects; each has a "system".
 
     Returns:
         Without ``as_json``, one line per score for one system, a Markdown table with signatures for several.
     """
     if as_json:
-        records = [
+        records: list[dict[str, Any]] = [
             {"system": name, **system.columns(), "warnings": system.warnings}
             for name, system in scores.items()
         ]
+        for record in records if differences else ():
+            record["differences"] = [each._asdict() for each in differences if record["system"] in each[:2]]
         return json.dumps(records if len(records) > 1 else records[0], indent=2)
     first, *others = scores.values()
     if not others:
@@ -40,6 +51,12 @@ def render_scores(scores: Mapping[str, SystemScores], *, as_json: bool = False) 
     signatures |= {name: columns[f"{name}_signature"] for name in first.external()}
     notes = [f"- {heading}: {text}" for heading, text in signatures.items() if text]
     notes += [f"- {name}: {text}" for name, system in scores.items() for text in system.warnings]
+    if differences:
+        notes += ["", f"BLEU on this test set ({TRIALS:,} trials of randomisation, Holm's correction):"]
+    for each in differences:
+        shown = "differ" if each.p < ALPHA else "no difference shown"
+        pair = f"{each.first} and {each.second}: {each.difference:+.2f}"
+        notes.append(f"- {pair}, {describe_p(each.p)}: {shown}")
     return "\n".join([table, "", *map(escape_markdown, notes)])
 
 

@@ -1,5 +1,9 @@
 """BLEU and chrF from sentence statistics, compared with sacrebleu; the correction of many tests."""
 
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +15,7 @@ from compare.analysis.intervals import bootstrap_draws
 from compare.analysis.statistics import (
     bleu,
     chrf,
+    compare_files,
     holm_correction,
     sentence_counts,
 )
@@ -83,3 +88,32 @@ def test_holm_matches_hand_computation():
     assert holm_correction([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm_correction([0.7, 0.6]) == pytest.approx([1, 1])
     assert holm_correction([]) == []
+
+
+def test_files_that_differ_are_told_from_those_that_do_not(tmp_path: Path):
+    """p is that of all exchanges, enumerated, up to the trials; two equal files have 1."""
+    references = [
+        f"the {word} house stands near the river" for word in ("old", "red", "big", "low", "new", "wet")
+    ]
+    texts = {
+        "good": [*references[:5], "the wet house stands there"],
+        "same": [*references[:5], "the wet house stands there"],
+        "bad": [f"a {line.split()[1]} house stands near a river" for line in references],
+    }
+    for name, lines in {**texts, "ref": references}.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    files = [tmp_path / name for name in texts]
+    same, first, second = compare_files(files, [tmp_path / "ref"])
+
+    def differ(swaps: Sequence[bool]) -> float:
+        pairs = zip(texts["good"], texts["bad"], swaps, strict=True)
+        one, other = zip(*((b, a) if swap else (a, b) for a, b, swap in pairs), strict=True)
+        return sacrebleu(list(one), references) - sacrebleu(list(other), references)
+
+    everything = [abs(differ(swaps)) for swaps in product((False, True), repeat=6)]
+    exact = sum(found >= everything[0] - 1e-9 for found in everything) / len(everything)
+    assert exact < 0.05
+    assert (same.difference, same.p) == (0, 1)
+    assert (first.first, first.second) == (str(files[0]), str(files[2]))
+    assert first.difference == pytest.approx(differ([False] * 6))
+    assert first.p == second.p == pytest.approx(3 * exact, rel=0.15)  # Holm, of three
