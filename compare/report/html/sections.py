@@ -160,7 +160,7 @@ def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
     try:
         yield _drawing("pareto-size", finished, table.rows)
     except ValueError as error:
-        yield f"{explain(error).capitalize()}."
+        yield explain(error).capitalize()
     yield table
 
 
