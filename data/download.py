@@ -73,11 +73,12 @@ def download(
     """
     path = folder / remote.name
     folder.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
     if path.is_file():
         if fault := _mismatch(path, remote.hash):
             raise ValueError(f"{path}: {fault}; delete it to download it again")
+        _lock_file(part).unlink(missing_ok=True)  # of a process that was killed at the end of its download
         return path
-    part = path.with_name(f"{path.name}.part")
     with _lock(part), errors_name(part):
         with part.open("a+b") as file:
             url = _obtain(remote, file, timeout_s, lambda done, total: progress(remote.name, done, total))
@@ -96,10 +97,14 @@ def _mismatch(path: Path, digest: str) -> str:
     return "" if actual == expected else f"its {algorithm} is {actual}, not {expected}"
 
 
+def _lock_file(part: Path) -> Path:
+    return part.with_name(f"{part.name}.lock")
+
+
 @contextmanager
 def _lock(part: Path) -> Iterator[None]:
     """Let only one process at a time download to ``part``; a process that dies releases its lock."""
-    lock = part.with_name(f"{part.name}.lock")
+    lock = _lock_file(part)
     try:
         with FileLock(lock, timeout=0):
             yield

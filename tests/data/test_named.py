@@ -275,7 +275,9 @@ def test_a_download_is_complete_and_leaves_no_other_file(server: Server, tmp_pat
     counts = [done for _, done, _ in seen]
     assert counts == sorted(counts)
     assert (seen[0], seen[-1]) == tuple(("file.bin", n, len(CONTENT)) for n in (0, len(CONTENT)))
+    (tmp_path / "file.bin.part.lock").touch()  # of a process that was killed at the end
     assert fetched(remote, tmp_path) == CONTENT  # which asks nobody
+    assert [each.name for each in tmp_path.iterdir()] == ["file.bin"]
     assert [asked.path for asked in server.asked] == ["/f"]
     path.write_bytes(CONTENT[:-1])
     if digest:
