@@ -92,8 +92,8 @@ def _signals_later() -> Iterator[None]:
     finally:
         for signum, handler in before.items():
             signal.signal(signum, handler)
-        for signum in received:
-            signal.raise_signal(signum)
+        for number in received:
+            signal.raise_signal(number)
 
 
 @contextmanager

@@ -121,7 +121,7 @@ def _build_experiment(name: str, table: Mapping[str, Any]) -> Experiment:
         for index, written in enumerate(models)
         for row in expand_grid(written)
     )
-    for label, count in Counter(row.label for row in rows).items():
+    for label, count in Counter(row.label.casefold() for row in rows).items():  # one folder on some systems
         if count > 1:
             raise ValueError(f"label {label!r} is given twice: each model needs a different label")
     return Experiment(name=name, models=rows, plugins=tuple(dict.fromkeys(plugins)), **sections)

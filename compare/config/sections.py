@@ -21,6 +21,8 @@ CONSISTENCY = {"none": (None, None), "r-drop": (2.5, None), "simcut": (3.0, 0.05
 """Weight and cut of each method, None if it has none: those of the papers for translation, Liang et al. 2021,
 whose alpha of 5 stands beside the sum of two cross-entropies, not their mean, and Gao et al. 2022."""
 MAX_BEAM_SIZE = 1_000
+MAX_LABEL_BYTES = 200
+"""A name in a folder has at most 255; the seed and temporary files need some of them."""
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
 EMBEDDED_TRAIN_SIZE = 20_000
 """Training pairs of the built-in corpus, unless the config says otherwise."""
@@ -347,9 +349,11 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Reject labels that cannot name a folder."""
-        if not self.label or not all(c.isalnum() or c in "-_.+" for c in self.label) or self.label[0] == ".":
+        is_name = all(c.isalnum() or c in "-_.+" for c in self.label) and self.label[:1] not in ("", ".")
+        if not is_name or len(self.label.encode()) > MAX_LABEL_BYTES:
             raise ValueError(
-                f"label {abbreviate(self.label)} names a folder: only letters, digits and -_.+ are allowed"
+                f"label {abbreviate(self.label)} names a folder: only letters, digits and -_.+ are allowed, "
+                f"and {MAX_LABEL_BYTES} bytes"
             )
 
 

@@ -17,7 +17,7 @@ from compare.models.registry import build, ensure_fits_memory
 from compare.results.records import SELECTION, read_external, read_selection
 from compare.results.store import read_result
 from compare.system.device import set_numerics
-from compare.system.messages import first_line
+from compare.system.messages import ensure_folder, first_line
 from compare.training.serialization import (
     CHECKPOINTS,
     FINAL,
@@ -219,10 +219,11 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             is too small, or the device cannot be used.
     """
     folder = Path(run)
+    ensure_folder(folder)
     if not (folder / "config.toml").is_file():
-        raise ValueError(
-            f"{folder}: no config.toml: give the folder of one run, such as runs/demo/bahdanau-seed1"
-        )
+        runs = sorted(path.parent for path in folder.glob("*/config.toml"))
+        example = runs[0] if runs else "runs/demo/bahdanau-seed1"
+        raise ValueError(f"{folder}: no config.toml: give the folder of one run, such as {example}")
     trained = RunFolder.read(folder)
     vocabularies, recorded = load_pair(folder), read_result(folder).files
     for name, path in {FILE_NAME: plain_or_gzip(folder / FILE_NAME), **trained.masks()}.items():

@@ -18,7 +18,7 @@ import msgspec
 
 from compare.config.sections import run_name
 from compare.results.result import Result, Status
-from compare.system.messages import abbreviate
+from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, write_atomically
 
@@ -94,6 +94,7 @@ def read_results(experiment: Path) -> list[Result]:
     Raises:
         ValueError: no runs, or a file that cannot be read.
     """
+    ensure_folder(experiment)
     planned = read_registry(experiment).runs
     started = [child.name for child in experiment.glob("*/") if is_run(child)]
     if not planned and not started:

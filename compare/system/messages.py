@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from reprlib import Repr
 from typing import Any
 
 MAX_COMPARED = 200
 """Characters of a name that are compared; the time grows with their square."""
+MAX_NAMED = 8
+"""Folders that a message lists."""
 SHORT_REPR = Repr()
 SHORT_REPR.maxstring = SHORT_REPR.maxother = 80
 
@@ -21,6 +24,18 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.4) -> str:
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.4) -> str | None:
     """Return the ``known`` name nearest to ``name``; None if the similarity of none reaches ``cutoff``."""
     return next(iter(get_close_matches(name[:MAX_COMPARED], list(known), n=1, cutoff=cutoff)), None)
+
+
+def ensure_folder(folder: Path) -> None:
+    """Raise ValueError if there is no such folder; the message names those that are there."""
+    if folder.is_dir():
+        return
+    place = folder.parent
+    while not place.is_dir():
+        place = place.parent
+    names = sorted(path.name for path in place.glob("*/"))
+    hint = nearest(folder.name, names, 0.6) or ", ".join(names[:MAX_NAMED]) or "no folders"
+    raise ValueError(f"{folder}: no such folder; {place} has {hint}")
 
 
 def abbreviate(value: Any) -> str:

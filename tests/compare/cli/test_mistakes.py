@@ -13,11 +13,13 @@ from tests.kits.runs import ROWS, files
 
 
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
-    for folder in (tmp_path, tmp_path / "absent"):
-        for command in ("table", "plot"):
-            assert "holds no runs" in refusal(command, folder)
-    for folder in (tmp_path, tmp_path / "absent", finished):
-        assert "no config.toml: give the folder of one run" in refusal("translate", folder)
+    for command in ("table", "plot"):
+        assert "holds no runs" in refusal(command, tmp_path)
+    assert "no config.toml: give the folder of one run" in refusal("translate", tmp_path)
+    assert f"give the folder of one run, such as {finished / ROWS[0]}" in refusal("translate", finished)
+    for command in ("table", "plot", "translate"):
+        absent = finished / ROWS[0].replace("seed", "sead")
+        assert refusal(command, absent) == f"{absent}: no such folder; {finished} has {ROWS[0]}"
 
 
 def test_names_of_forms_and_columns(finished: Path, refusal: Refusal):
