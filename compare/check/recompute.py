@@ -145,10 +145,14 @@ def _check_summary(stored: Summary | None, computed: Summary) -> ComparedValue |
 
 
 def _rounded(summary: Summary) -> Any:
-    """Return a summary with six digits of each number, as other processors round the last ones otherwise."""
+    """Return a summary with six digits of each number, as other processors round the last ones otherwise.
+
+    Without what is unknown: a figure that was added later is no difference.
+    """
+    known = [{name: value for name, value in row.items() if value is not None} for row in summary.means]
     means = [
         {name: float(f"{value:.6g}") if isinstance(value, float) else value for name, value in row.items()}
-        for row in summary.means
+        for row in known
     ]
     return summary.results, means, summary.outcome
 
