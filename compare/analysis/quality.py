@@ -13,6 +13,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from itertools import compress, count, pairwise
 from typing import NamedTuple
 
+import numpy as np
+
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.statistics import bleu, chrf, sentence_counts
 from compare.analysis.tables import Row, Table
@@ -158,12 +160,16 @@ def _score_groups(
         groups: indices of sentences by name of the group; sentences of all test sets are counted together.
     """
     corpus = finished.corpus
-    references = [line for test in corpus.tests for line in finished.references(test)]
     rows = []
     for run in finished.runs:
-        outputs = [line for test in corpus.tests for line in run.outputs[test]]
         counts, ngrams = (
-            sentence_counts(metric, outputs, references, finished.tokenize) for metric in ("bleu", "chrf")
+            np.concatenate(
+                [
+                    sentence_counts(metric, run.outputs[test], finished.references(test), finished.tokenize)
+                    for test in corpus.tests
+                ]
+            )
+            for metric in ("bleu", "chrf")
         )
         for name, indices in groups.items():
             sums = counts[indices].sum(axis=0)

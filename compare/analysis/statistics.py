@@ -103,14 +103,23 @@ def sentence_counts(
 ) -> IntArray:
     """Count the statistics of N sentences, (N, C), from whose sums ``COMPARED_METRICS`` compute a score.
 
+    They are kept for the next analysis of the same texts, so that the array cannot be written.
+
     Raises:
         ValueError: there are not as many hypotheses as references.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses, but {len(references)} references")
-    counter = _with_references(metric, tokenize, tuple(references))
+    return _count(metric, tokenize, tuple(hypotheses), tuple(references))
+
+
+@lru_cache(maxsize=256)  # two metrics of about a hundred translations, 0.2 MB per 1,000 sentences
+def _count(metric: str, tokenize: str, hypotheses: tuple[str, ...], references: tuple[str, ...]) -> IntArray:
+    counter = _with_references(metric, tokenize, references)
     # None: those that were counted when the metric was made.
-    return np.array(counter._extract_corpus_statistics(hypotheses, None), dtype=np.int64)
+    counts = np.array(counter._extract_corpus_statistics(hypotheses, None), dtype=np.int64)
+    counts.flags.writeable = False
+    return counts
 
 
 @lru_cache(maxsize=4)  # two metrics of two test sets; the runs of a test set are scored one after the other

@@ -13,7 +13,7 @@ import transformer.formulas
 from compare.models.hybrid import HybridConfig
 from compare.models.ladder import LadderConfig
 from compare.models.presets import PRESETS, find_preset
-from compare.models.registry import build, forward_flops
+from compare.models.registry import build, build_meta_model, forward_flops
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, LayerConfig
 
@@ -52,8 +52,7 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
     """
     entries = []
     for name, preset in PRESETS.items():
-        with torch.device("meta"):
-            model = build(preset.architecture, vocabulary, vocabulary)
+        model = build_meta_model(preset.architecture, vocabulary, vocabulary)
         flops = forward_flops(
             preset.architecture, src_len=SENTENCE_TOKENS, tgt_len=SENTENCE_TOKENS, tgt_vocabulary=vocabulary
         )

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, cast, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 import seq2seq.flops
 import transformer.flops
@@ -349,8 +350,18 @@ def _fields(config: Any, unused: frozenset[str]) -> Iterator[tuple["dataclasses.
 
 def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Model:
     """Build a model on the meta device, which allocates nothing."""
-    with torch.device("meta"):
+    with torch.device("meta"), _NoInitialisation():
         return build(architecture, src_vocabulary, tgt_vocabulary)
+
+
+class _NoInitialisation(TorchFunctionMode):
+    """Leave out random values, for which torch imports its compiler where tensors have no values."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("normal_", "uniform_", "trunc_normal_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def training_bytes(model: Model, *, ema: bool) -> int:
