@@ -115,7 +115,8 @@ def _build_experiment(name: str, table: Mapping[str, Any]) -> Experiment:
     sections: dict[str, Any] = {key: _build_section(key, kind, table) for key, kind in SECTIONS.items()}
     models = table.get("models", [])
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
-        raise ValueError("no [[models]] table: name at least one, such as preset = 'bahdanau'")
+        found = "[models] has single brackets: write" if isinstance(models, dict) else "no"
+        raise ValueError(f"{found} [[models]], one per model, such as preset = 'bahdanau'")
     rows = tuple(
         _build_model(row, f"models[{index}]")
         for index, written in enumerate(models)

@@ -17,6 +17,7 @@ from data.batches import BatchStream
 from data.checks import CUT, SAMPLE_LINES, describe_text
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
+from data.named import CORPORA
 from data.sampling import SampledSplit
 from data.subwords import KINDS as SUBWORD_KINDS
 from data.vocabulary import VocabularyPair, build_pair, load_pair
@@ -78,7 +79,8 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
         ValueError: malformed text, or fewer training pairs than ``train_size``.
     """
     if config.root:
-        corpus = read_corpus(Path(config.root).expanduser(), config.src, config.tgt, tests=tests)
+        root = _corpus_folder(Path(config.root).expanduser(), config.src)
+        corpus = read_corpus(root, config.src, config.tgt, tests=tests)
         if config.train_size:
             corpus = corpus.with_train_cut(config.train_size)
     else:
@@ -87,6 +89,25 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
             splits = {name: pairs for name, pairs in corpus.splits.items() if name not in corpus.tests}
             corpus = replace(corpus, splits=splits)
     return corpus.with_tests_cut(config.max_test) if config.max_test else corpus
+
+
+def _corpus_folder(root: Path, src: str) -> Path:
+    """Return ``root``, or the only folder in it with training text of language ``src`` if it has none itself.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    files = f"train*.{src}*"
+    if not root.is_dir():
+        there = ", ".join(sorted({str(path.parent) for path in root.parent.glob(f"*/{files}")}))
+        get = f"attnbench data get {root.name} downloads it, then --set data.root=corpora/{root.name}"
+        remedy = "; ".join([get] * (root.name in CORPORA) + [f"there is {there}"] * bool(there))
+        raise FileNotFoundError(f"{root}: no such folder; {remedy or 'give the folder of the corpus'}")
+    inside = sorted({path.parent for path in root.glob(f"*/{files}")})
+    if any(root.glob(files)) or len(inside) != 1:
+        return root
+    logger.info(f"data.root = {root}: the corpus in it is taken, {inside[0]}")
+    return inside[0]
 
 
 def prepare_data(

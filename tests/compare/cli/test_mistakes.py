@@ -22,6 +22,12 @@ def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
         assert refusal(command, absent) == f"{absent}: no such folder; {finished} has {ROWS[0]}"
 
 
+def test_the_parent_of_a_corpus_is_taken_for_it(tiny_toml: Path, capsys: pytest.CaptureFixture[str]):
+    parent = tiny_toml.parent
+    assert main(["run", str(tiny_toml), "--dry-run", "--set", f"data.root={parent}"]) == 0
+    assert f"the corpus in it is taken, {parent / 'corpus'}" in capsys.readouterr().err
+
+
 def test_names_of_forms_and_columns(finished: Path, refusal: Refusal):
     assert "choose markdown, csv, json" in refusal("table", finished, "--format", "xml")
     assert "is a folder: name a file" in refusal("report", finished, "--out", finished)

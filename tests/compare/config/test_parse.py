@@ -87,6 +87,7 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         (ROW + "max_updates = 8\n", "all models share it: write it into [train], or --set train.max_upd"),
         ('[[models]]\nlabel = "a"\n', "models[0]: no preset"),
         ("models = 3\n", "no [[models]]"),
+        ("[models]\npreset = 'lstm'\n", "single brackets"),
         ("train = 3\n" + ROW, "train must be a table, found 3"),
         ("schema = 4\n" + ROW, f"its schema is 4, but this version of attnbench reads schema {SCHEMA}"),
         (ROW + ROW, "label 'lstm' is given twice"),
