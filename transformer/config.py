@@ -10,7 +10,16 @@ Norm = Literal["pre", "post", "none"]
 NormKind = Literal["layer", "rms"]
 Activation = Literal["relu", "gelu", "swiglu"]
 Positions = Literal[
-    "sinusoidal", "learned", "network", "concat", "concat-learned", "rotary", "relative", "alibi", "none"
+    "sinusoidal",
+    "learned",
+    "network",
+    "concat",
+    "concat-learned",
+    "rotary",
+    "relative",
+    "t5",
+    "alibi",
+    "none",
 ]
 AttentionKind = Literal["scaled", "unscaled", "hard", "linear"]
 Tie = Literal["none", "output", "all"]
@@ -19,6 +28,8 @@ MAX_POSITIONS = 512
 MAX_DISTANCE = 16
 """Largest distance that relative positions tell apart, k, unless the config says otherwise: Shaw et al. 2018,
 section 4.1."""
+T5_DISTANCE = 128
+"""The same of T5's: Raffel et al. 2020, section 2.1."""
 
 
 def check_fields(config: Any) -> None:
@@ -50,15 +61,19 @@ class LayerConfig:
     """Added to embeddings: sinusoids, one learned vector per position ("learned"), or the output of a network
     of the position ("network"). In the place of the embedding's last numbers: sinusoids ("concat") or learned
     vectors ("concat-learned"). In self-attention: rotation of queries and keys ("rotary"), learned vectors
-    per distance ("relative"), a bias linear in the distance ("alibi"). Or none."""
+    per distance ("relative"), a learned bias per range of distances and head ("t5", Raffel et al. 2020), a
+    bias linear in the distance ("alibi"). Or none."""
     position_size: int | None = None
     """Numbers of a concatenated position; default a quarter of ``d_model``, rounded up to an even number."""
     max_positions: int | None = None
     """Number of learned position vectors; default 512. A later position is an error."""
     max_distance: int | None = None
-    """Distance k from which on relative positions are all the same; default 16."""
+    """Distance from which on "relative" or "t5" positions are all the same; default 16 or 128."""
     num_heads: int = 4
     """Heads of every attention."""
+    num_kv_heads: int | None = None
+    """Heads of keys and values, each for ``num_heads / num_kv_heads`` heads of queries (grouped-query
+    attention, Ainslie et al. 2023; 1 is multi-query, Shazeer 2019); None means ``num_heads``."""
     head_size: int | None = None
     """Width of the queries and keys of a head; None means ``d_model / num_heads``."""
     value_size: int | None = None
@@ -123,7 +138,7 @@ class LayerConfig:
         for name, has_effect, needs in (
             ("position_size", concatenates, '"concat" or "concat-learned"'),
             ("max_positions", learns, '"learned" or "concat-learned"'),
-            ("max_distance", self.positions == "relative", '"relative"'),
+            ("max_distance", self.positions in ("relative", "t5"), '"relative" or "t5"'),
         ):
             is_given = getattr(self, name) is not None
             yield is_given and not has_effect, f"{name} has no effect with {positions}: it needs {needs}"
@@ -139,7 +154,7 @@ class LayerConfig:
         yield self.decoder_mask == "causal", 'decoder_mask "causal" has no effect: a decoder is causal'
         is_linear = self.attention_kind == "linear"
         yield (
-            is_linear and self.positions in ("rotary", "relative", "alibi"),
+            is_linear and self.positions in ("rotary", "relative", "t5", "alibi"),
             f'{positions} change softmax scores, which attention_kind "linear" does not have: use positions '
             'in the embeddings, such as "sinusoidal"',
         )
@@ -148,6 +163,13 @@ class LayerConfig:
             f"attention_dropout ({self.attention_dropout}) drops weights, which attention_kind "
             '"linear" does not compute: use 0',
         )
+        groups = self.kv_heads != self.num_heads
+        yield (
+            self.num_heads % self.kv_heads != 0,
+            f"num_heads ({self.num_heads}) must be a multiple of num_kv_heads ({self.kv_heads})",
+        )
+        whole = is_linear or self.positions == "relative"
+        yield groups and whole, 'num_kv_heads needs a softmax, and positions other than "relative"'
         no_norm = self.norm == "none" and self.norm_kind != "layer"
         yield no_norm, f'norm_kind "{self.norm_kind}" has no effect with norm "none"'
 
@@ -162,14 +184,24 @@ class LayerConfig:
         return self.num_heads * self.query_size
 
     @property
+    def kv_heads(self) -> int:
+        """Number of heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
+
+    @property
+    def keys_values_sizes(self) -> list[int]:
+        """Width of the keys of all their heads together, and that of the values."""
+        return [self.kv_heads * self.query_size, self.kv_heads * (self.value_size or self.query_size)]
+
+    @property
     def values_size(self) -> int:
-        """Width of the values of all heads together."""
+        """Width of the contexts of all heads together."""
         return self.num_heads * (self.value_size or self.query_size)
 
     @property
     def distance_limit(self) -> int:
         """Distance k from which on relative positions are all the same."""
-        return self.max_distance or MAX_DISTANCE
+        return self.max_distance or (T5_DISTANCE if self.positions == "t5" else MAX_DISTANCE)
 
     @property
     def concatenated_size(self) -> int:

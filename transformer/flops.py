@@ -55,7 +55,7 @@ def _attend(
     module: SelfAttention | CrossAttention, queries: float, keys: float, *, causal: bool, is_full: bool
 ) -> float:
     """Count the products of queries with keys and of weights with values, of all heads."""
-    size, value_size = (wide // module.num_heads for wide in module.sizes[-2:])
+    size, value_size = (wide // module.kv_heads for wide in module.sizes[-2:])
     factored = module.is_linear and is_full and is_factored(queries, keys, size, value_size, causal=causal)
     if not factored:
         return module.num_heads * queries * keys * (size + value_size)

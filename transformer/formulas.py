@@ -100,6 +100,19 @@ def alibi(e: Tensor, slope: float) -> Tensor:
     return e - slope * (rows - columns).abs()
 
 
+def t5_bucket(distance: int, limit: int, buckets: int = 32) -> int:
+    """Return the range that a distance >= 0 is in, single ones first: Raffel et al. 2020, section 2.1."""
+    single = buckets // 2
+    if distance < single:
+        return distance
+    return min(single + int(math.log(distance / single) / math.log(limit / single) * single), buckets - 1)
+
+
+def kv_head(head: int, heads: int, kv_heads: int) -> int:
+    """Return the head of keys and values of a head of queries: Ainslie et al. 2023, figure 2."""
+    return head // (heads // kv_heads)
+
+
 def relative_index(i: int, length: int, limit: int) -> Tensor:
     """Return clip(j - i, k) + k, the row of the vectors of distances, by j: Shaw et al. 2018, eq. 3 and 4."""
     return (torch.arange(length) - i).clamp(-limit, limit) + limit

@@ -48,7 +48,7 @@ class LayerStack(nn.Module):
         """
         super().__init__()
         self.table, self.place = embedding, PositionalEmbedding(config)
-        self.order = attention_positions(config)
+        self.order = attention_positions(config, causal=mask == "decoder_mask")
         self.mask_pattern = None if mask is None else parts.mask_pattern(mask, config)
         self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # of layers of one class
         self.norm = final_norm(config)

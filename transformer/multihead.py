@@ -21,6 +21,7 @@ from .attention import (
     softmax,
 )
 from .config import LayerConfig
+from .masks import causal_mask
 from .positions import Relation, RelativeVectors, mask_bias, rotate
 
 
@@ -139,7 +140,7 @@ class SelfAttention(nn.Module):
 
     Concat(head_1, ..., head_H) W_O, where head_i = Attention(x W_Q_i, x W_K_i, x W_V_i). All W_Q, W_K and W_V
     together are the matrix of ``project_in``, W_O is that of ``project_out``; both have biases, unless the
-    config says otherwise.
+    config says otherwise. With ``num_kv_heads`` neighbouring heads share W_K_i and W_V_i.
     """
 
     def __init__(self, config: LayerConfig, *, causal: bool, attend: Attend = fused_attention) -> None:
@@ -151,11 +152,12 @@ class SelfAttention(nn.Module):
             attend: attention function of each head.
         """
         super().__init__()
-        self.num_heads, self.causal, self.attend = config.num_heads, causal, attend
+        self.num_heads, self.kv_heads, self.causal = config.num_heads, config.kv_heads, causal
+        self.attend = attend_in_groups(attend, config)
         self.dropout, self.factor = config.attention_dropout, query_factor(config)
         self.is_linear = config.attention_kind == "linear"
         self.normalise = {"hard": hard_weights, "linear": shares}.get(config.attention_kind, softmax)
-        self.sizes = [config.attention_size, config.attention_size, config.values_size]
+        self.sizes = [config.attention_size, *config.keys_values_sizes]
         self.project_in = nn.Linear(config.d_model, sum(self.sizes), bias=config.bias)
         self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
         self.relative = RelativeVectors(config) if config.positions == "relative" else None
@@ -171,7 +173,7 @@ class SelfAttention(nn.Module):
         Returns:
             The output, (B, T, D).
         """
-        queries, keys, values = (split_heads(part, self.num_heads) for part in self._project(x, relation))
+        queries, keys, values = map(split_heads, self._project(x, relation), self._heads)
         if stored is not None:
             stored.append(KeysValues(keys.contiguous(), values.contiguous()))
         dropout = self.dropout if self.training else 0.0
@@ -206,7 +208,8 @@ class SelfAttention(nn.Module):
             context = self._attend_to_cache(query, keys, values, relation)
         else:
             query, keys, values = (
-                part.view(*part.shape[:-1], self.num_heads, -1) for part in (query, keys, values)
+                part.view(*part.shape[:-1], heads, -1)
+                for part, heads in zip((query, keys, values), self._heads, strict=True)
             )
             context = self._attend_to_prefix(query, KeysValues(keys, values), prefix, prefix_mask, relation)
         output: Tensor = self.project_out(context)
@@ -214,7 +217,12 @@ class SelfAttention(nn.Module):
 
     def empty_cache(self, like: Tensor, sentences: int, beam: int, capacity: int) -> KeyValueCache:
         """Return an empty cache; arguments as of ``LayerStack.empty_state``."""
-        return KeyValueCache(like, (sentences, beam, max(self.sizes)), capacity)
+        return KeyValueCache(like, (sentences, beam, max(self.sizes[1:])), capacity)
+
+    @property
+    def _heads(self) -> tuple[int, int, int]:
+        """Number of heads of queries, keys and values."""
+        return self.num_heads, self.kv_heads, self.kv_heads
 
     def _project(self, x: Tensor, relation: Relation) -> tuple[Tensor, ...]:
         """Return queries, keys and values of all heads; the first two turned for rotary positions.
@@ -228,8 +236,8 @@ class SelfAttention(nn.Module):
             query = query * self.factor
         if relation.rotation is not None:
             query, key = (
-                rotate(part.view(*part.shape[:-1], self.num_heads, -1), relation.rotation).flatten(-2)
-                for part in (query, key)
+                rotate(part.view(*part.shape[:-1], heads, -1), relation.rotation).flatten(-2)
+                for part, heads in ((query, self.num_heads), (key, self.kv_heads))
             )
         return query, key, value
 
@@ -253,7 +261,7 @@ class SelfAttention(nn.Module):
         """Attend from query (B, K, H E) to keys (length, B, K, H E); hypotheses become batch rows."""
         queries = split_heads(query.reshape(-1, 1, query.size(-1)), self.num_heads)  # (B K, H, 1, E)
         keys, values = (
-            split_heads(part.flatten(1, 2).transpose(0, 1), self.num_heads) for part in (keys, values)
+            split_heads(part.flatten(1, 2).transpose(0, 1), self.kv_heads) for part in (keys, values)
         )
         return self._attend(queries, keys, values, relation).reshape(*query.shape[:2], -1)
 
@@ -266,6 +274,10 @@ class SelfAttention(nn.Module):
         relation: Relation,
     ) -> Tensor:
         """Attend from query (B, K, H, E) to a prefix and the generated tokens; returns (B, K, H E)."""
+        if self.kv_heads < self.num_heads:  # copies, as many as there are heads
+            repeats = self.num_heads // self.kv_heads
+            generated = KeysValues(*(part.repeat_interleave(repeats, dim=3) for part in generated))
+            prefix = KeysValues(*(part.repeat_interleave(repeats, dim=1) for part in prefix))
         bias = None if relation.mask is None else relation.mask.transpose(-3, -2)  # (B, 1, H, keys)
         if self.relative is None or relation.bucket is None:
             return prefix_attention(query, generated, prefix, prefix_mask, bias, self.normalise)[0].flatten(2)
@@ -292,10 +304,11 @@ class CrossAttention(nn.Module):
             attend: attention function of each head.
         """
         super().__init__()
-        self.num_heads, self.attend = config.num_heads, attend
+        self.num_heads, self.kv_heads = config.num_heads, config.kv_heads
+        self.attend = attend_in_groups(attend, config)
         self.dropout, self.factor = config.attention_dropout, query_factor(config)
         self.is_linear = config.attention_kind == "linear"
-        self.sizes = [config.attention_size, config.values_size]
+        self.sizes = config.keys_values_sizes
         self.project_query = nn.Linear(config.d_model, config.attention_size, bias=config.bias)
         self.project_memory = nn.Linear(memory_size or config.d_model, sum(self.sizes), bias=config.bias)
         self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
@@ -305,7 +318,7 @@ class CrossAttention(nn.Module):
         keys, values = self.project_memory(states).split(self.sizes, -1)
         keys = elu_features(keys) if self.is_linear else keys
         # Contiguous: copied once here, instead of in a matrix product at every decoding step.
-        return KeysValues(*(split_heads(part, self.num_heads).contiguous() for part in (keys, values)))
+        return KeysValues(*(split_heads(part, self.kv_heads).contiguous() for part in (keys, values)))
 
     def forward(self, x: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
         """Attend from x to the memory.
@@ -326,6 +339,44 @@ class CrossAttention(nn.Module):
         contexts = self.attend(queries, memory.keys, memory.values, mask, False, dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
+
+
+def attend_in_groups(attend: Attend, config: LayerConfig) -> Attend:
+    """Let heads of queries that share keys and values attend as further queries of one head, without copies.
+
+    Args:
+        attend: attention of as many heads of keys as of queries.
+        config: gives the numbers of heads.
+    """
+    groups, members = config.kv_heads, config.num_heads // config.kv_heads
+    if members == 1:
+        return attend
+
+    def fold(x: Tensor) -> Tensor:  # (B, H, Q, ...) to (B, groups, members * Q, ...)
+        return x.reshape(len(x), groups, members * x.size(2), -1)
+
+    def attend_folded(
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor | None,
+        mask: Tensor | None,
+        causal: bool,
+        dropout: float,
+    ) -> Tensor:
+        length = queries.size(2)
+        if causal:
+            past = causal_mask(length, queries.device)
+            mask = (
+                past if mask is None else mask & past if mask.dtype == torch.bool else mask_bias(mask, past)
+            )
+        if mask is not None:
+            mask = mask.view(*[1] * (4 - mask.dim()), *mask.shape)
+            if mask.shape[1:3] != (1, 1):
+                mask = fold(mask.expand(-1, groups * members, length, -1))
+        contexts = attend(fold(queries), keys, values, mask, False, dropout)
+        return contexts.reshape(len(queries), groups * members, length, -1)
+
+    return attend_folded
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

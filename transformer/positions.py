@@ -140,15 +140,17 @@ class PositionalEmbedding(nn.Module):
         return positions
 
 
-# Positions in self-attention: rotary, relative, and ALiBi.
+# Positions in self-attention: rotary, relative, T5's, and ALiBi.
 #
-# Attention to the source knows none of them: a target and a source position have no distance (all three are
-# defined for one sequence). Shapes: B sentences, Q query and S key positions, H heads of width E, K
+# Attention to the source knows none of them: a target and a source position have no distance (all are defined
+# for one sequence). Shapes: B sentences, Q query and S key positions, H heads of width E, K
 # hypotheses.
 
 
-KINDS = ("rotary", "relative", "alibi")
+KINDS = ("rotary", "relative", "t5", "alibi")
 """Values of ``positions`` that self-attention implements."""
+BUCKETS = 32
+"""Ranges of distances with a bias of their own: Raffel et al. 2020, section 2.1."""
 
 
 class Relation(NamedTuple):
@@ -168,14 +170,17 @@ class AttentionPositions(nn.Module):
     - "rotary": R(p) turns the pair of numbers (2i, 2i + 1) of queries and keys at position p by the angle
       p / 10000^(2i / E), so that q . k depends on the distance alone: Su et al. 2021, equations 14 and 15.
     - "relative": see ``RelativeVectors``.
+    - "t5": the score of head h is raised by a learned number of h and of the range that the distance is in
+      (``distance_bucket``), which all layers of the stack share: Raffel et al. 2020, section 2.1.
     - "alibi": the score of head h is lowered by m_h |i - j|, where m_h = 2^(-8h / H), h = 1, ..., H: Press et
       al. 2022, section 3. The paper has decoders only; in an encoder the bias is the same in both directions
       here. For H that is no power of two, m is that of the authors' code.
     """
 
-    def __init__(self, config: LayerConfig) -> None:
+    def __init__(self, config: LayerConfig, *, causal: bool = False) -> None:
         super().__init__()
-        self.limit = config.distance_limit
+        self.limit, self.causal = config.distance_limit, causal
+        self.bias = nn.Embedding(BUCKETS, config.num_heads) if config.positions == "t5" else None
         self.angles = CachedSinusoids(config.query_size) if config.positions == "rotary" else None
         self.slopes = alibi_slopes(config.num_heads) if config.positions == "alibi" else []
 
@@ -194,6 +199,9 @@ class AttentionPositions(nn.Module):
             angles = self.angles(queries, end, like.new_empty(0, dtype=dtype))
             return Relation(mask, rotation=angles.view(*queries.shape, 1, -1, 2))
         distance = keys.unsqueeze(-2) - queries.unsqueeze(-1)
+        if self.bias is not None:
+            bias = self.bias(distance_bucket(distance, self.limit, self.causal)).movedim(-1, -3)
+            return Relation(mask_bias(bias.to(dtype), mask))
         distance = distance if distance.dim() == 2 else distance.unsqueeze(1)
         if not self.slopes:
             return Relation(mask, bucket=distance.clamp(-self.limit, self.limit) + self.limit)
@@ -201,9 +209,23 @@ class AttentionPositions(nn.Module):
         return Relation(mask_bias(slopes * -distance.abs(), mask))
 
 
-def attention_positions(config: LayerConfig) -> AttentionPositions | None:
+def attention_positions(config: LayerConfig, *, causal: bool = False) -> AttentionPositions | None:
     """Build the module; None for positions that self-attention knows nothing of."""
-    return AttentionPositions(config) if config.positions in KINDS else None
+    return AttentionPositions(config, causal=causal) if config.positions in KINDS else None
+
+
+def distance_bucket(distance: Tensor, limit: int, causal: bool) -> Tensor:
+    """Return the range that each distance j - i is in, of ``BUCKETS``: Raffel et al. 2020, section 2.1, code.
+
+    Half of the ranges are single distances, the others grow with the logarithm up to ``limit``; beyond it all
+    distances are in the last. Without ``causal`` each direction has half of them.
+    """
+    count = BUCKETS if causal else BUCKETS // 2
+    steps, single = (-distance).clamp(min=0) if causal else distance.abs(), count // 2
+    growth = torch.log(steps.clamp(min=1) / single) / math.log(limit / single)
+    far = (single + (growth * (count - single)).long()).clamp(max=count - 1)
+    bucket = torch.where(steps < single, steps, far)
+    return bucket if causal else bucket + count * (distance > 0)
 
 
 def mask_bias(bias: Tensor, mask: Tensor | None) -> Tensor:

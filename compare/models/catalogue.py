@@ -188,6 +188,7 @@ FORMULAS = {
     "concat_positions": ["sinusoid"],
     "rotary_positions": ["rotary"],
     "relative_positions": ["relative_index"],
+    "t5_positions": ["t5_bucket"],
     "alibi_positions": ["alibi_slope", "alibi"],
     "scaled_attention": ["softmax", "scaled_scores", "attention"],
     "unscaled_attention": ["softmax", "unscaled_scores"],
@@ -253,6 +254,8 @@ def _recurrent_mechanisms(config: Seq2SeqConfig) -> list[str]:
 def _transformer_mechanisms(config: LayerConfig) -> list[str]:
     found = ["scaled_embedding", f"{config.positions}_positions", f"{config.attention_kind}_attention"]
     found += ["causal", "multi_head", f"{config.norm}_norm", "encoder_layer"]
+    if config.kv_heads < config.num_heads:
+        found.append("kv_head")
     if config.norm != "none":
         found.append(f"{config.norm_kind}_norm")
     if not isinstance(config, LadderConfig) or config.feed_forward:

@@ -62,7 +62,7 @@ class LadderConfig(TransformerConfig):
             is_masked = getattr(self, f"{side}_mask") != "full"
             yield is_masked, f'{side}_mask has no effect with {side}_mixer "{mixer}"'
         yield (
-            len(recurrent) == 2 and self.positions in ("rotary", "relative", "alibi"),
+            len(recurrent) == 2 and self.positions in ("rotary", "relative", "t5", "alibi"),
             f'positions "{self.positions}" need self-attention in the encoder or the decoder',
         )
         for name, default in (("activation_dropout", 0.0), ("activation", "relu")):

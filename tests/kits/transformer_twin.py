@@ -41,24 +41,48 @@ def affine(linear: nn.Linear, x: Tensor) -> Tensor:
 
 
 def attend(
-    module: SelfAttention | CrossAttention, x: Tensor, memory: Tensor, allowed: Tensor, config: LayerConfig
+    module: SelfAttention | CrossAttention,
+    x: Tensor,
+    memory: Tensor,
+    allowed: Tensor,
+    config: LayerConfig,
+    order: nn.Module | None = None,
 ) -> Tensor:
-    """Let x (N, D) attend to memory (M, E) where ``allowed`` (N, M)."""
+    """Let x (N, D) attend to memory (M, E) where ``allowed`` (N, M); ``order`` has the biases of "t5"."""
     size = config.head_size or config.d_model // config.num_heads
-    wide, value_wide = size * config.num_heads, (config.value_size or size) * config.num_heads
+    kv_heads = config.num_kv_heads or config.num_heads
+    wide, key_wide, value_wide = (
+        size * config.num_heads,
+        size * kv_heads,
+        (config.value_size or size) * kv_heads,
+    )
     if isinstance(module, SelfAttention):
-        q, k, v = affine(module.project_in, x).split((wide, wide, value_wide), dim=1)
+        q, k, v = affine(module.project_in, x).split((wide, key_wide, value_wide), dim=1)
     else:
         q = affine(module.project_query, x)
-        k, v = affine(module.project_memory, memory).split((wide, value_wide), dim=1)
-    of_heads = zip(*(part.chunk(config.num_heads, dim=1) for part in (q, k, v)), strict=True)
-    heads = [attend_head(module, head, *parts, allowed, config) for head, parts in enumerate(of_heads)]
+        k, v = affine(module.project_memory, memory).split((key_wide, value_wide), dim=1)
+    queries, keys, values = (
+        q.chunk(config.num_heads, dim=1),
+        k.chunk(kv_heads, dim=1),
+        v.chunk(kv_heads, dim=1),
+    )
+    heads = []
+    for head, query in enumerate(queries):
+        shared = formulas.kv_head(head, config.num_heads, kv_heads)
+        heads.append(attend_head(module, head, query, keys[shared], values[shared], allowed, config, order))
     multi_head = formulas.multi_head(heads, module.project_out.weight)
     return multi_head if module.project_out.bias is None else multi_head + module.project_out.bias
 
 
 def attend_head(
-    module: nn.Module, head: int, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, config: LayerConfig
+    module: nn.Module,
+    head: int,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    allowed: Tensor,
+    config: LayerConfig,
+    order: nn.Module | None,
 ) -> Tensor:
     positions = config.positions if isinstance(module, SelfAttention) else "none"
     if positions == "rotary":
@@ -68,14 +92,37 @@ def attend_head(
     if config.attention_kind == "linear":
         weights = torch.where(allowed, formulas.linear_weights(q, k), 0)
         return weights / weights.sum(1, keepdim=True) @ v
+    if positions == "t5":
+        return weigh(q, k, allowed, config, bias=t5_bias(order, head, len(q))) @ v
     if positions != "alibi" and config.attention_kind == "scaled" and allowed.all():
         return formulas.attention(q, k, v)
     slope = formulas.alibi_slope(head, config.num_heads) if positions == "alibi" else None
     return weigh(q, k, allowed, config, slope) @ v
 
 
-def weigh(q: Tensor, k: Tensor, allowed: Tensor, config: LayerConfig, slope: float | None = None) -> Tensor:
+def t5_bias(order: nn.Module, head: int, length: int) -> Tensor:
+    """The bias of each pair of positions: of both directions, or, in a decoder, of the positions before."""
+    buckets = 32 if order.causal else 16
+
+    def bucket(i: int, j: int) -> int:
+        if order.causal:
+            return formulas.t5_bucket(max(i - j, 0), order.limit, buckets)
+        return formulas.t5_bucket(abs(i - j), order.limit, buckets) + (buckets if j > i else 0)
+
+    rows = [[order.bias.weight[bucket(i, j), head] for j in range(length)] for i in range(length)]
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+def weigh(
+    q: Tensor,
+    k: Tensor,
+    allowed: Tensor,
+    config: LayerConfig,
+    slope: float | None = None,
+    bias: Tensor | float = 0.0,
+) -> Tensor:
     e = (formulas.unscaled_scores if config.attention_kind == "unscaled" else formulas.scaled_scores)(q, k)
+    e = e + bias
     e = torch.where(allowed, e if slope is None else formulas.alibi(e, slope), float("-inf"))
     return (formulas.hard_weights if config.attention_kind == "hard" else formulas.softmax)(e)
 
@@ -131,7 +178,7 @@ def stack(model: nn.Module, x: Tensor, allowed: Tensor, config: LayerConfig) -> 
         ffn = feed_forward(layer, config)
 
         def own(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
-            return attend(module, h, h, allowed, config)
+            return attend(module, h, h, allowed, config, model.order)
 
         x = formulas.encoder_layer(x, own, ffn, norms, AROUND[config.norm])
     return layer_norm(model.norm, x)
@@ -166,7 +213,7 @@ def decoder_twin(decoder: nn.Module, states: Tensor, tgt: Tensor, config: Transf
         ffn = feed_forward(layer, config)
 
         def own(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
-            return attend(module, h, h, before, config)
+            return attend(module, h, h, before, config, decoder.order)
 
         def cross(h: Tensor, module: CrossAttention = layer.cross) -> Tensor:
             return attend(module, h, states, source, config)
