@@ -22,14 +22,15 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(STAMP) ## Make the environment
+	@echo "ready; next: make compare"
 
-compare: $(STAMP) ## Compare four families on the built-in corpus (5 to 10 minutes on 2 cores)
+compare: $(STAMP) ## Compare four families on short built-in sentences, three seeds (3 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)
 
 tour: $(STAMP) ## Run the tutorial: attention step by step, pictures in runs/tour (1 to 2 minutes)
 	$(PY) docs/tutorial.py
 
-results: $(STAMP) ## List the published results; NAME=demo [DATA=PARENT of multi30k] makes one of them again
+results: $(STAMP) ## List the published results; NAME=grammar [DATA=PARENT of multi30k] makes one of them again
 	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
 
 pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; DATA=PARENT of multi30k)

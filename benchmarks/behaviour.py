@@ -219,15 +219,15 @@ SETTINGS: dict[str, list[str]] = {
 
 # Stored results: name in CHECKOUT/results, --set, and what is recorded.
 PUBLISHED: dict[str, tuple[list[str], str]] = {
-    "demo": ([], "table check plot"),
-    "demo-modern": ([], "table check plot"),
+    "grammar": ([], "table check plot"),
+    "grammar-modern": ([], "table check plot"),
     "multi30k-en-de": ([f"data.root={DATA / 'multi30k'}"], "table check plot"),
     "attention-zoo": ([], "table"),
     "language-models": ([], "table check"),
     "decoder-only": ([], "table"),
     "multi30k-de-en": ([], "table"),
 }
-REPORTED = ["demo", "multi30k-en-de"]
+REPORTED = ["grammar", "multi30k-en-de"]
 
 ENGLISH = """\
 The old woman sleeps.

@@ -218,19 +218,20 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool =
     return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
 
 
-def embedded_corpus(*, seed: int = 1, train: int = 20_000) -> Corpus:
+def embedded_corpus(*, seed: int = 1, train: int = 20_000, grammar: str = "full") -> Corpus:
     """Generate the embedded English-German corpus, which has gold word alignments.
 
     Args:
         seed: seed of the generator.
         train: number of training pairs; the other splits have ``EMBEDDED_SIZES``.
+        grammar: full, or short: chains of simple clauses with few words.
 
     Returns:
         The corpus; it depends on the arguments alone.
     """
     from data.grammar import embedded_splits  # imported here: only this corpus needs the grammar
 
-    generated = embedded_splits(seed=seed, train=train, **EMBEDDED_SIZES)
+    generated = embedded_splits(seed=seed, train=train, grammar=grammar, **EMBEDDED_SIZES)
     splits = {
         name: Pairs(tuple(p.src for p in pairs), tuple(p.tgt for p in pairs), tuple(p.links for p in pairs))
         for name, pairs in generated.items()

@@ -115,7 +115,7 @@ def plot(
 
     Attention shows every head; a file that ends in .html is an interactive viewer.
 
-    Example: attnbench plot runs/demo --sentence "The old woman sleeps." --only bahdanau --out heads.pdf
+    Example: attnbench plot runs/demo --sentence "The old woman must open the door." --out heads.html
     """
     from compare.report.figures import ATTENTION, draw_attention, draw_figure, draw_plots
     from compare.report.views import refresh_views
@@ -231,8 +231,9 @@ def publish(
     add: Annotated[bool, flag("add", "Add to the published results in the output folder.")] = False,
     unfinished: Annotated[bool, flag("unfinished", "Publish runs that have not ended, too.")] = False,
     finished_only: Annotated[bool, flag("finished-only", "Leave out runs that have not ended.")] = False,
+    weights: Annotated[bool, flag("weights", "Also the weights of each model's first seed.")] = False,
 ) -> int:
-    """Copy results and translations, without weights, for others.
+    """Copy results and translations for others.
 
     They can show, check and score them again, with their own copy of the corpus.
 
@@ -252,6 +253,7 @@ def publish(
         add=add,
         unfinished=unfinished,
         finished_only=finished_only,
+        weights=weights,
     )
     print_visible(published)
     return 0

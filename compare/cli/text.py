@@ -45,7 +45,7 @@ def translate(
     printed as NUMBER ||| TRANSLATION ||| SCORE: lines count from 0, and the score is the log-probability, of
     a search divided by the length penalty.
 
-    Example: echo "The old woman sleeps." | attnbench translate runs/demo/bahdanau-seed1
+    Example: echo "The old woman must open the door." | attnbench translate runs/demo/bahdanau-seed1
     """
     from compare.decoding.sampling import Sampling
     from compare.results.result import without_nan

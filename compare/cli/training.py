@@ -66,6 +66,7 @@ def run(
     from compare.experiment.dry_run import estimate_experiment
     from compare.experiment.launch import parse_launch
     from compare.integrations.trackers import track_metrics
+    from compare.report.closing import show_closing
     from compare.report.score_tables import render_estimates
     from compare.report.screen import show_experiment
     from compare.report.table import render_table
@@ -100,6 +101,8 @@ def run(
         elif only:
             text = render_table(shown)
         print_visible(text, end="", flush=True)
+        if not only and any(result.status == "done" for result in shown):
+            print_visible(show_closing(folder), end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
 
 

@@ -105,7 +105,7 @@ def absolute_root(root: str, base: Path) -> str:
 
 def _build_experiment(name: str, table: Mapping[str, Any]) -> Experiment:
     """Build an experiment from its tables, and import the plug-ins that it names."""
-    known = [*SECTIONS, "models", "plugins"]
+    known = [*SECTIONS, "models", "seeds", "plugins"]
     for key in table:
         if key not in known:
             raise ValueError(f"unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
@@ -125,7 +125,8 @@ def _build_experiment(name: str, table: Mapping[str, Any]) -> Experiment:
     for label, count in Counter(row.label.casefold() for row in rows).items():  # one folder on some systems
         if count > 1:
             raise ValueError(f"label {label!r} is given twice: each model needs a different label")
-    return Experiment(name=name, models=rows, plugins=tuple(dict.fromkeys(plugins)), **sections)
+    seeds = table.get("seeds", ())
+    return Experiment(name=name, models=rows, seeds=seeds, plugins=tuple(dict.fromkeys(plugins)), **sections)
 
 
 def _build_section(name: str, kind: type[Section], tables: Mapping[str, Any]) -> Section:

@@ -14,7 +14,15 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta
 
 from compare.system.messages import abbreviate
-from compare.system.settings import Fraction, Natural, NonNegative, Positive, Section, setting
+from compare.system.settings import (
+    Fraction,
+    Natural,
+    NonNegative,
+    Positive,
+    Section,
+    convert_setting,
+    setting,
+)
 from data.subwords import KINDS as SUBWORD_KINDS
 
 CONSISTENCY = {"none": (None, None), "r-drop": (2.5, None), "simcut": (3.0, 0.05)}
@@ -54,6 +62,11 @@ class DataConfig(Section):
         "0: all of a folder, 20,000 of the built-in corpus.",
     )
     seed: Natural = setting(1, "Seed of the built-in corpus.")
+    grammar: Literal["full", "short"] = setting(
+        "full",
+        "The built-in corpus: full, sentences of 4 to 25 words, `test_long` 26 to 40; or short, chains of "
+        "simple clauses with about 100 English words, of 4 to 15 words, `test_long` 16 to 25.",
+    )
 
     def __post_init__(self) -> None:
         """Reject languages that the corpus cannot have."""
@@ -365,11 +378,19 @@ class Experiment(Sections):
     """Name of the file without its suffix."""
     models: tuple[ModelConfig, ...]
     """Presets, labels and overrides, in the order of the table."""
+    seeds: tuple[Natural, ...] = ()
+    """Seeds that each model is trained from; by default that of ``[train]``."""
     plugins: tuple[str, ...] = ()
     """Modules from outside this repository that register models, scores, metrics or studies."""
 
     def __post_init__(self) -> None:
-        """Reject sections that do not go together."""
+        """Reject settings that do not go together."""
+        seeds = convert_setting(self.seeds, tuple[Natural, ...], "seeds")
+        if len(set(seeds)) < len(seeds):
+            raise ValueError(f"seeds must be different, found {list(seeds)}")
+        if seeds and self.train.seed != TrainConfig().seed:
+            raise ValueError("train.seed has no effect beside seeds: leave out one of them")
+        object.__setattr__(self, "seeds", seeds)
         kind = self.vocabulary.kind
         if self.regularization.subword_sampling and kind not in SUBWORD_KINDS:
             raise ValueError(

@@ -107,7 +107,7 @@ def _planned(
     tests: bool = True,
 ) -> Iterator[tuple[list[RunFolder], PreparedData]]:
     """Yield the runs and their data, which are encoded in a folder that is removed again."""
-    models = plan_models(experiment, folder, context, launch)
+    models, seeds = plan_models(experiment, folder, context, launch), seeds or experiment.seeds
     runs = request_runs(models, folder, seeds, only)
     if experiment.budget.match == "none":
         find_shorter(runs)  # before the data are read

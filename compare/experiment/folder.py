@@ -106,7 +106,7 @@ def with_initial_weights(run: Run) -> Run:
     source = RunFolder.read(folder)
     if read_result(folder).status != "done" or not source.weights.is_file():
         raise ValueError(
-            f"train.init_from: {folder} is not finished, or has no weights (published runs have none)"
+            f"train.init_from: {folder} is not finished, or has no weights (published runs may have none)"
         )
     for name, value in vars(source.run.vocabulary).items():
         if (here := getattr(run.vocabulary, name)) != value:

@@ -84,7 +84,8 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
         if config.train_size:
             corpus = corpus.with_train_cut(config.train_size)
     else:
-        corpus = embedded_corpus(seed=config.seed, train=config.train_size or EMBEDDED_TRAIN_SIZE)
+        size = config.train_size or EMBEDDED_TRAIN_SIZE
+        corpus = embedded_corpus(seed=config.seed, train=size, grammar=config.grammar)
         if not tests:
             splits = {name: pairs for name, pairs in corpus.splits.items() if name not in corpus.tests}
             corpus = replace(corpus, splits=splits)

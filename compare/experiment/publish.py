@@ -20,7 +20,6 @@ from compare.results.store import (
 from compare.results.summary import SUMMARY, renew, stored_summary
 from compare.results.text import escape_markdown
 from compare.system.plugins import code_version
-from compare.training.serialization import CHECKPOINTS
 from data.files import check_vacant, new_folder
 from data.text import pack_gzip, read_decompressed
 from data.vocabulary import FILE_NAME
@@ -40,6 +39,7 @@ def publish_experiment(
     add: bool = False,
     unfinished: bool = False,
     finished_only: bool = False,
+    weights: bool = False,
 ) -> Path:
     """Copy the results of an experiment, without its weights, into a new folder that others can check.
 
@@ -57,6 +57,7 @@ def publish_experiment(
             same name is replaced, and a search by another.
         unfinished: accept runs that have not ended; the files that they have are copied.
         finished_only: leave out the runs that have not ended, as while an experiment is still running.
+        weights: also copy the weights of each model's lowest seed.
 
     Returns:
         ``out``.
@@ -93,12 +94,15 @@ def publish_experiment(
     registry.runs = list(results)
     registry.published = {"corpus": corpus, "code_version": code_version()}
     models: dict[str, Run] = {}  # each with its first seed
+    firsts = {run.run.label: run.name for run in sorted(runs, key=lambda run: -run.run.train.seed)}
     for run in runs:
         models.setdefault(run.run.label, published_run(run, f"{run.name}/"))
     search = _find_search([Path(tuning)] if tuning else sources[::-1], required=tuning is not None)
     with new_folder(out, replace=replace or add) as target:
         for run in runs:
-            _copy_run(run, results[run.name], target / run.name)
+            _copy_run(
+                run, results[run.name], target / run.name, weights=weights and run.name in firsts.values()
+            )
         registry.write(target)
         settings = f"schema = {SCHEMA}\n\n{runs_to_toml(list(models.values()))}"
         note = source_note(out.resolve().name, list(results.values()), runs, corpus, left_out)
@@ -116,8 +120,8 @@ def _refuse_other_content(out: Path) -> None:
     """Raise ValueError if ``out`` holds anything but results without weights."""
     if not out.is_dir() or not any(out.iterdir()):
         return
-    if not (out / REGISTRY).is_file() or any(out.glob(f"*/{CHECKPOINTS}")):
-        raise ValueError(f"{out} holds weights, or no results: only published results can be replaced")
+    if not (out / REGISTRY).is_file() or not read_registry(out).published:
+        raise ValueError(f"{out} holds no published results: only published results can be replaced")
 
 
 def _open_run(folder: Path, result: Result, *, unfinished: bool) -> RunFolder | None:
@@ -201,11 +205,14 @@ def _find_search(folders: Sequence[Path], *, required: bool) -> Path | None:
     return None
 
 
-def _copy_run(run: RunFolder, result: Result, target: Path) -> None:
-    """Copy the files of a run but its weights; compress its translations and vocabularies."""
+def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: bool) -> None:
+    """Copy the files of a run, its weights if asked; compress its translations and vocabularies."""
     target.mkdir()
     for name, path in run.files().items():
         if path == run.weights:
+            if weights:
+                (target / name).parent.mkdir()
+                (target / name).write_bytes(path.read_bytes())
             continue
         content = read_decompressed(path)
         if path == run.config:
@@ -257,7 +264,7 @@ def with_config_hash(result: Result, config: bytes) -> Result:
 
 NOTE = """# {name}
 
-Results of an experiment, published by `attnbench publish`. There are no weights.
+Results of an experiment, published by `attnbench publish`.
 
 - Corpus: {corpus}
 - Runs: {runs}

@@ -84,7 +84,7 @@ def run_experiment(
         experiment: the models and their shared settings, as read by ``load_experiment``.
         folder: where the runs are kept, such as runs/demo; created where it is missing.
         reporter: shows the progress of training.
-        seeds: each model is trained once from each seed; by default from ``[train] seed`` alone.
+        seeds: each model is trained once from each seed; by default from those of the file.
         only: labels of the models that this call trains, in which * stands for any text; by default all. A
             budget is matched over all models in any case.
         context: the file that error messages name.
@@ -103,6 +103,7 @@ def run_experiment(
         ConnectionError: another process that torchrun has started has ended.
     """
     folder, reporter, timing = Path(folder), reporter or Reporter(), timing and tests
+    seeds = seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     code_version()  # of the sources as they are now: they may be edited during a long run
     with join_processes() as processes:

@@ -232,7 +232,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     architecture, weights = trained.run.model.architecture, trained.weights
     if not weights.parent.is_dir():
         raise ValueError(
-            f"{folder} has no weights (published runs have none): "
+            f"{folder} has no weights (published runs may have none): "
             "train it again to translate or to see attention"
         )
     meta_model = ensure_fits_memory(architecture, *sizes, training=False, context=str(trained.config))

@@ -15,7 +15,7 @@ from data.grammar import lexicon as lex
 from data.grammar.english import english
 from data.grammar.german import finite_form, tidy_commas, untidy_german
 from data.grammar.lexicon import Noun, Verb
-from data.grammar.sampling import LONG, SHORT, Sampler, sentence_text
+from data.grammar.sampling import GRAMMARS, Sampler, sentence_text
 from data.grammar.trees import Clause, Gap, NounPhrase, Pronoun, Sentence, Subordinate, Token, person_of, tag
 
 BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 99))
@@ -65,8 +65,9 @@ def contrastive_pairs(*, seed: int = 1_000_003, per_group: int = 50) -> list[Con
     seen: set[str] = set()
     missing = {(name, group) for name in PHENOMENA for group in _groups(name)}
     for number in range(MAX_SENTENCES):
-        bounds = LONG if number % 2 else SHORT
-        tree = Sampler(rng, long=bounds == LONG).sentence()
+        long = bool(number % 2)
+        bounds = GRAMMARS["full"].long if long else GRAMMARS["full"].usual
+        tree = Sampler(rng, long=long).sentence()
         contrasts = [each for each in contrasts_of(tree, rng) if (each.phenomenon, each.group) in missing]
         if not contrasts or contrasts[0].src in seen or len(contrasts[0].src.split()) > bounds[1]:
             continue

@@ -15,7 +15,15 @@ from data.grammar import lexicon as lex
 from data.grammar.english import english
 from data.grammar.german import german
 from data.grammar.lexicon import Noun, Verb
-from data.grammar.phrases import PERSONS, PhraseSampler, adjectives_of, cumulative_weights, nouns_of, verbs_of
+from data.grammar.phrases import (
+    PERSONS,
+    PhraseSampler,
+    T,
+    adjectives_of,
+    cumulative_weights,
+    nouns_of,
+    verbs_of,
+)
 from data.grammar.trees import (
     Clause,
     Fixed,
@@ -262,6 +270,39 @@ class Sampler(PhraseSampler):
         return self.clause(self.tense(), Given(verb=verb, subject=subject, noun=owned))
 
 
+class ShortSampler(Sampler):
+    """Sampler of chained clauses with few words, whose German verbs stand last."""
+
+    def weighted(self, table: tuple[list[T], list[float]]) -> T:
+        """Draw one of the first five entries of a list, all equally often."""
+        return self.rng.choice(table[0][:5])
+
+    def sentence(self) -> Sentence:
+        """Draw one or two main clauses, or if it is long two or three, some with a clause of reason."""
+        sentence: Sentence | None = None
+        for _ in range(self.rng.choice((2, 3) if self.long else (1, 2))):
+            reason = Subordinate(Fixed((("because", "weil"),)), self.simple_clause())
+            after = (reason,) if self.rng.random() < 0.3 else ()
+            conjunction = self.fixed([("and", "und"), ("but", "aber")]) if sentence else None
+            sentence = Sentence(self.simple_clause(), after=after, conjunction=conjunction, second=sentence)
+        assert sentence is not None
+        return sentence
+
+    def simple_clause(self) -> Clause:
+        """Draw a clause of subject, verb and objects."""
+        verb = self.weighted(verbs_of(self.rng.choice(("object", "object", "recipient"))))
+        subject, target = self.simple_phrase(verb.subjects), self.simple_phrase(verb.objects)
+        recipient = self.simple_phrase(PERSONS) if verb.frame == "recipient" else None
+        tense = self.fitting(self.rng.choice(("past", "will", "must")), verb, subject)
+        return Clause(subject, verb, tense, object=target, recipient=recipient)
+
+    def simple_phrase(self, kinds: frozenset[str]) -> NounPhrase:
+        """Draw a definite noun phrase with at most one adjective."""
+        noun = self.weighted(nouns_of(kinds))
+        adjectives = (self.weighted(adjectives_of(noun.kinds)),) if self.rng.random() < 0.5 else ()
+        return NounPhrase(noun, self.rng.choice(("the", "the", "my")), adjectives=adjectives)
+
+
 # Splits of the embedded corpus, with gold links between the words of a pair.
 
 
@@ -274,18 +315,34 @@ class AlignedPair(NamedTuple):
     """Pharaoh format: "i-j" links source word i to target word j, counted from 0 over ``split_words``."""
 
 
-SHORT = (4, 25)
-LONG = (26, 40)
-"""Bounds, inclusive, on the number of words per sentence; punctuation is not counted."""
+class Grammar(NamedTuple):
+    """Sampler of a variety of the grammar, and bounds, inclusive, on the words of either language."""
+
+    sampler: type[Sampler]
+    usual: tuple[int, int]
+    """Bounds for all splits but ``test_long``; punctuation is not counted."""
+    long: tuple[int, int]
+
+
+GRAMMARS = {
+    "full": Grammar(Sampler, (4, 25), (26, 40)),
+    "short": Grammar(ShortSampler, (4, 15), (16, 25)),
+}
 
 
 def embedded_splits(
-    *, seed: int = 1, train: int = 20_000, valid: int = 500, test: int = 1_000, test_long: int = 500
+    *,
+    seed: int = 1,
+    train: int = 20_000,
+    valid: int = 500,
+    test: int = 1_000,
+    test_long: int = 500,
+    grammar: str = "full",
 ) -> dict[str, list[AlignedPair]]:
     """Generate the splits of the embedded corpus, a function of the arguments alone.
 
-    No English and no German sentence occurs twice in the corpus. The sentences of ``test_long`` have 26-40
-    words, all others 4-25; they come from the same rules and the same lexicon.
+    No English and no German sentence occurs twice in the corpus. The sentences of ``test_long`` are longer
+    than all others; they come from the same rules and the same lexicon.
 
     Args:
         seed: seed of the generator.
@@ -293,19 +350,18 @@ def embedded_splits(
         valid: see ``train``.
         test: see ``train``.
         test_long: see ``train``.
+        grammar: of ``GRAMMARS``.
 
     Returns:
         The pairs of each split.
     """
     rng = random.Random(seed)
     seen: set[str] = set()
-    sizes = {
-        "test": (test, SHORT),
-        "test_long": (test_long, LONG),
-        "valid": (valid, SHORT),
-        "train": (train, SHORT),
+    sizes = {"test": test, "test_long": test_long, "valid": valid, "train": train}
+    splits = {
+        name: _unseen_pairs(rng, size, GRAMMARS[grammar], seen, long=name == "test_long")
+        for name, size in sizes.items()
     }
-    splits = {name: _unseen_pairs(rng, size, bounds, seen) for name, (size, bounds) in sizes.items()}
     return {name: splits[name] for name in ("train", "valid", "test", "test_long")}
 
 
@@ -315,12 +371,13 @@ def realise(tree: Sentence) -> AlignedPair:
 
 
 def _unseen_pairs(
-    rng: random.Random, size: int, bounds: tuple[int, int], seen: set[str]
+    rng: random.Random, size: int, grammar: Grammar, seen: set[str], *, long: bool
 ) -> list[AlignedPair]:
-    """Draw ``size`` pairs within ``bounds`` with sentences that are not in ``seen``, and add them to it."""
+    """Draw ``size`` pairs with sentences that are not in ``seen``, and add them to it."""
+    bounds = grammar.long if long else grammar.usual
     pairs: list[AlignedPair] = []
     while len(pairs) < size:
-        tree = Sampler(rng, long=bounds == LONG).sentence()
+        tree = grammar.sampler(rng, long=long).sentence()
         src, tgt = english(tree), german(tree)
         if not all(bounds[0] <= _count_words(side) <= bounds[1] for side in (src, tgt)):
             continue

@@ -65,6 +65,14 @@ def test_the_corpus_depends_on_its_arguments_alone():
     assert embedded_splits(seed=5, **sizes) != embedded_splits(seed=6, **sizes)
 
 
+def test_the_short_corpus_has_few_words_and_longer_sentences_in_test_long():
+    short = embedded_splits(grammar="short", train=300, valid=20, test=50, test_long=50)
+    words = {word.lower() for pairs in short.values() for pair in pairs for word in split_words(pair.src)}
+    assert len(words) < 120
+    lengths = {name: [len(pair.src.split()) for pair in pairs] for name, pairs in short.items()}
+    assert max(lengths["train"]) <= 15 < min(lengths["test_long"])
+
+
 def test_numbers_dates_and_times():
     assert number_words(23) == ("twenty three", "dreiundzwanzig")
     assert number_words(31) == ("thirty one", "einunddreißig")

@@ -22,8 +22,9 @@ TWO = f'{ROW}dropout = 0.2\n[[models]]\npreset = "transformer"\nlabel = "big.1"\
 MAY_DIFFER = {"d_model", "num_heads", "embedding_size", "ffn_size", "hidden_size", "encoder_size"} | {
     *("encoder_layers", "decoder_layers", "num_layers"),
     *("dropout", "attention_dropout", "tie", "learning_rate", "schedule", "warmup_updates"),
+    "attention_warmup",
 }
-"""Sizes, regularisation, what a joint vocabulary allows, and the optimizer."""
+"""Sizes, regularisation, what a joint vocabulary allows, the optimizer, and how training begins."""
 
 
 @pytest.fixture
@@ -77,6 +78,9 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
+        ("seeds = [1, 1]\n" + ROW, "seeds must be different"),
+        ("seeds = [-1]\n" + ROW, "seeds must be"),
+        ("seeds = [1, 2]\n[train]\nseed = 3\n" + ROW, "train.seed has no effect beside seeds"),
         ("[trian]\nseed = 1\n" + ROW, "unknown key 'trian'; did you mean 'train'?"),
         ("[train]\nmax_update = 1\n" + ROW, "'train.max_update'; did you mean 'train.max_updates'?"),
         ("[train]\nlr = 1\n" + ROW, "'train.lr'; learning_rate is a setting of each model"),

@@ -166,7 +166,7 @@ def test_files_are_valid_and_the_same_twice(tmp_path: Path):
 
 
 def test_each_figure_is_drawn_alone(copied: Path):
-    shutil.copy(ROOT / "results" / "demo" / "trials.jsonl", copied)
+    shutil.copy(ROOT / "results" / "grammar" / "trials.jsonl", copied)
     for kind in FIGURES:
         if kind != "quality-joules":
             (svg,) = draw_figure(copied, kind, ["svg"], out=copied / "plots")
