@@ -437,11 +437,10 @@ def _part_from_outside(model: ResolvedModel) -> Any:
 
 
 def _first_line_of(part: Any) -> str:
-    """Return "FILE:LINE" of a function or class; "" where it is not in a file."""
-    try:
-        return f"{inspect.getsourcefile(part)}:{inspect.getsourcelines(part)[1]}"
-    except (TypeError, OSError):
-        return ""
+    """Return "FILE:LINE" of a function, or of the constructor of a class; "" where it has none."""
+    made = part if hasattr(part, "__code__") else vars(part).get("__init__")
+    code = getattr(made, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def shrink(model: ResolvedModel) -> ResolvedModel:
