@@ -97,7 +97,8 @@ def run(
     else:
         text = (folder / "table.md").read_text(encoding="utf-8")
         if (width := terminal_width()) is not None:
-            text = show_experiment(folder, width=width, only={result.label for result in shown})
+            labels = {result.label for result in shown}
+            text = show_experiment(folder, width=width, only=labels, closing=not only)
         elif only:
             text = render_table(shown)
         print_visible(text, end="", flush=True)

@@ -27,7 +27,9 @@ WIDE = 160
 """Width from which on further columns are shown."""
 
 
-def show_experiment(folder: Path, *, width: int, only: Collection[str] = (), data_root: str = "") -> str:
+def show_experiment(
+    folder: Path, *, width: int, only: Collection[str] = (), data_root: str = "", closing: bool = False
+) -> str:
     """Format the results of an experiment for a terminal: means where models have several seeds.
 
     Args:
@@ -35,6 +37,7 @@ def show_experiment(folder: Path, *, width: int, only: Collection[str] = (), dat
         width: of the terminal.
         only: labels of the models to show; by default all.
         data_root: the folder of the corpus; empty: that of the config.
+        closing: whether the next commands follow below.
     """
     results = read_results(folder)
     shown = [result.flat() for result in results if not only or result.label in only]
@@ -52,12 +55,13 @@ def show_experiment(folder: Path, *, width: int, only: Collection[str] = (), dat
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
     table = folder / "table.md" if (folder / "table.md").is_file() else None
     where = f"all columns and conditions: {table or f'attnbench table {folder} --columns all'}"
+    out = " --out report.html" if write_protection(folder) else ""
     return render_screen(
         rows if has_means(results) else shown,
         shown,
         width=width,
         notes=outcome,
-        last=f"{where}   next: attnbench report {folder}",
+        last=where if closing else f"{where}   next: attnbench report {folder}{out}",
     )
 
 
@@ -97,12 +101,14 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
     if any(row.get("status", "done") != "done" for row in rows):
         columns.insert(1, COLUMNS["status"])
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
-    columns += [COLUMNS["perplexity"]] if are_language_models(rows) else [score_column("chrf")]
+    chrf = score_column("chrf")
+    bare = replace(chrf, render=lambda row: chrf.text({"chrf": row.get("chrf")}))
+    columns += [COLUMNS["perplexity"]] if are_language_models(rows) else [bare]
     columns += [
         _plain("train_tokens_per_s", "train tok/s"),
         _plain("beam_sentences_per_s", "sent/s", decimals=0),
         _plain("train_s", "min"),
-        _plain("params", "params M"),
+        _plain("params", "params", suffix="M"),
     ]
     if width >= WIDE:
         columns += [score_column("ter"), _plain("length_ratio", "length ratio")]
@@ -110,7 +116,7 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
     return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
 
 
-def _plain(name: str, heading: str, **changes: Any) -> Column:
+def _plain(name: str, heading: str, suffix: str = "", **changes: Any) -> Column:
     """Return a column of bare values, without deviation and spread; from 10,000 on in thousands, "16.6k"."""
     values = replace(COLUMNS[name], spread=False, **changes)
 
@@ -118,7 +124,7 @@ def _plain(name: str, heading: str, **changes: Any) -> Column:
         value = row.get(name)
         if value is not None and not values.unit and value >= 10_000:
             return f"{value / 1000:,.1f}k"
-        return values.text({name: value})
+        return UNKNOWN if value is None else values.text({name: value}) + suffix
 
     return Column(name, heading, values.group, render=text)
 
@@ -130,5 +136,6 @@ def _shared(runs: Sequence[Row]) -> str:
     parts = [f"{len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}" if seeds else ""]
     parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
-    parts += [f"{threads[0]} CPU threads"] if len(threads) == 1 and not on_gpu else []
+    plural = "s" if threads != ["1"] else ""
+    parts += [f"{threads[0]} CPU thread{plural}"] if len(threads) == 1 and not on_gpu else []
     return ", ".join(part for part in parts if part) + "." if any(parts) else ""
