@@ -37,7 +37,7 @@ from compare.results.run_folder import load_model
 from compare.results.store import Result
 from data.corpus import Corpus, Pairs, embedded_corpus
 from data.symbols import BOS, EOS, Vocabulary
-from data.vocabulary import KINDS, VocabularyPair, build_vocabulary, split_words
+from data.vocabulary import VocabularyPair, build_vocabulary, split_words
 
 # Pieces and words.
 
@@ -54,10 +54,10 @@ def vocabularies() -> dict[str, Vocabulary]:
         *embedded_corpus(train=150).splits["train"].src,
         *["Really?! The men ? Yes... The theatre ."] * 30,
     ]
-    return {kind: build_vocabulary(kind, lines, size=SIZES[kind]) for kind in KINDS}
+    return {kind: build_vocabulary(kind, lines, size=SIZES[kind]) for kind in SIZES}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIZES)
 @settings(deadline=None)
 @given(text=TEXTS)
 def test_every_byte_of_a_word_is_in_one_piece(vocabularies: dict[str, Vocabulary], kind: str, text: str):
