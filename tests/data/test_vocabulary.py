@@ -180,7 +180,7 @@ def test_a_pair_is_built_from_train_and_survives_saving(kind: str, joint: bool, 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_an_unreachable_size_is_reduced_with_a_note(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     largest = build_vocabulary(kind, LINES, size=50_000)
-    note = f"warning: a {kind} vocabulary of size 50000 cannot be built from this text: "
+    note = f"a {kind} vocabulary of size 50000 cannot be built from this text: "
     note += f"the largest possible vocabulary.size, {len(largest)}, is used"
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", note)]
     caplog.clear()
