@@ -61,7 +61,7 @@ COMMANDS: dict[str, str] = {
     "contrast": "study contrastive --runs {folder} --out {out} --json --quiet",
     "align": "align {systems*} --gold {gold} --src {src} --tgt {tgt} --json --quiet",
     "align-symmetrize": "align {systems*} --symmetrize --gold {gold} --src {src} --tgt {tgt} --json --quiet",
-    "align-links": "align {systems*} --gold {gold} --src {src} --tgt {tgt} --links {links} --json --quiet",
+    "align-links": "align {systems*} --gold {gold} --src {src} --tgt {tgt} --out {links} --json --quiet",
     "translate": "translate {run} --beam 4 --n-best 3 --json",
     "translate-plain": "translate {run}",
     "translate-sample": "translate {run} --sample 2 --temperature 0.8 --top-k 20 --seed 7 --json",

@@ -29,7 +29,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results
 from compare.results.text import markdown_table
 from compare.system.log import Reporter, hide_messages, show_messages
-from compare.system.signals import Interrupted, Terminated, lock_folder, raise_on_sigterm
+from compare.system.signals import Interrupted, Terminated, lock_folder, raise_on_signals
 
 logger = logging.getLogger(__name__)
 
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(markdown_table([describe(run) for run in queue]))
             return 0
         show_messages()
-        with raise_on_sigterm():
+        with raise_on_signals():
             return train(options, queue)
     except Interrupted as stop:
         print(f"{stop}; the same command again continues", file=sys.stderr)

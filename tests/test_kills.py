@@ -80,7 +80,7 @@ COMMANDS = {
     "external": Command("score {out} --external 'fixed=sed s/.*/1/ {{hyp}}' -q", set_up=shutil.copytree),
     "align": Command(
         "align {finished}/luong-seed1 --gold {out}/gold --src {corpus}/test.en --tgt {corpus}/test.de "
-        "--links {out} -q",
+        "--out {out} -q",
         set_up=lambda _, out: (out.mkdir(), (out / "gold").write_text("1-1\n" * 8)),
     ),
     "export": Command("export {finished}/transformer-seed1 --out {out}"),

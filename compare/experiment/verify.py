@@ -437,7 +437,9 @@ def _part_from_outside(model: ResolvedModel) -> Any:
 
 
 def _first_line_of(part: Any) -> str:
-    """Return "FILE:LINE" of a function, or of the constructor of a class; "" where it has none."""
+    """Return "FILE:LINE" of a function, or of the constructor of a class; "" of None and what has none."""
+    if part is None:
+        return ""
     made = part if hasattr(part, "__code__") else vars(part).get("__init__")
     code = getattr(made, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""

@@ -38,8 +38,11 @@ def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
 
 def renew(summary: Summary, results: Sequence[Result]) -> Summary:
     """Return the summary of a copy of the runs, which differs in its results' hashes of settings alone."""
-    hashes = {result.label: result.settings_hash for result in results}
-    means = [{**row, "settings_hash": hashes[row["label"]]} for row in summary.means]
+    means = []
+    for row in summary.means:
+        runs = [result for result in results if result.label == row["label"] and result.status == "done"]
+        hashes = {name: {getattr(run, name) for run in runs} for name in ("settings_hash", "config_hash")}
+        means.append(row | {name: found.pop() if len(found) == 1 else None for name, found in hashes.items()})
     return Summary(results=results_hash(results), means=means, outcome=summary.outcome)
 
 

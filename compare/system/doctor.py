@@ -51,6 +51,8 @@ def _packages() -> Iterator[Diagnosis]:
         return
     for text in requirements:
         requirement, wanted = Requirement(text), text.split(";")[0].strip()
+        if requirement.extras:  # such as sacrebleu[ja], whose version is that of sacrebleu
+            continue
         extra = re.search(r"extra == ['\"](\w+)['\"]", text)
         level: Level = "note" if extra else "missing"
         try:

@@ -108,7 +108,7 @@ def test_the_alignment_error_rate() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_names_formulas_that_are_short_and_cite_a_paper(name: str) -> None:
     sources = formula_sources(PRESETS[name].architecture)
-    assert len(sources) >= 4
+    assert len(sources) >= 3
     for text in sources.values():
         assert text.startswith("def ")
         assert text.count("\n") <= 22

@@ -50,7 +50,7 @@ def test_written_links_score_as_the_attention_that_they_are_of(
     options = [*files, "-q", "--json"]
     assert main(["align", str(run), *options, "--method", "0.2", "--out", str(folder)]) == 0
     attention = {row["attention"]: row for row in json.loads(capsys.readouterr().out)}
-    written = [folder / run.name / f"{head.replace(' ', '-')}.links" for head in attention]
+    written = [folder / run.name / f"{head.replace(',', '').replace(' ', '-')}.links" for head in attention]
     assert sorted((folder / run.name).iterdir()) == sorted(written)
     assert main(["align", *map(str, written), *options]) == 0
     links = json.loads(capsys.readouterr().out)

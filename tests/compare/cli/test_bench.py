@@ -38,7 +38,9 @@ def test_a_result_is_written_and_compared_with(
     captured = capsys.readouterr()
     found = [(change["row"], change["ratio"] > 0) for change in json.loads(captured.out)["changes"]]
     assert found == [(f"{name} forced greedy fp32", True) for name in LABELS]
-    assert re.search(r"^2/2 luong forced greedy fp32: [\d,.]+ sentences/s$", captured.err, re.MULTILINE)
+    assert re.search(
+        r"^luong forced greedy fp32, round 2 of 2: [\d,.]+ sentences/s$", captured.err, re.MULTILINE
+    )
 
 
 def test_growth_is_printed_and_written(tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -230,7 +230,7 @@ def test_a_name_stands_for_the_shipped_file_unless_there_is_a_file(
 
 def test_the_list_names_all_and_says_what_they_are(capsys: pytest.CaptureFixture[str]):
     assert main(["run", "--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    _, *lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == sorted(path.stem for path in CONFIGS)
     assert all(len(line.split()) > 4 for line in lines)
     assert FOLDERS[0] == ROOT / "compare" / "configs"  # where pyproject.toml puts them in the wheel

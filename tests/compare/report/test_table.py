@@ -346,9 +346,8 @@ def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixt
     assert main(["table", str(rows), "--columns", "model,BLEU,train tokens/s", "--format", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["label,bleu,train_tokens_per_s", "a,10.0,100.0"]
     assert main(["table", "--list"]) == 0
-    table = capsys.readouterr().out.splitlines()[2:]
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
-    assert {*COLUMNS, *METRICS, "bleu_combined_low"} <= {f for line in lines for f in line[1].split(", ")}
+    words = set(capsys.readouterr().out.replace(",", " ").split())
+    assert {*COLUMNS, *METRICS, "bleu_combined_low"} <= words
     command = ["table", str(rows), "--columns", "model, BLEU,Params (M)", "--format", "latex"]
     assert main([*command, "--caption", "Of 50% & more."]) == 0
     text = capsys.readouterr().out

@@ -115,10 +115,13 @@ def test_a_run_without_a_result_is_unfinished(config: str, preset: str, tmp_path
         assert frame[["experiment", "label"]].values.tolist() == [[tmp_path.name, "lstm"]]
 
 
-@pytest.mark.parametrize("name", [".", "nowhere"])
-def test_a_folder_that_is_no_experiment_is_refused(name: str, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [(".", "holds no runs: expected <label>-seed<k>/"), ("nowhere", "nowhere: no such folder")],
+)
+def test_a_folder_that_is_no_experiment_is_refused(name: str, message: str, tmp_path: Path):
     (tmp_path / "something").mkdir()
-    with pytest.raises(ValueError, match="holds no runs: expected <label>-seed<k>/"):
+    with pytest.raises(ValueError, match=message):
         load_results(tmp_path / name)
 
 

@@ -107,7 +107,7 @@ def test_the_command_prints_it(
     head, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[:4]]
     assert head == ["system", "BLEU", "[95%]", "exact", "exact [95%]", "length ratio"]
     assert [row[3:5] for row in rows[1:]] == [["50", "[49.000, 51.000]"], ["100", "[99.000, 101.000]"]]
-    assert table.endswith("- exact: exact|v:1\n")
+    assert "- exact: exact|v:1\n" in table
     message = refusal("score", hypotheses, "--ref", references, "-m", "comet")
     assert message == "no 'comet' here: choose from bleu, chrf, ter, exact"
 
