@@ -517,6 +517,10 @@ def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
 # All of it, for those who only show it.
 
 
+NO_INTERVALS = "No intervals over sentences"
+"""Beginning of the outcome of an experiment whose texts cannot be read."""
+
+
 def summarise(folder: Path, *, data_root: str = "") -> Summary:
     """Compute the means and the outcome of an experiment.
 
@@ -531,7 +535,7 @@ def summarise(folder: Path, *, data_root: str = "") -> Summary:
     scored: dict[str, ScoredTestSet] = {}
     outcome: list[str] = []
     if finished.no_texts:
-        outcome = [f"No intervals over sentences: {finished.no_texts}"]
+        outcome = [f"{NO_INTERVALS}: {finished.no_texts}"]
     else:
         logger.info("scores of resampled test sets")
         scored = score_tests(finished)
