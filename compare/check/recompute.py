@@ -137,9 +137,11 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
 
 def _check_summary(stored: Summary | None, computed: Summary) -> ComparedValue | Gap:
     """Compare the summary of the runs, None if it is of others, with the one computed again."""
-    if stored is not None and any(line.startswith(NO_INTERVALS) for line in computed.outcome):
+    if stored is None:
+        return Gap("means and outcome, which are of other results: `attnbench table` computes them", SUMMARY)
+    if any(line.startswith(NO_INTERVALS) for line in computed.outcome):
         return Gap("means and outcome, whose texts cannot be read", SUMMARY)
-    same = stored is not None and _rounded(stored) == _rounded(computed)
+    same = _rounded(stored) == _rounded(computed)
     found = "as the runs say" if same else "something else"
     return ComparedValue(SUMMARY, "content", "as the runs say", found)
 

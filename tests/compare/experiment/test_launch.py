@@ -166,7 +166,7 @@ def test_jobs_of_a_cluster_save_before_their_time_limit_and_are_queued_again(
     assert said == ["stopped"]
     errors = capsys.readouterr().err
     assert errors.count("share the runs; their messages are in") == 2  # the last job times the models
-    assert "timing" not in errors
+    assert "timing greedy" not in errors
     for row in ROWS:
         assert differences(read_contents(folder / row), read_contents(finished / row)) == []
     assert leftovers(folder) == []
