@@ -137,7 +137,11 @@ SKIPPED_SECTIONS = {"speed", "pareto", "time-to-quality", "methods"}
 UPDATES = 20
 TRANSFORMER = {"d_model": 32, "num_heads": 4, "ffn_size": 48, "encoder_layers": 2, "decoder_layers": 2}
 RECURRENT = {"embedding_size": 32, "hidden_size": 32}
-LANGUAGE_MODELS = {"lstm-lm": RECURRENT, "transformer-lm": {"d_model": 32, "num_heads": 4, "ffn_size": 48}}
+LANGUAGE_MODELS = {
+    "rnn-lm": RECURRENT,
+    "lstm-lm": RECURRENT,
+    "transformer-lm": {"d_model": 32, "num_heads": 4, "ffn_size": 48},
+}
 # Sizes of presets that are neither RECURRENT nor TRANSFORMER alone; all others of 44 are one of the two.
 SIZES: dict[str, dict[str, Any]] = {
     "decoder-only": {"d_model": 32, "num_heads": 4, "ffn_size": 48, "num_layers": 2},
