@@ -8,6 +8,7 @@ from typing import Any
 
 from compare.analysis.tables import Row
 from compare.report.conditions import distinct, find_warnings, list_left_out
+from compare.report.table import find_summary
 from compare.results.columns import (
     COLUMNS,
     PRIMARY,
@@ -44,13 +45,9 @@ def show_experiment(
     problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
     if problems or not any(result.status == "done" for result in results):
         return render_screen(shown, shown, width=width, notes=[f"no means: {each}" for each in problems[:1]])
-    summary = None if data_root else stored_summary(folder, results)
-    if summary is None:
-        from compare.analysis.comparison import summarise  # slow to import
-
-        summary = summarise(folder, data_root=data_root)
-        if not write_protection(folder):
-            write_record(folder / SUMMARY, summary)
+    summary = find_summary(folder, results, data_root)
+    if stored_summary(folder, results) is None and not write_protection(folder):
+        write_record(folder / SUMMARY, summary)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
     table = folder / "table.md" if (folder / "table.md").is_file() else None

@@ -37,7 +37,7 @@ from compare.results.columns import (
     with_scores,
 )
 from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
-from compare.results.summary import has_means, stored_summary
+from compare.results.summary import Summary, has_means, stored_summary
 from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
 from compare.scoring.metrics import METRICS
 from compare.system.plugins import plugin_problem
@@ -381,18 +381,29 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
     return TableShape.AGGREGATED if whole else TableShape.ROWS
 
 
+def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -> Summary:
+    """Return the summary of an experiment's results as it is stored, or else compute it.
+
+    Args:
+        folder: of the experiment.
+        results: of all its runs.
+        data_root: the folder of the corpus, with which it is computed; empty: that of the config.
+    """
+    stored = None if data_root else stored_summary(folder, results)
+    if stored is not None:
+        return stored
+    from compare.analysis.comparison import summarise  # slow to import
+
+    return summarise(folder, data_root=data_root)
+
+
 def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     """Aggregate the seeds of each folder's models."""
     import pandas as pd
 
     frames = []
     for folder, name in experiment_names(folders).items():
-        stored = None if data_root else stored_summary(folder, read_results(folder))
-        if stored is None:
-            from compare.analysis.comparison import summarise  # slow to import
-
-            stored = summarise(folder, data_root=data_root)
-        frame = pd.DataFrame(stored.means)
+        frame = pd.DataFrame(find_summary(folder, read_results(folder), data_root).means)
         frame.insert(0, "experiment", name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from compare.report.table import TableForm, render_table
+from compare.report.table import TableForm, find_summary, render_table
 from compare.results.result import Result
 from compare.results.store import read_results, to_json_lines, write_protection, write_record
 from compare.results.summary import SUMMARY, Summary, has_means, stored_summary
@@ -72,9 +72,7 @@ def write_views(folder: str | Path) -> None:
 def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False) -> None:
     """Write the summary and the views; ``only_known``: only those that exist."""
     if any(result.status == "done" for result in results) and stored_summary(folder, results) is None:
-        from compare.analysis.comparison import summarise  # slow to import
-
-        write_record(folder / SUMMARY, summarise(folder))
+        write_record(folder / SUMMARY, find_summary(folder, results))
     for name, text in render_views(results, stored_summary(folder, results)).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)
