@@ -106,7 +106,7 @@ def score(
     lowercase: Annotated[bool, typer.Option("--lowercase", "-lc", help="Case-insensitive BLEU.")] = False,
     external: Annotated[
         list[str] | None,
-        typer.Option(help="comet, NAME=COMMAND with {hyp}, or NAME=FILE. May be repeated."),
+        typer.Option(help="comet, or NAME=FILE with one score per line. May be repeated."),
     ] = None,
     test: Annotated[str, typer.Option(help="Test set of runs for --external [default: the first].")] = "",
     probabilities: Annotated[
@@ -127,11 +127,10 @@ def score(
     """Score translations, or finished runs on any test set.
 
     Files by sacreBLEU, whose options are taken: BLEU, chrF, TER; of several, a paired test says which differ
-    in BLEU on this test set. Runs translate --src as they did their own
-    test sets, and all metrics are computed; with --probabilities, they score the reference instead: natural
-    log-probability of each sentence and token, and perplexity. Without --ref, --external adds a metric of a
-    program outside (comet needs uv), or of files with one score per line, to finished runs: tables and report
-    have a column for it; see docs/experiments.md.
+    in BLEU on this test set. Runs translate --src as they did their own test sets, and all metrics are
+    computed; with --probabilities, they score the reference instead: natural log-probability of each sentence
+    and token, and perplexity. Without --ref, --external adds a metric from outside (comet needs uv) to
+    finished runs: tables and report have a column for it; see docs/experiments.md.
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """

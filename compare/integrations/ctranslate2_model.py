@@ -125,24 +125,18 @@ def translate_converted(
 
     translator = Translator(str(folder), device="cpu", compute_type="float32")
     ids = {piece: index for index, piece in enumerate(tgt_pieces)}
-    groups: dict[int, list[int]] = {}  # a call has one limit for all its sentences
-    for row, limit in enumerate(limits):
-        groups.setdefault(limit, []).append(row)
-    found: dict[int, list[int]] = {}
-    for limit, rows in groups.items():
-        pieces = [[src_pieces[index] for index in (*sources[row], EOS)] for row in rows]
-        results = translator.translate_batch(
-            pieces,
-            beam_size=1,
-            max_decoding_length=limit,
-            max_input_length=0,
-            max_batch_size=32,
-            suppress_sequences=[[tgt_pieces[PAD]], [tgt_pieces[BOS]]],
-        )
-        found |= {
-            row: [ids[p] for p in result.hypotheses[0]] for row, result in zip(rows, results, strict=True)
-        }
-    return [found[row] for row in range(len(sources))]
+    results = translator.translate_batch(
+        [[src_pieces[index] for index in (*source, EOS)] for source in sources],
+        beam_size=1,
+        max_decoding_length=max(limits),
+        max_input_length=0,
+        max_batch_size=32,
+        suppress_sequences=[[tgt_pieces[PAD]], [tgt_pieces[BOS]]],
+    )
+    return [
+        [ids[piece] for piece in result.hypotheses[0][:limit]]
+        for result, limit in zip(results, limits, strict=True)
+    ]
 
 
 def sinusoids(size: int) -> Floats:

@@ -7,7 +7,6 @@ back. Those of finished runs are kept there as columns of their results.
 import json
 import math
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,6 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import is_run, read_result, read_results, refuse_writing, save_result, write_record
 from compare.scoring.metrics import METRICS
 from compare.scoring.score import SystemScores
-from compare.system.messages import abbreviate
 from compare.system.signals import lock_folder
 from data.corpus import Corpus
 from data.files import as_paths, hash_file
@@ -48,18 +46,17 @@ def add_external_scores(
 
     Args:
         scores: by the path of each system's translations.
-        metrics: "comet", which uvx runs; NAME=COMMAND, a program whose arguments contain {hyp}, and {src} or
-            {ref} where it needs them; or NAME=FILE, or NAME=FILE,FILE with one file per system. Program and
-            files give one number per line; a first line "# ..." is the signature.
-        references: files of references; COMET and commands take one.
+        metrics: "comet", which uvx runs, NAME=FILE, or NAME=FILE,FILE with one file per system. Files have
+            one number per line; a first line "# ..." is the signature.
+        references: files of references; COMET takes one.
         src: the file of the source text.
 
     Returns:
         The scores with the columns NAME and NAME_signature.
 
     Raises:
-        ValueError: a name that is taken, a program that fails or is missing, no source or several references
-            where one is needed, or scores that are no numbers or not one per line.
+        ValueError: a name that is taken, COMET fails or uvx is missing, no source or several references for
+            it, or scores that are no numbers or not one per line.
     """
     texts = {system: read_lines(Path(system), allow_blank=True) for system in scores}
     source = None if src is None else read_lines(Path(src), allow_blank=True)
@@ -88,16 +85,14 @@ def _score(
     """
     found: dict[str, list[SegmentScores]] = {}
     for metric in metrics:
-        name, _, value = metric.partition("=")
+        name, _, files = metric.partition("=")
         _check_name(name, found)
-        if value and "{hyp}" not in value:
-            found[name] = _read_files(name, value, len(systems), runs)
-        elif value or name == "comet":
-            found[name] = _run_program(name, value, list(systems.values()), references, src)
+        if files:
+            found[name] = _read_files(name, files, len(systems), runs)
+        elif name == "comet":
+            found[name] = _run_comet(list(systems.values()), references, src)
         else:
-            raise ValueError(
-                f"--external {name}: known is comet; else give NAME=COMMAND with {{hyp}}, or NAME=FILE"
-            )
+            raise ValueError(f"--external {name}: known is comet; else give NAME=FILE")
         for (system, lines), each in zip(systems.items(), found[name], strict=True):
             if len(each.segments) != len(lines):
                 raise ValueError(f"{name}: {len(each.segments)} scores for {len(lines)} lines of {system}")
@@ -125,98 +120,58 @@ def _check_name(name: str, found: Mapping[str, object]) -> None:
 def _read_files(name: str, files: str, systems: int, runs: Sequence[str]) -> list[SegmentScores]:
     """Read one file of scores per system; without a line "# ...", the signature is the names of the files."""
     paths = [Path(file) for file in files.split(",")]
-    texts = (f"{path.parent.name}/{path.name}".lstrip("/") for path in paths)  # no folder of one machine
+    names = (f"{path.parent.name}/{path.name}".lstrip("/") for path in paths)  # no folder of one machine
+    signature = f"{name}|file:{','.join(names)}"
     if "{run}" in files:
         paths = [Path(files.replace("{run}", run)) for run in runs]
     if len(paths) != systems:
         raise ValueError(f"--external {name}: {len(paths)} files of scores for {systems} systems")
-    signature = f"{name}|file:{','.join(texts)}"
-    return [_parse(path.read_text(encoding="utf-8"), str(path), signature) for path in paths]
+    return [_read_scores(path, signature) for path in paths]
 
 
-def _run_program(
-    name: str, command: str, systems: Sequence[Lines], references: Sequence[Lines], src: Lines | None
-) -> list[SegmentScores]:
-    """Run COMET, or a command, on plain copies of the texts."""
-    needs_reference = not command or "{ref}" in command
-    if (not command or "{src}" in command) and src is None:
-        raise ValueError(f"--external {name} reads the source text: give it with --src")
-    if needs_reference and len(references) != 1:
-        raise ValueError(f"--external {name} takes one reference, found {len(references)}")
-    with TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        paths = {"ref": _write(folder / "ref", references[0])} if needs_reference else {}
-        if src is not None:
-            paths["src"] = _write(folder / "src", src)
-        hypotheses = [_write(folder / f"hyp{number}", lines) for number, lines in enumerate(systems)]
-        if not command:
-            return _run_comet(paths, hypotheses, folder / "scores.json")
-        program, *arguments = shlex.split(command)
-        signature = f"{name}|program:{Path(program).name}"
-        found = []
-        for hypothesis in hypotheses:
-            filled = arguments
-            for key, path in {**paths, "hyp": hypothesis}.items():
-                filled = [argument.replace(f"{{{key}}}", str(path)) for argument in filled]
-            found.append(_parse(_run(name, [program, *filled]), f"{name}: {program}", signature))
-        return found
-
-
-def _write(path: Path, lines: Lines) -> Path:
-    """Write lines to a plain file."""
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def _run_comet(texts: Mapping[str, Path], hypotheses: Sequence[Path], out: Path) -> list[SegmentScores]:
-    """Score all systems in one call, which loads the model once; scores are times 100, as others are."""
-    command = ["uvx", "--from", COMET_PACKAGE, "comet-score", "--model", COMET_MODEL]
-    command += ["--quiet", "--only_system", "--gpus", str(int(shutil.which("nvidia-smi") is not None))]
-    command += ["-s", str(texts["src"]), "-r", str(texts["ref"]), "-t", *map(str, hypotheses)]
-    _run("comet", [*command, "--to_json", str(out)])
-    try:
-        records = json.loads(out.read_bytes())
-        segments = [[100 * float(each["COMET"]) for each in records[str(path)]] for path in hypotheses]
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"comet: no scores in the output of comet-score: {error}") from None
-    signature = f"comet|model:{COMET_MODEL}|{COMET_PACKAGE.replace('==', ':')}"
-    return [SegmentScores(segments=each, signature=signature) for each in segments]
-
-
-def _run(name: str, command: Sequence[str]) -> str:
-    """Run a program to its end and return what it prints.
-
-    Raises:
-        ValueError: it is missing or fails; the message has the last line of its errors.
-    """
-    try:
-        done = subprocess.run(command, capture_output=True, check=False)
-    except OSError as error:
-        hint = ": install uv (https://docs.astral.sh/uv), which runs it" if command[0] == "uvx" else ""
-        raise ValueError(f"{name}: {command[0]} cannot be started ({error.strerror}){hint}") from None
-    if done.returncode:
-        errors = done.stderr.decode(errors="replace").strip().splitlines() or ["it prints no error"]
-        raise ValueError(f"{name}: {command[0]} failed with status {done.returncode}: {errors[-1]}")
-    return done.stdout.decode(errors="replace")
-
-
-def _parse(text: str, context: str, signature: str) -> SegmentScores:
+def _read_scores(path: Path, signature: str) -> SegmentScores:
     """Read one score per line, after an optional signature."""
-    lines = text.splitlines()
+    lines = path.read_text(encoding="utf-8").splitlines()
     if lines and lines[0].startswith("#"):
         signature = lines.pop(0).lstrip("#").strip()
-    segments = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            value = float(line)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise ValueError(f"{context}: score {number} is no number: {abbreviate(line)}")
-        segments.append(value)
-    if not segments:
-        raise ValueError(f"{context}: no scores")
+    try:
+        segments = [float(line) for line in lines]
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not segments or not all(map(math.isfinite, segments)):
+        raise ValueError(f"{path}: needs one finite score per line")
     return SegmentScores(segments=segments, signature=signature)
+
+
+def _run_comet(
+    systems: Sequence[Lines], references: Sequence[Lines], src: Lines | None
+) -> list[SegmentScores]:
+    """Score all systems in one call, which loads the model once; scores are times 100, as others are."""
+    if src is None:
+        raise ValueError("--external comet reads the source text: give it with --src")
+    if len(references) != 1:
+        raise ValueError(f"--external comet takes one reference, found {len(references)}")
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        hypotheses = {f"hyp{number}": lines for number, lines in enumerate(systems)}
+        for name, lines in {"src": src, "ref": references[0], **hypotheses}.items():
+            (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        command = ["uvx", "--from", COMET_PACKAGE, "comet-score", "--model", COMET_MODEL]
+        command += ["--quiet", "--only_system", "--gpus", str(int(shutil.which("nvidia-smi") is not None))]
+        command += ["-s", "src", "-r", "ref", "-t", *hypotheses, "--to_json", "scores.json"]
+        try:
+            done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        except OSError as error:
+            raise ValueError(
+                f"comet: uvx cannot be started ({error.strerror}): install uv (https://docs.astral.sh/uv)"
+            ) from None
+        if done.returncode:
+            errors = done.stderr.decode(errors="replace").strip().splitlines() or ["it prints no error"]
+            raise ValueError(f"comet: uvx failed with status {done.returncode}: {errors[-1]}")
+        records = json.loads((folder / "scores.json").read_bytes())
+    segments = [[100 * float(each["COMET"]) for each in records[name]] for name in hypotheses]
+    signature = f"comet|model:{COMET_MODEL}|{COMET_PACKAGE.replace('==', ':')}"
+    return [SegmentScores(segments=each, signature=signature) for each in segments]
 
 
 # Scores of finished runs.
@@ -245,8 +200,8 @@ def add_run_scores(
     Raises:
         OSError: a file cannot be read or written.
         ValueError: no such test set, a name that tables need, runs of different corpora, a published or
-            read-only folder, translations that are not those of the result, scores of another signature than
-            those of other runs of the experiment, or as ``add_external_scores``; nothing has been changed.
+            read-only folder, scores of another signature than those of other runs of the experiment, or as
+            ``add_external_scores``; nothing has been changed.
         Locked: another process works on a run; nothing has been changed.
     """
     paths, corpus = _finished_runs(as_paths(folders), data_root)
@@ -256,7 +211,7 @@ def add_run_scores(
     with ExitStack() as stack:
         for path in paths:  # before the scoring, which may take an hour
             stack.enter_context(lock_folder(path.resolve()))
-        runs = [_open_run(path, test) for path in paths]
+        runs = [RunFolder.read(path.resolve()) for path in paths]
         names, pairs = [run.name for run in runs], corpus.splits[test]
         texts = {
             str(path): read_lines(run.output(test), allow_blank=True)
@@ -290,17 +245,6 @@ def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path],
     if len(corpora) != 1:
         raise ValueError("the runs are of different corpora: add scores to each experiment by itself")
     return list(runs), next(iter(corpora.values()))
-
-
-def _open_run(path: Path, test: str) -> RunFolder:
-    """Read a run; its translations must be those that its result was computed from."""
-    run = RunFolder.read(path.resolve())
-    translations = hash_decompressed(run.output(test))
-    if read_result(run.folder).files.get(run.plain_output(test).name, translations) != translations:
-        raise ValueError(
-            f"{run.output(test)} is not what the run's result was computed from: look at attnbench check"
-        )
-    return run
 
 
 def _check_table(experiment: Path, added: Mapping[Path, Scores], test: str) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 
 import pandas as pd
 import pytest
@@ -24,13 +23,6 @@ from tests.kits.forgery import edit_json
 from tests.kits.runs import ROWS
 
 HYPOTHESES = {"a": ["the cat sat", "hello", "x y"], "b": ["a cat", "hello you", "x"]}
-PROGRAM = """
-import sys
-source, hypothesis = (open(path, encoding="utf-8").read().splitlines() for path in sys.argv[1:3])
-print("# length|version:7")
-for one, two in zip(source, hypothesis, strict=True):
-    print(len(two.split()) / len(one.split()))
-"""
 COMET = """
 import json, sys
 after = lambda name: sys.argv[sys.argv.index(name) + 1]
@@ -53,28 +45,21 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     (tmp_path / "b.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in HYPOTHESES["b"]).encode()))
     (tmp_path / "ref").write_text("the cat sat\nhello you\nx y z\n")
     (tmp_path / "src").write_text("a b c\na\na b\n")
-    (tmp_path / "length.py").write_text(PROGRAM)
     return ["score", "a", "b.gz", "--ref", "ref", "-m", "chrf", "--src", "src"]
-
-
-def program(arguments: str) -> str:
-    return f"length='{sys.executable}' {arguments}"
 
 
 # Files of translations
 
 
-def test_programs_and_files_give_columns_with_their_signatures(
+def test_files_of_scores_give_columns_with_their_signatures(
     texts: list[str], capsys: pytest.CaptureFixture[str]
 ):
     Path("a.scores").write_text("# human|raters:3\n80\n90.5\n70\n")
     Path("b.scores").write_text("# human|raters:3\n1\n2\n3\n")
-    external = ["--external", "human=a.scores,b.scores", "--external", program("length.py {src} {hyp}")]
-    assert main([*texts, *external, "--json"]) == 0
+    assert main([*texts, "--external", "human=a.scores,b.scores", "--json"]) == 0
     one, two = json.loads(capsys.readouterr().out)
     assert (one["human"], two["human"]) == (pytest.approx(240.5 / 3), 2)
-    assert (one["length"], two["length"]) == (1, pytest.approx((2 / 3 + 2 + 1 / 2) / 3))
-    assert (one["human_signature"], two["length_signature"]) == ("human|raters:3", "length|version:7")
+    assert one["human_signature"] == "human|raters:3"
     assert one["chrf"] != two["chrf"]
     Path("plain").write_text("1\n2\n3\n")
     assert main(["score", "a", "--ref", "ref", "--external", "raters=plain"]) == 0
@@ -98,18 +83,17 @@ def test_comet_is_run_once_for_all_systems(
 
 def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: pytest.MonkeyPatch):
     Path("short").write_text("1\n2\n")
-    Path("words").write_text("1\ntwo\nnan\n")
-    Path("fails.py").write_text("import sys\nprint('a\\nno model', file=sys.stderr)\nsys.exit(3)\n")
+    Path("words").write_text("1\ntwo\n3\n")
+    Path("nan").write_text("1\nnan\n3\n")
     one = ["score", "a", "--ref", "ref", "--external"]
     assert refusal(*one, "human=short") == "human: 2 scores for 3 lines of a"
-    assert refusal(*one, "human=words") == "words: score 2 is no number: 'two'"
-    assert "known is comet; else give NAME=COMMAND" in refusal(*one, "commet")
+    assert refusal(*one, "human=words").startswith("words: could not convert string to float: 'two'")
+    assert refusal(*one, "human=nan") == "nan: needs one finite score per line"
+    assert "known is comet; else give NAME=FILE" in refusal(*one, "commet")
     assert "there is a column 'bleu' already" in refusal(*one, "bleu=short")
     assert "must be of lower-case letters and digits" in refusal(*one, "my_metric=short")
     assert refusal(*one, "comet") == "--external comet reads the source text: give it with --src"
     assert "2 files of scores for 1 systems" in refusal(*one, "human=short,words")
-    assert "no_such_program cannot be started" in refusal(*one, "human=no_such_program {hyp}")
-    assert refusal(*one, program("fails.py {hyp}")).endswith("failed with status 3: no model")
     both = refusal(*texts, "--ref", "ref", "--external", "comet")
     assert both == "--external comet takes one reference, found 2"
     monkeypatch.setenv("PATH", "")
@@ -137,32 +121,28 @@ def changes(folder: Path) -> list[str]:
     return [f"{each.context}: {each.name}" for each in check_experiment(folder).differences]
 
 
-def test_a_program_gives_a_column_of_every_view(
-    copy: Path, tmp_path: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str]
+def test_scores_are_a_column_of_every_view(
+    copy: Path, write_scores: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ):
-    (tmp_path / "length.py").write_text(PROGRAM)  # of the reference: the corpus is translated word for word
-    assert (
-        main(["score", str(copy), "--external", program(f"{tmp_path}/length.py {{ref}} {{hyp}}"), "--json"])
-        == 0
-    )
+    human = write_scores("# human|raters:3\n")
+    assert main(["score", str(copy), "--external", human, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    reference = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
-    for name, row in zip(ROWS, rows, strict=True):
-        translations = (copy / name / "test.hyp").read_text().splitlines()
-        ratios = [len(a.split()) / len(b.split()) for a, b in zip(translations, reference, strict=True)]
-        assert row["system"] == str(copy / name)
-        assert row["length"] == read_result(copy / name).scores["length"] == pytest.approx(fmean(ratios))
+    assert [(row["system"], row["human"]) for row in rows] == [
+        (str(copy / ROWS[0]), 3.5),
+        (str(copy / ROWS[1]), 4.5),
+    ]
+    assert [read_result(copy / row).scores["human"] for row in ROWS] == [3.5, 4.5]
     assert main(["table", str(copy)]) == 0
     table = capsys.readouterr().out
     heading, _, first, *_ = ([cell.strip() for cell in line.split("|")] for line in table.splitlines())
-    assert float(first[heading.index("length")]) == pytest.approx(rows[0]["length"], rel=1e-3)
-    assert "- length: length|version:7" in table.replace("\\|", "|")
+    assert float(first[heading.index("human")]) == 3.5
+    assert "- human: human|raters:3" in table.replace("\\|", "|")
     page = build_report(copy).read_text()
-    assert "length|version:7" in page
-    assert len(re.findall(r"<th[^>]*>(?:<[^>]*>)*length<", page)) == 1
+    assert "human|raters:3" in page
+    assert len(re.findall(r"<th[^>]*>(?:<[^>]*>)*human<", page)) == 1
     found = check_experiment(copy)
     assert not found.differences
-    assert any("segment scores of length, a metric from outside" in line for line in found.not_checked)
+    assert any("segment scores of human, a metric from outside" in line for line in found.not_checked)
 
 
 def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str], refusal: Refusal):
@@ -214,16 +194,11 @@ def test_scores_are_published_and_checked_there(
     assert "is published: add scores to the experiment itself" in said
 
 
-def test_scores_of_other_translations_are_noticed(
-    copy: Path, write_scores: Callable[..., str], refusal: Refusal
-):
-    human = write_scores()
-    add_run_scores(copy, [human])
+def test_scores_of_other_translations_are_noticed(copy: Path, write_scores: Callable[..., str]):
+    add_run_scores(copy, [write_scores()])
     text = copy / ROWS[0] / "test.hyp"
     text.write_text("".join(f"{line}\n" for line in reversed(text.read_text().splitlines())))
     assert f"{ROWS[0]}: external.json: human of test: translations" in changes(copy)
-    said = refusal("score", copy / ROWS[0], "--external", human)
-    assert "is not what the run's result was computed from" in said
 
 
 def test_mistakes_change_nothing(
