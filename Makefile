@@ -2,10 +2,10 @@
 #   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.11 and leaves its torch alone
 #   make ARGS="--set ..." compare     passes arguments on to attnbench run
 #   make DATA=FOLDER bench            times on your copy of Multi30k, FOLDER itself, instead of random ids
-#   make DATA=PARENT campaign         finds corpora in PARENT, such as PARENT/multi30k; so do make results and pages
+#   make DATA=PARENT results          finds corpora in PARENT, such as PARENT/multi30k; so does make pages
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare tour results pages campaign bench bench-gpu test test-all kill-test lint docs clean
+.PHONY: help setup compare tour results pages bench bench-gpu test test-all kill-test lint docs clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -39,10 +39,6 @@ pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and res
 	$(if $(DATA),for kind in quality-seconds quality-flops pareto-size tuning; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
 	    --format png --out docs/images/multi30k --set 'data.root=$(DATA)/multi30k' || exit 1; done; \
 	    $(PY) -m benchmarks.ablation results/multi30k-ablation docs/images/multi30k/ablation.png --data '$(DATA)')
-
-campaign: $(STAMP) ## Train the queue of configs/campaign (40 hours of one core; DATA=PARENT of multi30k); again to continue; ARGS=--list shows it
-	@$(PY) -m benchmarks.campaign $(if $(DATA),--data '$(DATA)') $(if $(RUNS),--runs '$(RUNS)') \
-	    $(if $(ROWS),--rows '$(ROWS)') $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 
 bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; DATA=multi30k itself)
 	$(BENCH) configs/speed.toml $(CORPUS) --phase train --out runs/bench/fp32.json $(ARGS)
