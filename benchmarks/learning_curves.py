@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from compare.training.checkpoints import METRICS
 from compare.training.metrics_log import lines_by_update, read_metrics
-from compare.training.serialization import METRICS
 from data.files import write_atomically
 
 

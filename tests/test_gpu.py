@@ -25,9 +25,8 @@ from compare.optim import build_optimizer
 from compare.protocol import select
 from compare.system.device import device_name, set_numerics
 from compare.system.signals import Interrupted
-from compare.training.checkpoints import RunningMetrics
+from compare.training.checkpoints import CHECKPOINTS, FINAL, RunningMetrics
 from compare.training.loss import TranslationLoss
-from compare.training.serialization import CHECKPOINTS, FINAL
 from compare.training.step import compute_loss, train_step
 from data.batches import Batch, BatchStream, make_batch
 from seq2seq import AttentionConfig, Seq2SeqConfig

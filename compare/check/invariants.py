@@ -22,9 +22,8 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry
 from compare.system.log import no_messages
 from compare.system.plugins import plugin_problem
-from compare.training.checkpoints import EMA, TrainerState, Validation
+from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation
 from compare.training.metrics_log import read_metrics
-from compare.training.serialization import WEIGHTS
 from data.files import hash_file
 from data.symbols import UNK
 from data.text import hash_decompressed, plain_or_gzip, read_lines

@@ -18,7 +18,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, read_registry, read_result
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.signals import lock_folder
-from compare.training.serialization import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
+from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from data.files import hash_file, remove_leftovers, write_atomically
 from data.vocabulary import load_pair
 

@@ -23,9 +23,9 @@ from compare.system.device import set_numerics, this_machine
 from compare.system.distributed import SINGLE, Processes
 from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
-from compare.training.alignment import AttentionProbe
+from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from compare.training.loss import TranslationLoss
-from compare.training.serialization import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
+from compare.training.source_attention import AttentionProbe
 from compare.training.trainer import Trainer
 from compare.training.validation import Validator
 from data.corpus import Corpus, Pairs

@@ -32,8 +32,8 @@ from compare.results.store import Result
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
 from compare.system.signals import Locked, lock_folder
+from compare.training.checkpoints import CHECKPOINTS
 from compare.training.metrics_log import read_metrics
-from compare.training.serialization import CHECKPOINTS
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)

@@ -21,8 +21,8 @@ from compare.protocol import EncoderDecoder, keep, select
 from compare.system.cpu import prepare_copy
 from compare.system.messages import first_line
 from compare.system.plugins import is_from_outside, user_line
+from compare.training.checkpoints import load_weights, model_weights, save_weights, set_weights
 from compare.training.loss import TranslationLoss
-from compare.training.serialization import load_weights, model_weights, save_weights, set_weights
 from seq2seq.scores import SCORES
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from compare.results.run_folder import MASKS, RunFolder, load_model
 from compare.results.store import read_result, save_result
 from compare.results.text import escape_markdown
 from compare.system.messages import explain
-from compare.training.serialization import SAVED
+from compare.training.checkpoints import SAVED
 from data.files import check_vacant, new_folder
 from data.text import read_decompressed
 from data.vocabulary import load_pair

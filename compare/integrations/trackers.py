@@ -6,6 +6,7 @@ and hands it on; training waits for no tracker, and one that fails ends with a w
 
 import json
 import logging
+import math
 import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +16,7 @@ from typing import Any, Protocol
 
 from compare.results.run_folder import RunFolder
 from compare.system.messages import did_you_mean, first_line
-from compare.training.metrics_log import is_finite
-from compare.training.serialization import METRICS
+from compare.training.checkpoints import METRICS
 
 logger = logging.getLogger(__name__)
 
@@ -133,8 +133,12 @@ def _follow(folder: Path, tracker: str, ending: threading.Event) -> None:
                     if log not in runs:
                         settings = RunFolder.read(log.parent).run.settings()
                         runs[log] = TRACKERS[tracker](folder, log.parent.name, settings)
-                    names = [name for name, value in line.items() if name != "update" and is_finite(value)]
-                    values = {f"{line['kind']}/{name}": float(line[name]) for name in names}
+                    numbers = {name: value for name, value in line.items() if isinstance(value, int | float)}
+                    values = {
+                        f"{line['kind']}/{name}": float(value)
+                        for name, value in numbers.items()
+                        if name != "update" and math.isfinite(value)
+                    }
                     runs[log].log(values, line["update"])
                     if line["kind"] == "final":
                         runs.pop(log).finish()

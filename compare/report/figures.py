@@ -32,7 +32,7 @@ from compare.report.plots import (
 from compare.results.result import Result
 from compare.results.store import is_run, read_result, read_results
 from compare.system.messages import did_you_mean
-from compare.training.serialization import CHECKPOINTS
+from compare.training.checkpoints import CHECKPOINTS
 from data.files import write_atomically
 from data.text import read_lines
 

@@ -18,7 +18,7 @@ from compare.results.records import SELECTION, read_external, read_selection
 from compare.results.store import read_result
 from compare.system.device import set_numerics
 from compare.system.messages import ensure_folder, first_line
-from compare.training.serialization import (
+from compare.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
     METRICS,

@@ -16,8 +16,8 @@ from compare.protocol import EncoderDecoder
 from compare.system.device import autocast
 from compare.system.distributed import Processes
 from compare.system.signals import StopRequest
+from compare.training.checkpoints import model_weights
 from compare.training.loss import LossSums, TranslationLoss
-from compare.training.serialization import model_weights
 from data.batches import Batch
 
 # The optimizer step, shared by the trainer and the benchmark of training speed.

@@ -18,15 +18,16 @@ from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import EnergyMeter
 from compare.system.messages import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
-from compare.training.alignment import SourceAttention
-from compare.training.checkpoints import EMA, MovingAverage, RunningMetrics, TrainerState, Validation
-from compare.training.loss import TranslationLoss
-from compare.training.metrics_log import MetricsLog
-from compare.training.serialization import (
+from compare.training.checkpoints import (
     CHECKPOINTS,
+    EMA,
     FINAL,
     METRICS,
     STATE,
+    MovingAverage,
+    RunningMetrics,
+    TrainerState,
+    Validation,
     average,
     load_state,
     load_weights,
@@ -35,6 +36,9 @@ from compare.training.serialization import (
     save_weights,
     set_weights,
 )
+from compare.training.loss import TranslationLoss
+from compare.training.metrics_log import MetricsLog
+from compare.training.source_attention import SourceAttention
 from compare.training.step import GradientSum, add_gradients, dropout_seed, update_weights
 from data.batches import BatchStream, GlobalBatch
 

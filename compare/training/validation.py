@@ -10,9 +10,9 @@ import torch
 from compare.config.run import Run
 from compare.decoding.translator import Translator
 from compare.scoring.score import corpus_bleu
-from compare.training.alignment import AttentionProbe
 from compare.training.checkpoints import Validation
 from compare.training.loss import TranslationLoss
+from compare.training.source_attention import AttentionProbe
 from compare.training.step import compute_loss
 from data.batches import BatchStream
 from data.corpus import Pairs

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from compare.training.serialization import CHECKPOINTS, METRICS, STATE
+from compare.training.checkpoints import CHECKPOINTS, METRICS, STATE
 from tests.conftest import TINY, write_corpus
 from tests.kits.contents import differences, leftovers, read_contents
 

@@ -48,7 +48,7 @@ from compare.results.columns import (
 )
 from compare.results.store import Result, refuse_writing
 from compare.results.text import UNKNOWN
-from compare.training.serialization import CHECKPOINTS
+from compare.training.checkpoints import CHECKPOINTS
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,7 @@ from compare.experiment.run_one import build_trainer
 from compare.report.conditions import list_conditions
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
-from compare.training.checkpoints import Validation
-from compare.training.serialization import FINAL, load_weights
+from compare.training.checkpoints import FINAL, Validation, load_weights
 from data.files import hash_file
 from tests.kits.cli import Refusal
 from tests.kits.forgery import renew_views

@@ -11,7 +11,7 @@ import torch
 from compare import from_pretrained, load_ensemble, load_model, push_to_hub, save_pretrained
 from compare.integrations.hub import FILES
 from compare.results.store import read_result
-from compare.training.serialization import load_weights, model_weights, save_weights
+from compare.training.checkpoints import load_weights, model_weights, save_weights
 
 LINES = ["red dog sees old cat", "", "small tree"]
 NAME = "someone/luong-en-de"

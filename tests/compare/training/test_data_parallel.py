@@ -21,7 +21,7 @@ import compare.training.loss
 from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
 from compare.system.distributed import Processes, join_processes
-from compare.training.serialization import CHECKPOINTS, load_weights, model_weights, save_weights
+from compare.training.checkpoints import CHECKPOINTS, load_weights, model_weights, save_weights
 from compare.training.step import dropout_seed
 from data.batches import BatchStream
 from tests.kits.loader import random_split

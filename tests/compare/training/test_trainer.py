@@ -19,11 +19,20 @@ from compare.system.distributed import Processes
 from compare.system.measure import EnergyMeter
 from compare.system.signals import Interrupted
 from compare.training import trainer as module
-from compare.training.alignment import SourceAttention
-from compare.training.checkpoints import MovingAverage, RunningMetrics, TrainerState, Validation
+from compare.training.checkpoints import (
+    FINAL,
+    STATE,
+    MovingAverage,
+    RunningMetrics,
+    TrainerState,
+    Validation,
+    load_state,
+    load_weights,
+    model_weights,
+)
 from compare.training.loss import TranslationLoss
 from compare.training.metrics_log import MetricsLog
-from compare.training.serialization import FINAL, STATE, load_state, load_weights, model_weights
+from compare.training.source_attention import SourceAttention
 from compare.training.step import update_weights
 from compare.training.trainer import Trainer, TrainingDiverged
 from compare.training.validation import Validator

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from compare.training import alignment as module
-from compare.training.alignment import AttentionProbe, Translations, short_pairs
+from compare.training import source_attention as module
+from compare.training.source_attention import AttentionProbe, Translations, short_pairs
 from data.encode import EncodedSplit, Sequences
 
 SIZE = 12
