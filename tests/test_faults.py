@@ -193,8 +193,7 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
             ("result.json", "{"): ["table {folder}", "translate {run}", RUN_AGAIN],
             ("result.json", "{}"): ["table {folder}"],
             ("config.toml", "[data]\nx = 1"): ["translate {run}", RUN_AGAIN],
-            ("metrics.jsonl", '{"kind": "valid", "update": 1, "loss": "x"}\n'): ["plot {folder} -q"],
-            ("metrics.jsonl", "{}\n"): ["plot {folder} -q"],
+            ("metrics.jsonl", '{"kind": "tra\n{}\n'): ["plot {folder} -q"],
             ("../experiment.json", "[]"): ["table {folder}", RUN_AGAIN],
         }.items()
     ),
