@@ -10,11 +10,9 @@ from compare.analysis.word_links import count_proposed_links as count_proposed_l
 from compare.analysis.word_links import read_gold as read_gold
 from compare.analysis.word_links import read_proposed_links as read_proposed_links
 from compare.attention.sentence_attention import SentenceAttention as SentenceAttention
-from compare.benchmark.benchmark import measure_growth as measure_growth
-from compare.benchmark.benchmark import planned_timings as planned_timings
-from compare.benchmark.benchmark import run_benchmark as run_benchmark
-from compare.benchmark.candidate import BenchPlan as BenchPlan
-from compare.benchmark.measurement import read_benchmark as read_benchmark
+from compare.benchmark import BenchPlan as BenchPlan
+from compare.benchmark import planned_timings as planned_timings
+from compare.benchmark import run_benchmark as run_benchmark
 from compare.check.recompute import check_experiment as check_experiment
 from compare.config.parse import load_experiment as load_experiment
 from compare.config.run import Run as Run

@@ -39,7 +39,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
-        *("compare.experiment.publish", "compare.benchmark.benchmark", "compare.report.html"),
+        *("compare.experiment.publish", "compare.benchmark", "compare.report.html"),
         *("compare.report.views", "compare.studies.registry", "compare.studies.gradients", "data.prepare"),
         *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
     ]

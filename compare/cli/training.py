@@ -188,9 +188,7 @@ def tune(
 def bench(
     config: Config,
     settings: Settings = None,
-    phase: Annotated[
-        str, typer.Option(help="Some of train,greedy,beam,latency,encode.")
-    ] = "train,greedy,beam",
+    phase: Annotated[str, typer.Option(help="Some of train,greedy,beam,latency.")] = "train,greedy,beam",
     updates: Annotated[int, typer.Option(min=1, help="Training batches per repeat.")] = 10,
     repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
     batch: Annotated[int, typer.Option(min=1, help="Sentences decoded together.")] = 64,
@@ -198,13 +196,7 @@ def bench(
     synthetic: Annotated[
         float | None, typer.Option(min=1, help="Use random ids, with this mean sentence length.")
     ] = None,
-    scaling: Annotated[
-        str, typer.Option(help="Time growth instead, with length,batch,width,vocabulary.")
-    ] = "",
     out: Annotated[Path | None, typer.Option(help="Also write the result to this JSON file.")] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Earlier result (file or folder) to compare with.")
-    ] = None,
     dry_run: DryRun = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -216,36 +208,29 @@ def bench(
 
     Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
     """
-    from compare.benchmark.benchmark import SIZES, conditions, measure_growth, planned_timings, run_benchmark
-    from compare.benchmark.candidate import PHASES, BenchPlan, parse_choices
-    from compare.benchmark.measurement import BenchmarkResult, Scaling, read_earlier
+    from compare.benchmark import BenchPlan, parse_phases, planned_timings, run_benchmark
     from compare.config.parse import load_experiment
     from compare.config.run import resolve_models
     from compare.results.text import terminal_width
     from data.files import write_atomically
 
-    phases = parse_choices("--phase", phase, PHASES)
-    axes = parse_choices("--scaling", scaling, tuple(SIZES)) if scaling else ()
     plan = BenchPlan(
-        phases=phases, updates=updates, repeats=repeats, batch=batch, steps=steps, synthetic=synthetic
+        phases=parse_phases(phase),
+        updates=updates,
+        repeats=repeats,
+        batch=batch,
+        steps=steps,
+        synthetic=synthetic,
     )
-    if axes and against:
-        raise ValueError("--against compares phases, but --scaling times no phase: leave out one of the two")
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
     load_all_plugins()
     runs = resolve_models(load_experiment(config, settings or []), str(config))
-    names = planned_timings(runs, plan)
-    earlier = read_earlier(against, conditions(runs[0], plan)) if against else []
     if dry_run:
-        names = [f"{run.label} {axis}" for axis in axes for run in runs] or names
+        names = planned_timings(runs, plan)
         show(names, "\n".join(names), as_json=as_json)
         return 0
-    found: BenchmarkResult | Scaling
-    if axes:
-        found = measure_growth(runs, {axis: SIZES[axis] for axis in axes}, repeats=repeats)
-    else:
-        found = run_benchmark(runs, plan, earlier=earlier)
+    found = run_benchmark(runs, plan)
     if out is not None:
         write_atomically(out, found.to_json())
     print_visible(found.to_json() if as_json else found.render(terminal_width()), end="")

@@ -23,8 +23,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from compare.analysis.tables import Row
-from compare.benchmark.measurement import fit_power_law
-from compare.studies.kit import Panel, column, conclude, exponent, lines_by, multiply_adds
+from compare.studies.kit import Panel, column, conclude, exponent, fit_power_law, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
 from compare.studies.tasks import transformer
 from compare.system.measure import best_of

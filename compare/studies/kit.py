@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator
@@ -12,7 +13,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row, Table
-from compare.benchmark.measurement import fit_power_law
 from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
 from compare.report.plots import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
 from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
@@ -33,6 +33,19 @@ def differences(left: Sequence[float], right: Sequence[float]) -> list[float]:
 def mean(values: Sequence[float]) -> float:
     """Return the mean over seeds, which is infinite if the training of one has diverged."""
     return sum(values) / len(values)
+
+
+class PowerLaw(NamedTuple):
+    """The law y = factor * x^exponent."""
+
+    factor: float
+    exponent: float
+
+
+def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
+    """Fit a power law by least squares on the logarithms."""
+    slope, intercept = np.polyfit(np.log(x), np.log(y), 1)
+    return PowerLaw(float(np.exp(intercept)), float(slope))
 
 
 def exponent(rows: Sequence[Row], x: str, y: str) -> float:

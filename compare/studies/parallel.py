@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.analysis.tables import Row
-from compare.benchmark.benchmark import training_pass
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
 from compare.studies.tasks import TRANSLATORS, Model, one_way
-from compare.system.measure import best_of
+from compare.system.measure import Workload, best_of
 from compare.training.loss import TranslationLoss
+from data.symbols import SPECIALS
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def run(settings: Settings) -> StudyResult:
         for n in lengths:
             row: Row = {"model": family, "n": n}
             for name, sentences in ((ALONE, 1), (BATCH, max(1, batch // n))):
-                work = training_pass(criterion, batch=sentences, length=n, vocabulary=vocabulary, device=CPU)
+                work = training_pass(criterion, sentences, n, vocabulary)
                 seconds = best_of(work, CPU, repeats=3, seconds=0 if settings.quick else 0.5)
                 row[name] = 1e6 * seconds / (2 * n * sentences)
             times.append(row)
@@ -63,6 +63,19 @@ def run(settings: Settings) -> StudyResult:
         words={"d": d, "vocabulary": vocabulary, "batch": batch, "operations": longest / shortest}
         | {"first": lengths[0], "last": lengths[-1]},
     )
+
+
+def training_pass(criterion: TranslationLoss, sentences: int, length: int, vocabulary: int) -> Workload:
+    """Make the work of computing the loss and its gradients on random pairs of ``length`` tokens per side."""
+    src, tgt_in, tgt_out = torch.randint(len(SPECIALS), vocabulary, (3, sentences, length))
+    mask, lengths = torch.ones_like(src, dtype=torch.bool), torch.full((sentences,), length)
+
+    def work() -> None:
+        criterion.zero_grad(set_to_none=True)
+        loss = criterion(src, mask, tgt_in, tgt_out, mask, tgt_tokens=mask.numel(), src_lengths=lengths)
+        loss.minimised.backward()
+
+    return work
 
 
 def count_steps(model: Model, lengths: Sequence[int]) -> Row:

@@ -1,6 +1,5 @@
-"""Benchmark: order and inputs of the repeats, counts of the work, forced lengths, growth along an axis."""
+"""Benchmark: order and inputs of the repeats, counts of the work, forced lengths, and the table."""
 
-import json
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,25 +10,31 @@ import pytest
 import torch
 from torch import Tensor
 
-from compare.benchmark import benchmark, candidate
-from compare.benchmark.benchmark import SIZES, measure_growth, planned_timings, run_benchmark, widened
-from compare.benchmark.candidate import PHASES, BenchPlan, force_length, make_inputs, search_forced
-from compare.benchmark.measurement import FIXED_SIZES, BenchmarkResult, Growth, Scaling
+from compare import benchmark
+from compare.benchmark import (
+    PHASES,
+    BenchmarkResult,
+    BenchPlan,
+    Measurement,
+    force_length,
+    make_inputs,
+    planned_timings,
+    run_benchmark,
+    search_forced,
+)
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_model, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.prepare import prepare_data
 from compare.experiment.verify import LENGTHS
-from compare.models.presets import PRESETS
 from compare.models.registry import build, train_flops_per_token
 from compare.system import measure as timing
+from compare.system.measure import TimedRepeat
 from compare.training import step as training_timing
-from compare.training.loss import TranslationLoss
 from data.batches import Batch
 from data.symbols import SPECIALS
 from tests.kits.clock import Clock
 from tests.kits.contract import EOS, PAD, VARIANTS, V, make, sharpen
-from transformer.model import Transformer
 
 LABELS = ["luong", "transformer"]
 PEAKS = {"fp32": 1e9, "bf16": None}
@@ -62,7 +67,7 @@ def staged(
     caplog.set_level(logging.INFO, "compare")
     monkeypatch.setattr(training_timing, "train_step", stage.step)
     monkeypatch.setattr(timing, "time", stage)
-    monkeypatch.setattr("compare.benchmark.measurement.peak_flops", lambda name, precision: PEAKS[precision])
+    monkeypatch.setattr("compare.benchmark.peak_flops", lambda name, precision: PEAKS[precision])
     result = run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2))
     return stage, result, caplog.messages
 
@@ -91,7 +96,6 @@ def test_a_training_repeat_counts_real_tokens_and_its_own_time(
         assert row.peak_memory_bytes is None
     assert messages[-1].endswith(f" {tokens / 23:.3g} tokens/s")
     assert report.conditions["updates"] == 2
-    assert report.changes == []
 
 
 def test_the_mfu_is_computed_from_the_models_own_operations(
@@ -166,7 +170,7 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
         searched.append((len(src), options["steps"], options["beam_size"]))
         return search_forced(model, src, mask, **options)
 
-    monkeypatch.setattr(candidate, "search_forced", spy)
+    monkeypatch.setattr(benchmark, "search_forced", spy)
     report = run_benchmark(resolve_models(tiny), plan)
     assert set(searched) == {(5, 4, 1), (5, 4, 2), (1, 4, 2)}  # greedy, beam, latency
     batches = make_inputs(resolve_models(tiny)[0], plan).batches
@@ -176,7 +180,6 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
         "forced greedy": (5, 20, "sentences/s"),
         "forced beam 2": (5, 20, "sentences/s"),
         "forced latency, beam 2": (3, 12, "ms"),
-        "encode": (pairs, src_tokens, "tokens/s"),
     }
     assert list(dict.fromkeys(row.phase for row in report.rows)) == list(work)
     for phase, amounts in work.items():
@@ -244,70 +247,63 @@ def test_only_the_logit_of_eos_changes(name: str):
     assert (changed[..., EOS] < logits.min() - 1000).all()
 
 
-# Growth along an axis: exponents of known laws, and passes of the stated sizes.
+# Measurements and their table.
+
+FACTS: dict[str, Any] = {
+    "model": "a",
+    "phase": "train",
+    "precision": "fp32",
+    "unit": "tokens/s",
+    "params": 1_500_000,
+    "flops_per_token": 4e6,
+    "sentences": 20,
+    "tokens": 600,
+    "seconds": [2.0, 4.0, 3.0],
+}
 
 
-def growth(power: float, sizes: list[int], model: str = "a") -> Growth:
-    """Make a growth with a median of 3 size^power seconds over three repeats."""
-    seconds = [[3 * size**power, 0.0, 1e9] for size in sizes]
-    return Growth(axis="length", model=model, sizes=sizes, seconds=seconds)
+def row(**changes: Any) -> Measurement:
+    """Make a measurement with some fields changed."""
+    return Measurement(**{**FACTS, **changes})
 
 
-def test_the_exponent_is_fitted_by_least_squares():
-    """Logarithms (to base 2) 0, 1, 5 over 0, 1, 2: the slope is (5 - 0) / 2."""
-    for power in (0.0, 1.5, 2.0):
-        assert growth(power, [8, 16, 32, 64]).exponent == pytest.approx(power, abs=1e-12)
-    steps = Growth(axis="batch", model="a", sizes=[1, 2, 4], seconds=[[1.0], [2.0], [32.0]])
-    assert steps.exponent == pytest.approx(2.5)
+CONDITIONS = {"device": "NVIDIA L4", "threads": 2, "steps": 20, "synthetic": None}
 
 
-def test_there_is_one_table_per_axis():
-    batch = Growth(axis="batch", model="a", sizes=[8, 16], seconds=[[1.0], [2.0]])
-    growths = [growth(1, [2, 4]), growth(2, [2, 4], "b"), batch]
-    found = Scaling(growths=growths, precision="fp32", machine={"device": "abacus"}, versions={"torch": "9"})
-    text = found.render()
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
-    assert rows[0] == ["model", "length 2", "length 4", "exponent"]
-    assert rows[2:4] == [["a", "6,000", "12,000", "1.00"], ["b", "12,000", "48,000", "2.00"]]
-    assert rows[4] == ["model", "batch 8", "batch 16", "exponent"]
-    assert "batch 16, vocabulary 2,000; time grows as length^exponent" in text
-    assert [each["exponent"] for each in json.loads(found.to_json())["growths"]] == pytest.approx([1, 2, 1])
+def test_the_table_shows_medians_spreads_and_shares():
+    beam = row(phase="forced beam 5", unit="sentences/s", flops_per_token=None, seconds=[1.0, 2.0])
+    alone = row(model="b", unit="ms", flops_per_token=None, joules=9.0, seconds=[1.0, 3.0])
+    train = row(peak_memory_bytes=1_500_000_000, flops_per_token=30.3e9, cpu_shares=[0.99, 0.7, 0.8])
+    rendered = BenchmarkResult(
+        rows=[train, beam, alone], conditions=CONDITIONS, versions={"torch": "9.9", "code": "x"}
+    ).render()
+    heading, _, *lines = (
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in rendered.splitlines() if "|" in line
+    )
+    first, second, third = (dict(zip(heading, line, strict=True)) for line in lines)
+    assert (first["median"], first["min-max"], first["unit"], first["repeats"]) == (
+        "200",
+        "150-300",
+        "tokens/s",
+        "3",
+    )
+    assert (first["CPU share"], first["MFU"], first["params (M)"]) == ("80%, disturbed", "20%", "1.50")
+    assert (first["peak memory (GB)"], first["J / 1k tokens"]) == ("1.50", "-")
+    assert (second["phase"], second["median"], second["min-max"]) == (
+        "forced beam 5",
+        "13.3",
+        "10-20",
+    )  # 20 in 1.5 s
+    assert (second["tokens/s"], second["CPU share"], second["MFU"]) == ("400", "-", "-")
+    assert (third["median"], third["min-max"], third["unit"]) == ("100", "50-150", "ms")
+    assert third["J / 1k tokens"] == "7.5"
+    assert "device NVIDIA L4, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
 
 
-@pytest.mark.parametrize("axis", SIZES)
-def test_one_size_grows_and_the_others_are_fixed(axis: Any, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch):
-    """The clock advances by the size itself, and by twice the size for one of the models."""
-    runs, clock, seen = resolve_models(load_experiment(tiny_toml)), Clock(), list[dict[str, int]]()
-
-    class Spy(TranslationLoss):
-        def forward(self, src: Any, src_mask: Any, *rest: Any, **known: Any) -> Any:
-            assert self.training
-            assert src_mask.all()
-            assert rest[-1].all()  # the mask of the targets
-            width = self.model.output.in_features
-            sizes = (*src.shape, self.model.output.out_features, width)
-            seen.append(dict(zip(("batch", "length", "vocabulary", "width"), sizes, strict=True)))
-            clock.now += seen[-1][axis] * (2 if isinstance(self.model, Transformer) else 1)
-            return super().forward(src, src_mask, *rest, **known)
-
-    monkeypatch.setattr(benchmark, "TranslationLoss", Spy)
-    monkeypatch.setattr(timing, "time", clock)
-    monkeypatch.setitem(FIXED_SIZES, "vocabulary", 40)
-    sizes = {"width": [8, 16]}.get(axis, [10, 20])
-    growths = measure_growth(runs, {axis: sizes}, repeats=2).growths
-    assert [each.model for each in growths] == ["luong", "transformer"]
-    for factor, each in enumerate(growths, start=1):
-        assert each.seconds == [[factor * float(size)] * 2 for size in sizes]
-        assert each.exponent == pytest.approx(1)
-    assert [pass_[axis] for pass_ in seen] == [*sizes, *sizes] * 3  # once to warm up
-    fixed = {**FIXED_SIZES, "width": 16}
-    assert all(pass_[other] == size for pass_ in seen for other, size in fixed.items() if other != axis)
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_can_be_set_to_a_width(preset: str):
-    for width in SIZES["width"]:
-        settings = widened(PRESETS[preset].model, width).settings()
-        widths = {settings[name] for name in ("embedding_size", "hidden_size", "d_model") if name in settings}
-        assert widths == {width}
-        assert settings.get("ffn_size", 4 * width) == 4 * width
+def test_energy_is_summed_only_if_every_repeat_has_it():
+    repeats = [TimedRepeat(1.0, 5.0, 10, 1.0), TimedRepeat(2.0, 7.0, 30, 0.5), TimedRepeat(3.0, 6.0, 20, 0.9)]
+    timed = row().with_repeats(repeats)
+    assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
+    assert (timed.cpu_shares, timed.cpu_share) == ([1.0, 0.5, 0.9], 0.9)
+    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10, 1.0)]).joules is None
+    assert row().with_repeats([TimedRepeat(1.0, None, None, 1.0)]).peak_memory_bytes is None

@@ -1,0 +1,441 @@
+"""Benchmark of an experiment's models from fresh weights: speed, memory and energy, the models in turn."""
+
+import json
+import logging
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from compare.config.run import Run
+from compare.decoding.search import SPECIAL, Hypothesis, search
+from compare.experiment.prepare import prepare_data, sides
+from compare.models.registry import build, train_flops_per_token
+from compare.results.text import DISTURBED, describe_share, format_number, table_text
+from compare.system.cpu import for_decoding, tune_cpu
+from compare.system.device import device_name, set_numerics
+from compare.system.measure import Speed, TimedRepeat, Workload, peak_flops, tensor_bytes, time_in_turn
+from compare.system.messages import did_you_mean
+from compare.system.plugins import code_version
+from compare.training.step import TrainingWork
+from data.batches import Batch, BatchStream, make_source_batch
+from data.encode import EncodedSplit, Sequences
+from data.symbols import SPECIALS
+
+if TYPE_CHECKING:
+    from compare.models.registry import Model
+
+logger = logging.getLogger(__name__)
+
+# Settings of a benchmark.
+
+
+Phase = Literal["train", "greedy", "beam", "latency"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchPlan:
+    """Phases of a benchmark, and the amount of work per repeat."""
+
+    phases: tuple[Phase, ...] = ("train", "greedy", "beam")
+    """Some of train, greedy, beam and latency."""
+    updates: int = 10
+    """Training batches per repeat."""
+    repeats: int = 3
+    """Timed repeats, after one to warm up."""
+    batch: int = 64
+    """Sentences decoded as one batch."""
+    steps: int = 20
+    """Target tokens of every hypothesis, EOS included."""
+    synthetic: float | None = None
+    """Mean length in tokens of random sentences; None for the experiment's corpus."""
+
+
+DEFAULT_PLAN = BenchPlan()
+
+
+def parse_phases(text: str) -> tuple[Phase, ...]:
+    """Parse a list such as "train,beam"; return its phases in the order of ``PHASES``.
+
+    Raises:
+        ValueError: ``text`` holds an unknown name.
+    """
+    names = text.split(",")
+    for name in names:
+        if name not in PHASES:
+            raise ValueError(f"--phase {text}: no {name!r}; {did_you_mean(name, PHASES)}")
+    return tuple(phase for phase in PHASES if phase in names)
+
+
+def precisions(phase: Phase, train_precision: str) -> tuple[str, ...]:
+    """List the precisions of a phase: training in its own, decoding in fp32, and in bf16 if training is."""
+    return (train_precision,) if phase == "train" else tuple(dict.fromkeys(("fp32", train_precision)))
+
+
+def planned_timings(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> list[str]:
+    """List what ``run_benchmark`` would time, such as "transformer beam fp32".
+
+    Args:
+        runs: as for ``run_benchmark``.
+        plan: the phases.
+    """
+    return [
+        f"{run.label} {phase} {precision}"
+        for phase in plan.phases
+        for run in runs
+        for precision in precisions(phase, run.train.precision)
+    ]
+
+
+# Measurements and their table.
+
+
+NONE = "-"
+"""Cell of a table without a figure."""
+WORDS = {"model", "phase", "precision", "unit"}
+"""Headings of columns that hold no figures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Speed):
+    """Times of one model in one phase and precision.
+
+    Tokens of train are those of the source without EOS and of the target with EOS; of decoding, those of the
+    target with EOS. Padding is never counted.
+    """
+
+    model: str
+    phase: str
+    precision: str
+    unit: Literal["tokens/s", "sentences/s", "ms"]
+    """Unit of the headline figure; ms are per sentence."""
+    params: int
+    flops_per_token: float | None = None
+    """FLOPs of training per token as counted; None for other phases."""
+    joules: float | None = None
+    """Energy of all repeats; None where it cannot be read."""
+    peak_memory_bytes: int | None = None
+    """Peak on a GPU of this model alone; None on a processor."""
+
+    def headline(self, seconds: float) -> float:
+        """Compute the figure in ``unit`` of a repeat that took ``seconds``."""
+        if self.unit == "ms":
+            return 1e3 * seconds / self.sentences
+        return (self.tokens if self.unit == "tokens/s" else self.sentences) / seconds
+
+    def with_repeats(self, repeats: Sequence[TimedRepeat], held: int = 0) -> "Measurement":
+        """Return a copy with times, energy and memory of ``repeats``, between which ``held`` bytes stay."""
+        joules = [repeat.joules for repeat in repeats if repeat.joules is not None]
+        peaks = [
+            held + repeat.peak_memory_bytes for repeat in repeats if repeat.peak_memory_bytes is not None
+        ]
+        return replace(
+            self,
+            seconds=[repeat.seconds for repeat in repeats],
+            cpu_shares=[repeat.cpu_share for repeat in repeats],
+            joules=sum(joules) if len(joules) == len(repeats) else None,
+            peak_memory_bytes=max(peaks, default=None),
+        )
+
+    def cells(self, mfu: float | None) -> dict[str, str]:
+        """Make a row of a table, by heading; ``mfu`` is the model FLOPs utilisation."""
+        figures = sorted(map(self.headline, self.seconds))
+        tokens = self.tokens * len(figures)
+        peak = self.peak_memory_bytes
+        return {
+            "model": self.model,
+            "phase": self.phase,
+            "precision": self.precision,
+            "median": figure(self.headline(statistics.median(self.seconds))),
+            "min-max": f"{figure(figures[0])}-{figure(figures[-1])}",
+            "unit": self.unit,
+            "tokens/s": figure(self.tokens_per_s),
+            "repeats": str(len(figures)),
+            "CPU share": NONE if self.cpu_share is None else describe_share(self.cpu_share),
+            "tokens": f"{self.tokens:,}",
+            "MFU": NONE if mfu is None else f"{mfu:.0%}",
+            "params (M)": f"{self.params / 1e6:.2f}",
+            "peak memory (GB)": NONE if peak is None else f"{peak / 1e9:.2f}",
+            "J / 1k tokens": NONE if self.joules is None else figure(1e3 * self.joules / tokens),
+        }
+
+
+def figure(value: float) -> str:
+    """Format a float with three significant digits or all of its integer part."""
+    return format_number(value, digits=3)
+
+
+NOTES = (
+    "median and spread of the repeats, which the models do in turn after one to warm up",
+    "tokens: of a repeat; train counts the source's without and the target's with end of sentence, decoding "
+    "the target's; padding never",
+    "forced: every hypothesis has exactly `steps` tokens, whatever the weights",
+    "peak memory: on a GPU, of each model alone",
+    "CPU share: share of the processor that the timing really had, the median over its repeats; disturbed "
+    f"below {DISTURBED:.0%}",
+    "MFU: FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over "
+    "the data sheet's peak of that precision without sparsity; none for processors",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkResult:
+    """Measurements of a benchmark and their conditions."""
+
+    rows: list[Measurement]
+    conditions: Mapping[str, Any]
+    versions: Mapping[str, str]
+
+    def mfu(self, row: Measurement) -> float | None:
+        """Compute model FLOPs utilisation; None if the FLOPs are not counted or the peak is unknown."""
+        peak = peak_flops(self.conditions["device"], row.precision)
+        if row.flops_per_token is None or peak is None:
+            return None
+        return row.tokens_per_s * row.flops_per_token / peak
+
+    def to_json(self) -> str:
+        """Serialise to JSON."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    def render(self, width: int | None = None) -> str:
+        """Render a table of the measurements (see ``table_text``), without empty columns, and its notes."""
+        rows = [row.cells(self.mfu(row)) for row in self.rows]
+        known = [heading for heading in rows[0] if any(row[heading] != NONE for row in rows)]
+        table = table_text([{heading: row[heading] for heading in known} for row in rows], WORDS, width)
+        facts = {**self.conditions, **self.versions}
+        settings = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
+        return f"{table}\n\n" + "".join(f"- {note}\n" for note in (*NOTES, settings))
+
+
+# Inputs, the same for all models: batches to train on and sentences to translate.
+
+
+LENGTH_SHAPE, LENGTH_NOISE = 3.0, 0.15
+"""Random lengths: shape of their gamma distribution, and relative standard deviation of each side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """Token ids of a corpus, or random ones."""
+
+    batches: list[Batch]
+    sources: list[list[int]]
+    """Sentences to translate, without EOS."""
+    vocabulary_sizes: tuple[int, int]
+
+    @property
+    def mean_lengths(self) -> tuple[float, float]:
+        """Mean tokens per source and per target in ``batches``, EOS included."""
+        sentences = sum(len(batch) for batch in self.batches)
+        src = sum(batch.src_tokens for batch in self.batches) / sentences + 1
+        return src, sum(batch.tgt_tokens for batch in self.batches) / sentences
+
+
+def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
+    """Take the first batches of the first epoch, and sentences of the first test set, repeated if too few.
+
+    Raises:
+        ValueError: the corpus cannot be used, or an epoch has too few batches.
+    """
+    if plan.synthetic is not None:
+        return _random_inputs(run, plan, plan.synthetic)
+    with TemporaryDirectory() as folder:
+        prepared = prepare_data(run, Path(folder))
+        lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
+        return Inputs(
+            batches=_first_batches(prepared.stream, plan.updates),
+            sources=prepared.vocabularies.src.encode_all(list(islice(cycle(lines), plan.batch))),
+            vocabulary_sizes=(len(prepared.vocabularies.src), len(prepared.vocabularies.tgt)),
+        )
+
+
+def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
+    """Draw random ids of a vocabulary of the configured size, in sentences of ``mean`` tokens on average."""
+    train, size = run.train, run.vocabulary.size
+    if run.regularization.subword_sampling:
+        logger.warning("random ids have one segmentation: regularization.subword_sampling is not used")
+    rng = np.random.default_rng(train.seed)
+    pairs = plan.batch + int(2 * plan.updates * train.batch_tokens / mean)
+    lengths = rng.gamma(LENGTH_SHAPE, mean / LENGTH_SHAPE, pairs)
+    longest = min(run.data.max_tokens, train.batch_tokens - 1)
+    src, tgt = (
+        _random_sentences(rng, lengths * rng.normal(1, LENGTH_NOISE, pairs), longest, size) for _ in range(2)
+    )
+    split = sides(EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0), run)
+    stream = BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
+    return Inputs(
+        batches=_first_batches(stream, plan.updates),
+        sources=[src.take(np.array([index])).flat.tolist() for index in range(plan.batch)],
+        vocabulary_sizes=(size, size),
+    )
+
+
+def _random_sentences(
+    rng: np.random.Generator, lengths: NDArray[np.float64], longest: int, size: int
+) -> Sequences:
+    """Draw sentences of about these lengths, from 1 to ``longest``, with ids below ``size``."""
+    whole = lengths.round().clip(1, longest).astype(np.int64)
+    offsets = np.concatenate([[0], np.cumsum(whole)])
+    return Sequences(rng.integers(len(SPECIALS), size, offsets[-1], dtype=np.int32), offsets)
+
+
+def _first_batches(stream: BatchStream, updates: int) -> list[Batch]:
+    """Take the first ``updates`` batches of the first epoch."""
+    batches = list(islice(stream.epoch(1), updates))
+    if len(batches) < updates:
+        raise ValueError(
+            f"an epoch has {len(batches)} batches, too few for --updates {updates}: lower train.batch_tokens"
+        )
+    return batches
+
+
+# Search of a forced length, so that the cost of a batch does not depend on the weights.
+#
+# Natural lengths need a trained model; the results of a run hold the speed of decoding those.
+
+
+IMPOSSIBLE = -1e4
+"""Logit far below all others, representable in fp32 and bf16."""
+
+
+def force_length(model: "Model") -> None:
+    """Make EOS impossible before a hypothesis's limit, by the output bias; put the model in eval mode."""
+    output = model.eval().output
+    bias = torch.zeros_like(output.weight[:, 0]) if output.bias is None else output.bias.detach()
+    bias[SPECIAL.eos] = IMPOSSIBLE
+    output.bias = nn.Parameter(bias)
+
+
+def search_forced(
+    model: "Model", src: Tensor, src_mask: Tensor, *, steps: int, beam_size: int
+) -> list[Hypothesis]:
+    """Run the beam search of translation with hypotheses of exactly ``steps`` tokens, EOS included.
+
+    A length penalty would change nothing: it only decides between hypotheses of different length.
+
+    Args:
+        model: one prepared by ``force_length``.
+        src: source ids (B, S).
+        src_mask: True at real tokens (B, S).
+        steps: tokens of every hypothesis, at least 1.
+        beam_size: hypotheses per sentence.
+
+    Returns:
+        The best hypothesis of each sentence.
+    """
+    limits = torch.full((src.size(0),), steps - 1)
+    return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size)
+
+
+# Workloads of one model in each phase, and their timing.
+
+
+class Task(NamedTuple):
+    """A workload, and its measurement, which has no times yet."""
+
+    measurement: Measurement
+    work: Workload
+    holders: tuple[nn.Module | torch.optim.Optimizer, ...]
+    """What keeps tensors between the repeats: the model, and the optimizer in training."""
+
+
+def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision: str) -> Task:
+    """Build the model of ``run`` with fresh weights, and its work in one phase."""
+    device, beam = torch.device(run.train.device), run.decode.beam_size
+    torch.manual_seed(run.train.seed)
+    model: Model = build(run.model.architecture, *inputs.vocabulary_sizes).to(device)
+    facts: dict[str, Any] = {"model": run.label, "precision": precision, "seconds": []}
+    facts["params"] = sum(parameter.numel() for parameter in model.parameters())
+    if phase == "train":
+        training = TrainingWork(run, model, [[batch] for batch in inputs.batches], precision)
+        src_len, tgt_len = inputs.mean_lengths
+        flops = train_flops_per_token(
+            run.model.architecture,
+            src_len=src_len,
+            tgt_len=tgt_len,
+            tgt_vocabulary=inputs.vocabulary_sizes[1],
+            passes=run.regularization.passes,
+        )
+        facts |= {"sentences": training.sentences, "tokens": training.tokens, "flops_per_token": flops}
+        measured = Measurement(**facts, phase=phase, unit="tokens/s")
+        return Task(measured, training, (model, training.optimizer))
+    ids = [inputs.sources]
+    match phase:
+        case "greedy":
+            facts |= {"phase": "forced greedy", "unit": "sentences/s"}
+            beam = 1
+        case "beam":
+            facts |= {"phase": f"forced beam {beam}", "unit": "sentences/s"}
+        case "latency":
+            facts |= {"phase": f"forced latency, beam {beam}", "unit": "ms"}
+            ids = [[sentence] for sentence in inputs.sources[: run.bench.latency_sentences]]
+    force_length(model)
+    model = for_decoding(model, precision)
+    batches = [[part.to(device) for part in make_source_batch(batch)] for batch in ids]
+
+    def decode() -> None:
+        for src, mask in batches:
+            search_forced(model, src, mask, steps=plan.steps, beam_size=beam)
+
+    sentences = sum(map(len, ids))
+    return Task(Measurement(**facts, sentences=sentences, tokens=sentences * plan.steps), decode, (model,))
+
+
+def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> BenchmarkResult:
+    """Time all models in all phases of ``plan``.
+
+    Args:
+        runs: one run per model, with the same data, device and precision; see ``resolve_models``.
+        plan: the phases and the amount of work of each.
+
+    Returns:
+        The measurements with their conditions; ``render()`` gives a Markdown table.
+
+    Raises:
+        ValueError: bad data, or too few batches.
+    """
+    train = runs[0].train
+    tune_cpu(batch_tokens=train.batch_tokens)
+    device = torch.device(train.device)
+    set_numerics(device, deterministic=train.deterministic)
+    inputs = make_inputs(runs[0], plan)
+    rows: list[Measurement] = []
+    for phase in plan.phases:
+        tasks = [
+            make_task(run, plan, inputs, phase, precision)
+            for run in runs
+            for precision in precisions(phase, train.precision)
+        ]
+        times: list[list[TimedRepeat]] = [[] for _ in tasks]
+        works = [task.work for task in tasks]
+        for index, repeat in time_in_turn(works, device, repeats=plan.repeats, name=f"timing {phase}"):
+            times[index].append(repeat)
+            timed = tasks[index].measurement
+            headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
+            turn = f"{timed.model} {timed.phase} {timed.precision}, round {len(times[index])}"
+            logger.info(f"{turn} of {plan.repeats}: {headline}")
+        rows += [
+            task.measurement.with_repeats(repeats, held=tensor_bytes(*task.holders))
+            for task, repeats in zip(tasks, times, strict=True)
+        ]
+    amounts = {name: value for name, value in asdict(plan).items() if name not in ("phases", "repeats")}
+    return BenchmarkResult(
+        rows=rows,
+        conditions={
+            "device": device_name(device),
+            "threads": torch.get_num_threads(),
+            "batch_tokens": train.batch_tokens,
+            **amounts,
+        },
+        versions={"torch": torch.__version__, "python": platform.python_version(), "code": code_version()},
+    )

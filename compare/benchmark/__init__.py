@@ -1,1 +1,0 @@
-"""Benchmark of an experiment's models: speed, memory and energy, and changes since an earlier result."""
