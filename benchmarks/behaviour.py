@@ -60,7 +60,6 @@ COMMANDS: dict[str, str] = {
     "score-run": "score {runs*} --src {src} --ref {ref} --json --quiet",
     "contrast": "study contrastive --runs {folder} --out {out} --json --quiet",
     "align": "align {systems*} --gold {gold} --src {src} --tgt {tgt} --json --quiet",
-    "align-symmetrize": "align {systems*} --symmetrize --gold {gold} --src {src} --tgt {tgt} --json --quiet",
     "align-links": "align {systems*} --gold {gold} --src {src} --tgt {tgt} --out {links} --json --quiet",
     "translate": "translate {run} --beam 4 --n-best 3 --json",
     "translate-plain": "translate {run}",
@@ -761,10 +760,8 @@ class Recorder:
         gold = DATA / "align-de-en-bicici"
         texts = {"gold": gold / "gold.talp.gz", "src": gold / "test.de.gz", "tgt": gold / "test.en.gz"}
         stored = self.checkout.root / "results/alignment"
-        both = [stored / "eflomal.fwd.gz", stored / "eflomal.rev.gz"]
-        found = self.checkout.json("align-symmetrize", systems=both, **texts)
-        heads = sorted((stored / "links").rglob("*.links.gz"))
-        found += self.checkout.json("align", systems=[*heads, stored / "diagonal.gz"], **texts)
+        systems = [*sorted(stored.glob("*.gz")), *sorted((stored / "links").rglob("*.links.gz"))]
+        found = self.checkout.json("align", systems=systems, **texts)
         return self.aligned("align", found, stored)
 
     def aligned(self, prefix: str, found: list[dict[str, Any]], folder: Path) -> dict[str, Leaf]:

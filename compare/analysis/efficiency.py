@@ -172,21 +172,6 @@ def expected_best(scores: Sequence[float], draws: int) -> float:
     return sum(comb(i - 1, draws - 1) / total * score for i, score in enumerate(sorted(scores), start=1))
 
 
-def expected_best_with_replacement(scores: Sequence[float], draws: int) -> float:
-    """Estimate the expected maximum of ``draws`` trials by drawing with replacement.
-
-    Dodge et al. 2019, "Show Your Work", https://aclanthology.org/D19-1224: sum over i of
-    ((i / n)^k - ((i - 1) / n)^k) v_i. It is biased downwards where ``draws`` is near the number of trials.
-
-    Args:
-        scores: one score per trial, in any order.
-        draws: from 1 to the number of scores.
-    """
-    n = len(scores)
-    ordered = enumerate(sorted(scores), start=1)
-    return sum(((i / n) ** draws - ((i - 1) / n) ** draws) * score for i, score in ordered)
-
-
 def tuning_curve(trials: Sequence[TrialResult]) -> Table:
     """Compute the expected best validation BLEU of each model after 1, 2, ... trials.
 
@@ -205,14 +190,13 @@ def tuning_curve(trials: Sequence[TrialResult]) -> Table:
                 "label": label,
                 "trials": draws,
                 "expected_bleu": expected_best(scores, draws),
-                "expected_bleu_with_replacement": expected_best_with_replacement(scores, draws),
                 "expected_seconds": draws * seconds,
             }
             for draws in range(1, len(scores) + 1)
         ]
     return Table(
-        "Validation BLEU that the best of so many random trials is expected to have: without bias (Tang et "
-        "al. 2020), and by drawing with replacement (Dodge et al. 2019). A failed trial counts as 0.",
+        "Validation BLEU that the best of so many random trials is expected to have (Tang et al. 2020). A "
+        "failed trial counts as 0.",
         rows,
         "Expected best validation BLEU against number of trials",
     )

@@ -1,4 +1,4 @@
-"""Translation quality by length, word frequency, copied names and numbers, and faults.
+"""Translation quality by length and word frequency, and faults.
 
 References:
 - Malaviya et al. 2018, Sparse and Constrained Attention for Neural Machine Translation. ACL.
@@ -9,7 +9,7 @@ References:
 import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, count, pairwise
 from typing import NamedTuple
 
@@ -20,7 +20,6 @@ from compare.analysis.statistics import bleu, chrf, sentence_counts
 from compare.analysis.tables import Row, Table
 from compare.config.sections import EXTRA_TOKENS
 from data.corpus import Pairs
-from data.grammar.phrases import number_words, ordinal_words
 from data.symbols import SPECIALS, UNK, Vocabulary
 from data.vocabulary import TOKEN, VocabularyPair, load_pair, split_words
 
@@ -194,31 +193,15 @@ Words = Sequence[str]
 """The words of a sentence."""
 
 
-def percentages(both: int, ref: int, hyp: int, prefix: str = "") -> Row:
-    """Return recall, precision and F1, 0 to 100, as table columns; None where the denominator is 0.
-
-    Args:
-        both: words in both references and translations.
-        ref: words in the references.
-        hyp: words in the translations.
-        prefix: beginning of the column names.
-    """
-    return {
-        f"{prefix}recall_percent": _percent(both, ref),
-        f"{prefix}precision_percent": _percent(both, hyp),
-        f"{prefix}f1_percent": _percent(2 * both, ref + hyp),
-    }
-
-
 def count_matches(
-    hypotheses: Iterable[Words], references: Iterable[Words], kind_of: Callable[[str], str] = str
+    hypotheses: Iterable[Words], references: Iterable[Words], kind_of: Callable[[str], str]
 ) -> tuple[Counter[str], Counter[str], Counter[str]]:
     """Count words in both translation and reference, sentence by sentence, and those in either.
 
     Args:
         hypotheses: the words of each translation.
         references: the words of each reference, as many.
-        kind_of: returns the kind of a word; by default each is its own.
+        kind_of: returns the kind of a word.
 
     Returns:
         The words in both, in the references, and in the translations, by kind.
@@ -247,8 +230,12 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
         found = count_matches(outputs, references, lambda word: _bucket_name(training_counts[word]))
         for bucket in BUCKET_NAMES:
             both, ref, hyp = (counts[bucket] for counts in found)
-            names = {**run.names, "training_count": bucket, "ref_words": ref, "hyp_words": hyp}
-            rows.append(names | percentages(both, ref, hyp))
+            rows.append(
+                run.names
+                | {"training_count": bucket, "ref_words": ref, "hyp_words": hyp}
+                | {"recall_percent": _percent(both, ref), "precision_percent": _percent(both, hyp)}
+                | {"f1_percent": _percent(2 * both, ref + hyp)}
+            )
     caption = (
         f"Words of {test} by their count on the target side of training: how many words of the reference "
         "occur in its translation (recall), how many words of the translation occur in the "
@@ -263,113 +250,8 @@ def _bucket_name(count: int) -> str:
 
 
 def _percent(part: int, whole: int) -> float | None:
+    """Return a share of ``whole``, 0 to 100; None where that is 0."""
     return 100 * part / whole if whole else None
-
-
-# Numbers spelled out in English and German, for any corpus with one of these target languages.
-#
-# The words are ordinary English and German. The list is that of the built-in corpus' grammar, to avoid a
-# second one; nothing else here depends on that corpus.
-
-
-LANGUAGES = ("en", "de")
-"""Languages with a list of number words, in the order of the grammar's pairs."""
-CARDINALS = (*range(2, 13), *range(20, 60))
-"""The grammar's cardinals except 1, because "one" is also a pronoun."""
-ORDINALS = range(1, 32)
-"""Days of a month."""
-
-
-def spelled_numbers(language: str) -> frozenset[str]:
-    """Return the lower-case words for ``CARDINALS`` and ``ORDINALS`` in a language.
-
-    Args:
-        language: code of the language.
-
-    Returns:
-        The single words and, for numbers of several words, the hyphenated form: "twenty", "two" and
-        "twenty-two". Empty for a language that is not in ``LANGUAGES``.
-    """
-    if language not in LANGUAGES:
-        return frozenset()
-    side = LANGUAGES.index(language)
-    numbers = (*map(number_words, CARDINALS), *map(ordinal_words, ORDINALS))
-    parts_of_numbers = [number[side].split() for number in numbers]
-    one = number_words(1)[side]  # part of "twenty one"
-    return frozenset(word for parts in parts_of_numbers for word in (*parts, "-".join(parts)) if word != one)
-
-
-# Accuracy of copied names and numbers, and of translated numbers.
-#
-# A number is any word with a digit. If the target language is English or German, the words of
-# ``spelled_numbers`` are numbers too; in other languages only words with a digit count.
-
-
-COPIES_CAPTION = (
-    "Copies: words of {test} that occur in both source and reference and have a digit, or have a capital "
-    "and never occur in lower case in training; the share of them that occurs in the translation. "
-    "Numbers: words with a digit{spelled}; recall, precision and F1 against the reference, per sentence."
-)
-SPELLED_OUT = ", and 2-12, 20-59 and the days of a month spelled out"
-"""Part of the caption for target languages with a list of number words."""
-
-
-def copies_and_numbers(finished: FinishedExperiment, test: str) -> Table:
-    """Measure copy accuracy, and recall, precision and F1 of numbers, one row per run.
-
-    Args:
-        finished: the experiment.
-        test: name of the test set.
-    """
-    pairs = finished.corpus.splits[test]
-    training_words = {word for line in training_pairs(finished).src for word in extract_words(line)}
-    references = [extract_words(line) for line in finished.references(test)]
-    sources = (extract_words(line) for line in pairs.src)
-    to_copy = [copied_words(src, tgt, training_words) for src, tgt in zip(sources, references, strict=True)]
-    spelled = spelled_numbers(finished.corpus.tgt_lang)
-    reference_numbers = [find_numbers(line, spelled) for line in references]
-    rows = []
-    for run in finished.runs:
-        outputs = [extract_words(line) for line in run.outputs[test]]
-        copied, to_be_copied, _ = (counts.total() for counts in count_matches(outputs, to_copy))
-        numbers = count_matches([find_numbers(line, spelled) for line in outputs], reference_numbers)
-        both, ref, hyp = (counts.total() for counts in numbers)
-        copies = {"copies": to_be_copied, "copied_percent": _percent(copied, to_be_copied), "numbers": ref}
-        rows.append(run.names | copies | percentages(both, ref, hyp, "number_"))
-    caption = COPIES_CAPTION.format(test=test, spelled=SPELLED_OUT if spelled else "")
-    return Table(caption, rows, "Names and numbers")
-
-
-def copied_words(source: Words, reference: Words, training_words: Container[str]) -> list[str]:
-    """List the names and numbers that occur in both source and reference.
-
-    A word with a capital is a name unless its lower-case form occurs in training, because any word is
-    capitalised at the start of a sentence.
-
-    Args:
-        source: words of the source sentence.
-        reference: words of its reference.
-        training_words: words of the source side of training.
-
-    Returns:
-        Each word as often as it occurs in both.
-    """
-    shared = Counter(source) & Counter(reference)
-    return [word for word in shared.elements() if _is_name(word, training_words) or _has_digit(word)]
-
-
-def find_numbers(line: Words, spelled: Container[str]) -> list[str]:
-    """List the words that contain a digit or are in ``spelled``, in lower case."""
-    lowercased = (word.lower() for word in line)
-    return [word for word in lowercased if _has_digit(word) or word in spelled]
-
-
-def _is_name(word: str, training_words: Container[str]) -> bool:
-    return any(map(str.isupper, word)) and word.lower() not in training_words
-
-
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
 
 
 # Rates of faults that a score may hide: output that is too short, repetitive, cut off or empty.
@@ -410,9 +292,9 @@ def _fault_rates(run: FinishedRun, test: str, pairs: Pairs, vocabularies: Vocabu
     return {
         "length_ratio": result.tests[test]["length_ratio"] if test in result.tests else result.length_ratio,
         "rep_score": 100 * sum(penalties) / sum(map(len, references)),
-        "repeating_percent": _share_percent([penalty > 0 for penalty in penalties]),
-        "cut_off_percent": _share_percent(cut_off),
-        "empty_percent": _share_percent([not line.strip() for line in outputs]),
+        "repeating_percent": _percent(sum(penalty > 0 for penalty in penalties), len(outputs)),
+        "cut_off_percent": _percent(sum(cut_off), len(outputs)),
+        "empty_percent": _percent(sum(not line.strip() for line in outputs), len(outputs)),
     }
 
 
@@ -442,7 +324,3 @@ def token_counts(lines: Sequence[str], vocabulary: Vocabulary) -> list[int]:
     # Vocabularies of words and characters decode the unknown token to its name, which is several tokens.
     texts = [line.replace(SPECIALS[UNK], UNKNOWN_CHARACTER) for line in lines]
     return [len(ids) for ids in vocabulary.encode_all(texts)]
-
-
-def _share_percent(flags: Sequence[bool]) -> float:
-    return 100 * sum(flags) / len(flags)

@@ -1,4 +1,4 @@
-"""Word links: files of gold links and of word aligners, symmetrisation, and alignment error rate.
+"""Word links: files of gold links and of word aligners, and alignment error rate.
 
 A: proposed links, S: sure gold links, P: possible gold links (S is a subset of P); each is counted over all
 sentences of a text. Shapes: T target and S source words; leading dimensions are heads.
@@ -6,7 +6,6 @@ sentences of a text. Shapes: T target and S source words; leading dimensions are
 References:
 - Fraser and Marcu 2007, Measuring Word Alignment Quality for Statistical Machine Translation. Computational
   Linguistics 33(3).
-- Koehn et al. 2005, Edinburgh System Description for the 2005 IWSLT Speech Translation Evaluation. IWSLT.
 - Mihalcea and Pedersen 2003, An Evaluation Exercise for Word Alignment. HLT-NAACL Workshop on Building and
   Using Parallel Texts.
 - Och and Ney 2003, A Systematic Comparison of Various Statistical Alignment Models. Computational Linguistics
@@ -15,8 +14,7 @@ References:
 
 import logging
 import re
-from bisect import bisect_right, insort
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -316,34 +314,18 @@ def read_gold(
 # Links that a word aligner proposes.
 
 
-Alignment = frozenset[Link]
-"""The links of one sentence pair, source to target."""
-
-
-def read_proposed_links(
-    path: str | Path, gold: Gold, *, first_word: int = 0, reverse: bool = False
-) -> tuple[Alignment, ...]:
-    """Read the output of a word aligner: the links of each sentence pair, source to target.
+def read_proposed_links(path: str | Path, gold: Gold) -> tuple[frozenset[Link], ...]:
+    """Read the output of a word aligner: the links of each sentence pair, source to target, counted from 0.
 
     Args:
-        path: the file, plain or .gz: Pharaoh format (fast_align, eflomal, awesome-align, SimAlign), NAACL
-            format, or A3.final of GIZA++, whose words tell its direction and which counts from 1.
+        path: the file, plain or .gz, in Pharaoh format (fast_align, eflomal, awesome-align, SimAlign).
         gold: the sentence pairs that were aligned.
-        first_word: the number that the file gives to the first word of a sentence.
-        reverse: the links are target-source, not source-target.
 
     Raises:
-        ValueError: a line is malformed, or the file has another number of sentences than ``gold``, or, in
-            the format of GIZA++, other sentences.
+        ValueError: a line is malformed, or the file has another number of sentences than ``gold``.
     """
-    path = Path(path)
-    lines = read_lines(path, allow_blank=True)
-    if lines and HEADER.match(lines[0]):
-        links = _parse_giza(path, lines, gold.pairs)
-    else:
-        read = read_links(path, len(gold.pairs), first_word=first_word)
-        links = [(each.exchanged() if reverse else each).possible for each in read]
-    _warn_of_outside(path, links, gold.pairs)
+    links = [each.possible for each in read_links(Path(path), len(gold.pairs))]
+    _warn_of_outside(Path(path), links, gold.pairs)
     return tuple(links)
 
 
@@ -361,120 +343,3 @@ def count_proposed_links(links: Sequence[Collection[Link]], gold: Gold) -> Align
         sure_matches=sum(len(each.sure.intersection(part)) for each, part in pairs),
         possible_matches=sum(len(each.possible.intersection(part)) for each, part in pairs),
     )
-
-
-# Files of GIZA++ (A3.final): three lines per sentence pair, with its words.
-#
-#     # Sentence pair (1) source length 3 target length 3 alignment score : 0.01
-#     the red dog
-#     NULL ({ }) le ({ 1 }) chien ({ 3 }) rouge ({ 2 })
-#
-# Each word of the third line is linked to the words of the second line whose numbers, from 1, stand beside
-# it; NULL is linked to those that have no other link. Which of both sentences is the source depends on how
-# GIZA++ was called.
-
-
-HEADER = re.compile(r"# Sentence pair \((\d{1,9})\) ", re.ASCII)
-ENTRY = re.compile(r"(\S+) \(\{((?: \d{1,9})*) \}\)(?: |$)", re.ASCII)
-EXAMPLE = "'# Sentence pair (1) ', 'the red dog' and 'NULL ({ }) le ({ 1 }) chien ({ 3 }) rouge ({ 2 })'"
-
-
-def _parse_giza(path: Path, lines: Sequence[str], pairs: Sequence[WordPair]) -> list[Alignment]:
-    """Parse the lines of a file, whose words tell its direction; their case is ignored."""
-    found: dict[int, tuple[list[str], list[str], list[Link]]] = {}
-    for start in range(0, len(lines), 3):
-        header, numbered, last = (*lines[start : start + 3], "", "")[:3]
-        match, entries = HEADER.match(header), ENTRY.findall(last.strip())
-        if not match or not entries or entries[0][0] != "NULL":
-            raise ValueError(
-                f"{path}, line {start + 1}: expected the three lines of a sentence pair, such as {EXAMPLE}"
-            )
-        links = [(i, int(n) - 1) for i, (_, numbers) in enumerate(entries[1:]) for n in numbers.split()]
-        words = [word.casefold() for word, _ in entries[1:]]
-        found[int(match[1])] = (words, numbered.casefold().split(), links)
-    if sorted(found) != list(range(1, len(pairs) + 1)):
-        raise ValueError(
-            f"{path} has {len(found)} sentence pairs numbered up to {max(found)}, but the text has "
-            f"{len(pairs)}: give the text that was aligned (GIZA++ leaves out empty and long sentences)"
-        )
-    ordered = [found[number] for number in sorted(found)]
-    wanted = [tuple([word.casefold() for word in side] for side in (p.src_words, p.tgt_words)) for p in pairs]
-    for step in (1, -1):
-        if all(each[:2] == pair[::step] for each, pair in zip(ordered, wanted, strict=True)):
-            return [frozenset((link[::step][0], link[::step][1]) for link in links) for *_, links in ordered]
-    known = [each[:2] in (pair, pair[::-1]) for each, pair in zip(ordered, wanted, strict=True)]
-    number = known.index(False) if False in known else 0
-    first, second = map(" ".join, ordered[number][:2])
-    raise ValueError(
-        f"{path}: sentence pair {number + 1} is not that of the text: found {first!r:.60} and "
-        f"{second!r:.60}: give the text that was aligned"
-    )
-
-
-# Symmetrisation: one alignment from those of both directions (Och and Ney 2003, section 4).
-
-
-NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
-
-
-def grow_diag_final_and(forward: Alignment, backward: Alignment) -> Alignment:
-    """Grow the intersection towards the union (Koehn et al. 2005, section 2.3, as in Moses).
-
-    "grow-diag": again and again, a link of the union is added that is a neighbour of one in the alignment,
-    also diagonally, and has a word without link. Links are visited by target word, then source word, those
-    that are added ahead in the same pass, as Moses does. "final-and": a link of either direction, the forward
-    one first, is added if neither of its words has a link.
-    """
-    union, links = forward | backward, sorted(forward & backward, key=_by_target)
-    sources, targets = {i for i, _ in links}, {j for _, j in links}
-
-    def add(link: Link) -> None:
-        insort(links, link, key=_by_target)
-        sources.add(link[0])
-        targets.add(link[1])
-
-    before = -1
-    while before < len(links):
-        before = len(links)
-        link: Link | None = links[0] if links else None
-        while link:
-            for step_i, step_j in NEIGHBOURS:
-                other = (link[0] + step_i, link[1] + step_j)
-                free = other[0] not in sources or other[1] not in targets
-                if free and other in union:  # which no link of the alignment is
-                    add(other)
-            following = bisect_right(links, _by_target(link), key=_by_target)
-            link = links[following] if following < len(links) else None
-    for direction in (forward, backward):
-        for link in sorted(direction, key=_by_target):
-            if link[0] not in sources and link[1] not in targets:
-                add(link)
-    return frozenset(links)
-
-
-def _by_target(link: Link) -> tuple[int, int]:
-    return link[1], link[0]
-
-
-SYMMETRISATIONS: dict[str, Callable[[Alignment, Alignment], Alignment]] = {
-    "intersection": frozenset.intersection,
-    "union": frozenset.union,
-    "grow-diag-final-and": grow_diag_final_and,
-}
-"""Symmetrisations by name."""
-
-
-def symmetrise(alignments: Mapping[str, Sequence[Alignment]]) -> dict[str, tuple[Alignment, ...]]:
-    """Combine the alignments of a text in two directions by each of ``SYMMETRISATIONS``.
-
-    Args:
-        alignments: of both directions by name, one alignment per sentence pair, all source to target.
-
-    Returns:
-        The combined alignments, by both names and that of the symmetrisation.
-    """
-    (one, forward), (other, backward) = alignments.items()
-    return {
-        f"{one} + {other}: {name}": tuple(map(combine, forward, backward))
-        for name, combine in SYMMETRISATIONS.items()
-    }

@@ -184,9 +184,6 @@ def _sentences() -> Iterator[str]:
             raise ValueError(f"standard input, line {number}: not UTF-8 ({error.reason})") from None
 
 
-FirstWord = Annotated[int, typer.Option(min=0, max=1, help="Number of the first word in these links.")]
-
-
 @app.command()
 def align(
     systems: Annotated[
@@ -195,13 +192,10 @@ def align(
     gold: Annotated[Path, typer.Option(help="Gold links, Pharaoh or NAACL format, plain or .gz.")],
     src: Annotated[Path, typer.Option(help="Source text of the links, tokenised.")],
     tgt: Annotated[Path, typer.Option(help="Target text of the links, tokenised.")],
-    first_word: FirstWord = 0,
+    first_word: Annotated[
+        int, typer.Option(min=0, max=1, help="Number of the first word in the gold links.")
+    ] = 0,
     reverse: Annotated[bool, flag("reversed", "Gold links are target-source, not source-target.")] = False,
-    links_first_word: FirstWord = 0,
-    links_reversed: Annotated[bool, flag("links-reversed", "Files of links are target-source.")] = False,
-    symmetrize: Annotated[
-        bool, flag("symmetrize", "Also combine two files of links: both directions.")
-    ] = False,
     method: Annotated[
         str, typer.Option(help="Method for runs: arg max, intersection, or a threshold (0.2).")
     ] = "arg max",
@@ -215,34 +209,19 @@ def align(
     """Compare attention and word aligners with gold word alignments.
 
     Prints alignment error rate, precision and recall: of every head of a run, and of files of links by
-    fast_align, eflomal, awesome-align (Pharaoh format) or GIZA++ (A3.final). For arg max also by how many
+    fast_align, eflomal or awesome-align (Pharaoh format, source-target). For arg max also by how many
     source words a head's links must be moved for the lowest error rate ("shift"), and that error rate.
 
     Example: attnbench align runs/demo/bahdanau-seed1 eflomal.fwd --gold gold.talp --src test.en --tgt test.de
     """
     from compare.analysis.alignment import measure_alignment, write_link_files
-    from compare.analysis.word_links import (
-        count_proposed_links,
-        read_gold,
-        read_proposed_links,
-        symmetrise,
-    )
+    from compare.analysis.word_links import count_proposed_links, read_gold, read_proposed_links
     from compare.results.run_folder import load_model
     from compare.results.text import table_text, terminal_width
     from compare.system.cpu import tune_cpu
 
-    files = [path for path in systems if not path.is_dir()]
-    if symmetrize and len(files) != 2:
-        raise ValueError(
-            f"--symmetrize combines two files of links, one per direction, found {len(files)}: name both"
-        )
     pairs = read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
-    alignments = {
-        str(path): read_proposed_links(path, pairs, first_word=links_first_word, reverse=links_reversed)
-        for path in files
-    }
-    if symmetrize:
-        alignments |= symmetrise(alignments)
+    alignments = {str(path): read_proposed_links(path, pairs) for path in systems if not path.is_dir()}
     tune_cpu()
     rows: list[dict[str, Any]] = []
     for run in (path for path in systems if path.is_dir()):

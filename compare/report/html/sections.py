@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from compare.analysis.alignment import ARG_MAX, BASELINE, align_experiment, median_over_seeds
 from compare.analysis.efficiency import COSTS, pareto, progress, time_to_quality, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
-from compare.analysis.quality import behaviour, by_distance, by_length, copies_and_numbers, rare_words
+from compare.analysis.quality import behaviour, by_distance, by_length, rare_words
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.layers import AttentionHead
 from compare.config.run import runs_to_toml
@@ -221,7 +221,6 @@ def _words(finished: FinishedExperiment) -> Iterator[Part]:
     table = rare_words(finished, test)
     yield _drawing("rare-words", finished, table.rows)
     yield _means(table)
-    yield _means(copies_and_numbers(finished, test))
 
 
 def _faults(finished: FinishedExperiment) -> Iterator[Part]:
@@ -235,7 +234,7 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
     "pareto": ("Quality against speed and size", _pareto),
     "speed": ("Speed", speed),
     "lengths": ("Quality by length", _lengths),
-    "rare-words": ("Rare words, names and numbers", _words),
+    "rare-words": ("Rare words", _words),
     "faults": ("Repetition, truncation, length", _faults),
 }
 """The analyses in the order of the page: title and what makes the parts, by id."""

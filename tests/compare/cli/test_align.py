@@ -9,7 +9,6 @@ from compare.analysis.alignment import measure_alignment
 from compare.analysis.word_links import read_gold
 from compare.cli import main
 from compare.results.run_folder import load_model
-from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 
 SRC, TGT = "small cat\nred dog sees tree\n", "Katze klein\nBaum sieht Hund rot\n"
@@ -67,41 +66,24 @@ def test_word_aligners_stand_beside_attention(
     one, other, run = tmp_path / "one", tmp_path / "other", finished / ROWS[1]
     one.write_text("0-1 1-0\n0-3 1-2 2-1 3-0\n")
     other.write_text("0-1\n0-0\n")
-    assert main(["align", str(one), str(run), str(other), *files, "-q", "--json", "--symmetrize"]) == 0
+    assert main(["align", str(one), str(run), str(other), *files, "-q", "--json"]) == 0
     rows = {row["system"]: row for row in json.loads(capsys.readouterr().out)}
-    both = f"{one} + {other}"
-    names = [f"{both}: {name}" for name in ("intersection", "union", "grow-diag-final-and")]
-    assert list(rows) == [str(run), str(one), str(other), *names]
+    assert list(rows) == [str(run), str(one), str(other)]
     assert rows[str(one)]["precision"] == 1
     assert rows[str(one)]["recall"] == pytest.approx(6 / 7)
     assert rows[str(one)]["aer"] == pytest.approx(1 - 12 / 13)
     assert rows[str(other)]["aer"] == pytest.approx(1 - 2 / 9)
-    assert rows[names[0]]["aer"] == pytest.approx(1 - 2 / 8)
-    assert rows[names[1]]["aer"] == pytest.approx(1 - 12 / 14)
     assert main(["align", str(one), *files, "-q"]) == 0
     assert capsys.readouterr().out.count("\n") == 3
 
 
-def test_links_may_be_of_the_other_direction_and_count_from_one(
+def test_gold_may_be_of_the_other_direction_and_count_from_one(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     links, options = tmp_path / "links", [*files, "--json"]
-    links.write_text("2-1 1-2\n4-1 3-2 2-3 1-4\n")
-    turned = ["--links-first-word", "1", "--links-reversed"]
-    assert main(["align", str(links), *options, *turned]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["precision"] == 1
-    (tmp_path / "gold").write_text("1-0 0-1\n3-0 2-1 1-2 0-3 0-9\n")
-    assert main(["align", str(links), *options, *turned, "--reversed"]) == 0
+    links.write_text("0-1 1-0\n0-3 1-2 2-1 3-0\n")
+    (tmp_path / "gold").write_text("2-1 1-2\n4-1 3-2 2-3 1-4 1-10\n")
+    assert main(["align", str(links), *options, "--first-word", "1", "--reversed"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["precision"] == 1
     assert main(["align", str(links), *options]) == 0
     assert "in 2 of 2 sentences" in capsys.readouterr().err
-
-
-def test_two_files_are_symmetrised(finished: Path, files: list[str], tmp_path: Path, refusal: Refusal):
-    links = tmp_path / "links"
-    links.write_text("0-1\n0-0\n")
-    for systems in ([links], [links, finished / ROWS[0]], [finished / ROWS[0]]):
-        assert "--symmetrize combines two files of links" in refusal(
-            "align", *systems, *files, "-q", "--symmetrize"
-        )
-    assert "no such file" in refusal("align", tmp_path / "absent", *files, "-q")
