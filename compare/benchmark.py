@@ -29,7 +29,7 @@ from compare.system.plugins import code_version
 from compare.training.step import TrainingWork
 from data.batches import Batch, BatchStream, make_source_batch
 from data.encode import EncodedSplit, Sequences
-from data.symbols import SPECIALS
+from data.vocabulary import SPECIALS
 
 if TYPE_CHECKING:
     from compare.models.registry import Model

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from data.encode import EncodedSplit, Ints, Sequences
 from data.sampling import SampledSplit
-from data.symbols import BOS, EOS, PAD
+from data.vocabulary import BOS, EOS, PAD
 
 # Sentence pairs as padded tensors; the only place where padding and its masks are made.
 #

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from data.corpus import Pairs
 from data.files import hash_file, json_bytes, new_folder
-from data.symbols import Vocabulary
 from data.text import hash_texts
-from data.vocabulary import VocabularyPair
+from data.vocabulary import Vocabulary, VocabularyPair
 from data.workers import map_blocks
 
 # Sequences of ids, laid end to end in one array.

@@ -14,9 +14,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from data.encode import CHUNK_PAIRS, EncodedSplit, Ints, Sequences
-from data.subwords import SPACE, SubwordVocabulary
-from data.symbols import Vocabulary
-from data.vocabulary import VocabularyPair
+from data.vocabulary import SPACE, SubwordVocabulary, Vocabulary, VocabularyPair
 from data.workers import map_blocks, worker_count
 
 # Random segmentations of a text into the pieces of a SentencePiece vocabulary, for training.

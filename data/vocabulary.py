@@ -1,21 +1,95 @@
 """Vocabularies: words, characters, given pieces, SentencePiece unigram or BPE; built, saved and loaded."""
 
 import base64
+import ctypes
 import hashlib
+import io
 import json
+import logging
+import platform
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data.corpus import Pairs
 from data.files import json_bytes, write_atomically
-from data.subwords import KINDS as SUBWORD_KINDS
-from data.subwords import SPACE, SubwordVocabulary, train_subwords
-from data.symbols import SPECIALS, UNK, Vocabulary
 from data.text import plain_or_gzip, read_decompressed
+from data.workers import available_cores
+
+logger = logging.getLogger(__name__)
+
+# The special ids, and what every vocabulary can do.
+
+
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<unk>", "<bos>", "<eos>")
+"""Labels of the special ids, in order of id."""
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""The control characters (Unicode category Cc) and all else that ``str.splitlines`` splits at.
+
+A subword model can write them, because its vocabulary has a piece for every byte. ``str.translate`` would
+take fifteen times as long as this pattern.
+"""
+
+
+class Vocabulary(ABC):
+    """Mapping from text to ids and back; ids 0-3 are PAD, UNK, BOS and EOS in every vocabulary."""
+
+    kind: str
+    """One of ``KINDS``."""
+
+    encodes_words: bool = False
+    """Whether the ids of a line without double or outer spaces are those of ``line.split(" ")``."""
+
+    first_token: int = len(SPECIALS)
+    """The first id of the vocabulary's own tokens: lower ones stand for text that it does not know."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of ids, the specials included."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Encode one line of text as ids, without BOS and EOS."""
+
+    def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
+        """Encode many lines as ``encode`` does, in several threads where that is faster."""
+        return [self.encode(line) for line in lines]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Decode ids to one line of text, up to the first EOS; PAD and BOS are left out.
+
+        Each control character and line separator becomes a space.
+        """
+        content = []
+        for index in ids:
+            if index == EOS:
+                break
+            if index not in (PAD, BOS):
+                content.append(int(index))
+        return CONTROL.sub(" ", self._text(content))
+
+    @abstractmethod
+    def _text(self, ids: list[int]) -> str:
+        """Decode ids that contain no PAD, BOS or EOS."""
+
+    @abstractmethod
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return one label per id, as shown beside a heat map; specials have those of ``SPECIALS``."""
+
+    def labels(self, text: str) -> list[str]:
+        """Return the labels of the ids of ``encode(text)``; an unknown token is shown as in the text."""
+        return self.pieces(self.encode(text))
+
+    @abstractmethod
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the ``kind`` and all else that is needed to build the vocabulary again."""
+
 
 # The project's definition of a word: the tokens of word vocabularies, and what published figures depend on.
 # Alignment links, REP score, word counts and the differences in the report are all defined over these words.
@@ -24,6 +98,8 @@ from data.text import plain_or_gzip, read_decompressed
 TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
 """A word, with the hyphens and apostrophes inside it, or one punctuation character."""
 
+SPACE = "▁"
+"""SentencePiece's symbol for a space. It would decode this character of a text as a space too."""
 JOINER = "￭"
 """Prefix of a token that no space separates from the previous token."""
 
@@ -126,6 +202,185 @@ class CountedVocabulary(Vocabulary):
         return {"kind": self.kind, "counts": {token: self._vocab.freqs[token] for token in tokens}}
 
 
+# SentencePiece subwords (Kudo and Richardson 2018), lossless for any text.
+
+
+ESCAPE = "␛"
+ESCAPED = {ESCAPE: ESCAPE + "0", SPACE: ESCAPE + "1"}
+"""Escape sequences of the two characters that SentencePiece must not see; ``ESCAPE`` comes first."""
+UNESCAPED = {sequence: character for character, sequence in ESCAPED.items()}
+ESCAPE_SEQUENCE = re.compile("|".join(UNESCAPED))
+
+SUBWORD_KINDS = ("unigram", "bpe")
+LARGEST_SIZE = re.compile(r"value <= (\d+)")
+"""The largest possible size, in SentencePiece's message about one that is too large."""
+LINES_PER_THREAD = 1_000
+"""Lines for which a thread is worth its start."""
+LOG_LEVEL_ERROR = 3
+"""SentencePiece's log level for errors only; its exceptions contain the same information."""
+
+
+class SubwordVocabulary(Vocabulary):
+    """Pieces of a SentencePiece model; characters without a piece become bytes, so UNK never occurs.
+
+    Args:
+        kind: "unigram" or "bpe".
+        model: the serialised SentencePiece model.
+
+    Raises:
+        ValueError: ``model`` is not a SentencePiece model.
+    """
+
+    def __init__(self, kind: str, model: bytes) -> None:
+        import sentencepiece
+
+        sentencepiece.set_min_log_level(LOG_LEVEL_ERROR)
+        self.kind = kind
+        # Merges stay within words. Unigram adds the scores of a line in fp32: where two segmentations have
+        # the same score but for rounding ("PPP" as P + PP or PP + P), the words before it decide.
+        self.encodes_words = kind == "bpe"
+        self.first_token = len(SPECIALS) + 256  # after the single bytes
+        self._model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError:
+            raise ValueError("SentencePiece cannot read its model") from None
+
+    def __len__(self) -> int:
+        return int(self._processor.vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Encode one line of text as ids, without BOS and EOS."""
+        ids: list[int] = self._processor.encode(_escape(text))
+        return ids
+
+    def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
+        """Encode many lines as ``encode`` does, on all cores."""
+        escaped = [_escape(line) for line in lines]
+        threads = min(available_cores(), 1 + len(escaped) // LINES_PER_THREAD)
+        ids: list[list[int]] = self._processor.encode(escaped, num_threads=threads)
+        return ids
+
+    def scores(self) -> dict[str, float]:
+        """Return the score of each piece of text, ▁ standing for a space.
+
+        The score is its log-probability (unigram), or minus the number of the merge that makes it (BPE).
+        """
+        own = range(self.first_token, len(self))
+        return {self._processor.id_to_piece(i): self._processor.get_score(i) for i in own}
+
+    def piece_ids(self, pieces: Iterable[str]) -> list[int]:
+        """Return the ids of pieces, which may be characters that the vocabulary writes as bytes."""
+        ids = []
+        for piece in pieces:
+            index = self._processor.piece_to_id(piece)
+            parts = [piece] if index != UNK else [f"<0x{byte:02X}>" for byte in piece.encode()]
+            ids += self._processor.piece_to_id(parts)
+        return ids
+
+    def marked_texts(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """Return the texts that these ids stand for as SentencePiece sees them, with ▁ before each word."""
+        texts = self._processor.decode(sentences, num_threads=1)
+        return [
+            SPACE + text.replace(" ", SPACE) if len(ids) else ""
+            for ids, text in zip(sentences, texts, strict=True)
+        ]
+
+    def __reduce__(self) -> tuple[type["SubwordVocabulary"], tuple[str, bytes]]:
+        return SubwordVocabulary, (self.kind, self._model)
+
+    def _text(self, ids: list[int]) -> str:
+        return ESCAPE_SEQUENCE.sub(lambda match: UNESCAPED[match.group()], self._processor.decode(ids))
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return one label per id; ▁ stands for a space."""
+        return [SPECIALS[i] if i < len(SPECIALS) else self._processor.id_to_piece(int(i)) for i in ids]
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the kind and the SentencePiece model in base64."""
+        return {"kind": self.kind, "model": base64.b64encode(self._model).decode()}
+
+
+def _escape(text: str) -> str:
+    """Replace the characters of ``ESCAPED``; ``str.translate`` would take ten times as long."""
+    for character, sequence in ESCAPED.items():
+        text = text.replace(character, sequence)
+    return text
+
+
+def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> SubwordVocabulary:
+    """Train a SentencePiece model, in one thread so that the same text gives the same model.
+
+    A size that is larger than the text allows is reduced to the largest possible one, with a warning.
+
+    Args:
+        kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
+        lines: the training text, without line ends.
+        size: number of ids, the 4 specials and 256 single bytes included.
+        seed: seed of SentencePiece's generator.
+
+    Raises:
+        ValueError: the size is too small for this text, or the text has no words.
+    """
+    lines = list(lines)  # for a second training
+    try:
+        return SubwordVocabulary(kind, _train(kind, lines, size=size, seed=seed))
+    except RuntimeError as error:
+        largest = LARGEST_SIZE.search(str(error))
+        if largest is None or int(largest[1]) >= size:
+            raise _size_error(kind, size, str(error)) from None
+    logger.warning(
+        f"a {kind} vocabulary of size {size} cannot be built from this text: "
+        f"the largest possible vocabulary.size, {largest[1]}, is used"
+    )
+    return train_subwords(kind, lines, size=int(largest[1]), seed=seed)
+
+
+def _train(kind: str, lines: Iterable[str], *, size: int, seed: int) -> bytes:
+    """Train a SentencePiece model of exactly ``size`` ids; raises RuntimeError if that is not possible."""
+    import sentencepiece
+
+    sentencepiece.set_random_generator_seed(seed)
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=map(_escape, lines),
+        model_writer=model,
+        model_type=kind,
+        vocab_size=size,
+        pad_id=PAD,
+        unk_id=UNK,
+        bos_id=BOS,
+        eos_id=EOS,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        character_coverage=0.9999,  # the rarest characters become bytes
+        max_sentence_length=1 << 30,  # longer lines would be skipped silently
+        num_threads=1,
+        minloglevel=LOG_LEVEL_ERROR,
+    )
+    _return_freed_memory()
+    return model.getvalue()
+
+
+def _return_freed_memory() -> None:
+    """Give memory that is free back to the system, where glibc keeps it: SentencePiece leaves up to 1 GB."""
+    if platform.libc_ver()[0] == "glibc":
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _size_error(kind: str, size: int, message: str) -> ValueError:
+    """Translate SentencePiece's message about a size into one that names the possible sizes."""
+    context = f"a {kind} vocabulary of size {size} cannot be built from this text"
+    if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return ValueError(
+            f"{context}: its specials, bytes and characters alone need {match[1]}; "
+            "set a larger size (vocabulary.size)"
+        )
+    return ValueError(f"{context}: {message.strip()}")
+
+
 # Building, saving and loading of vocabularies: words, characters, SentencePiece unigram or BPE.
 
 
@@ -192,25 +447,15 @@ def build_pair(
         ValueError: see ``build_vocabulary``.
     """
     step = -(-len(train.src) // MAX_SUBWORD_PAIRS) if kind in SUBWORD_KINDS else 1
+
+    def build(*sides: Sequence[str]) -> Vocabulary:
+        lines = chain.from_iterable(islice(side, 0, None, step) for side in sides)
+        return build_vocabulary(kind, lines, size=size, min_count=min_count)
+
     if joint:
-        shared = build_vocabulary(kind, _EveryKthLine(train[:2], step), size=size, min_count=min_count)
+        shared = build(train.src, train.tgt)
         return VocabularyPair(shared, shared)
-    src, tgt = (
-        build_vocabulary(kind, _EveryKthLine([side], step), size=size, min_count=min_count)
-        for side in train[:2]
-    )
-    return VocabularyPair(src, tgt)
-
-
-class _EveryKthLine:
-    """Every ``step``-th line of each of ``sides``; can be iterated again, unlike an iterator."""
-
-    def __init__(self, sides: Sequence[Sequence[str]], step: int) -> None:
-        self._sides, self._step = sides, step
-
-    def __iter__(self) -> Iterator[str]:
-        for lines in self._sides:
-            yield from islice(lines, 0, None, self._step)
+    return VocabularyPair(build(train.src), build(train.tgt))
 
 
 def load_pair(folder: str | Path) -> VocabularyPair:
@@ -227,13 +472,21 @@ def load_pair(folder: str | Path) -> VocabularyPair:
         ValueError: the file is damaged.
     """
     path = plain_or_gzip(Path(folder) / FILE_NAME)
-    content = _read(path)
-    if content.keys() == {"joint"}:
-        shared = _from_json(path, content["joint"])
-        return VocabularyPair(shared, shared)
-    if content.keys() == {"src", "tgt"}:
-        return VocabularyPair(_from_json(path, content["src"]), _from_json(path, content["tgt"]))
-    raise ValueError(f"{path}: holds neither 'joint' nor 'src' and 'tgt'; build the vocabulary again")
+    try:
+        content = json.loads(read_decompressed(path))
+        sides = ["joint"] if "joint" in content else ["src", "tgt"]
+        vocabularies = [_from_json(content[side]) for side in sides]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: damaged vocabulary ({error!r:.200}); build it again") from None
+    return VocabularyPair(vocabularies[0], vocabularies[-1])
+
+
+def _from_json(content: Mapping[str, Any]) -> Vocabulary:
+    """Build the vocabulary from the output of its ``to_json``."""
+    kind = content["kind"]
+    if kind in SUBWORD_KINDS:
+        return SubwordVocabulary(kind, base64.b64decode(content["model"]))
+    return CountedVocabulary(kind, Counter(content["counts"]))
 
 
 def build_vocabulary(
@@ -265,30 +518,3 @@ def build_vocabulary(
             f"min_count ({min_count}) must be 1 for a {kind} vocabulary; it counts whole words only"
         )
     return train_subwords(kind, lines, size=size, seed=seed)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read the JSON object in ``path``."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file; expected a saved vocabulary")
-    try:
-        content = json.loads(read_decompressed(path))
-    except ValueError as error:
-        raise ValueError(f"{path}: damaged vocabulary ({error}); build it again") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: not a vocabulary; build it again")
-    return content
-
-
-def _from_json(path: Path, content: Any) -> Vocabulary:
-    """Build the vocabulary from the output of its ``to_json``; ``path`` is for messages."""
-    try:
-        kind = content["kind"]
-        if kind in TOKENIZERS:
-            counts = {str(token): int(count) for token, count in content["counts"].items()}
-            return CountedVocabulary(kind, Counter(counts))
-        if kind in SUBWORD_KINDS:
-            return SubwordVocabulary(kind, base64.b64decode(content["model"], validate=True))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ValueError(f"{path}: damaged vocabulary ({error!r:.200}); build it again") from None
-    raise ValueError(f"{path}: unknown vocabulary kind {kind!r:.80}; choose one of {', '.join(KINDS)}")

@@ -17,8 +17,7 @@ from compare.models.registry import train_flops_per_token
 from compare.results.run_folder import RunFolder, load_model
 from data.batches import Batch, make_source_batch
 from data.corpus import read_corpus
-from data.symbols import BOS, EOS, PAD, UNK, Vocabulary
-from data.vocabulary import load_pair
+from data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, load_pair
 from transformer.config import TransformerConfig
 
 CONFIG = Path(__file__).parents[2] / "configs" / "speed.toml"

@@ -38,9 +38,7 @@ from compare.results.run_folder import load_model
 from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences
 from data.files import write_atomically
-from data.subwords import ESCAPED, SPACE
-from data.symbols import BOS, Vocabulary
-from data.vocabulary import split_words
+from data.vocabulary import BOS, ESCAPED, SPACE, Vocabulary, split_words
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,7 @@ from compare.analysis.statistics import bleu, chrf, sentence_counts
 from compare.analysis.tables import Row, Table
 from compare.config.sections import EXTRA_TOKENS
 from data.corpus import Pairs
-from data.symbols import SPECIALS, UNK, Vocabulary
-from data.vocabulary import TOKEN, VocabularyPair, load_pair, split_words
+from data.vocabulary import SPECIALS, TOKEN, UNK, Vocabulary, VocabularyPair, load_pair, split_words
 
 # Words of a text, and the training text that the models saw.
 

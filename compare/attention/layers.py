@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from data.subwords import ESCAPE_SEQUENCE, SPACE, UNESCAPED
-from data.symbols import SPECIALS
-from data.vocabulary import TOKEN
+from data.vocabulary import ESCAPE_SEQUENCE, SPACE, SPECIALS, TOKEN, UNESCAPED
 
 Weights = NDArray[Any]
 CROSS = "cross"

@@ -11,7 +11,7 @@ import numpy as np
 
 from compare.attention.layers import CROSS, KINDS, Layer, Weights, group_pieces, kind_of, merge_pieces
 from compare.models.styles import OTHER, style_of
-from data.symbols import BOS, SPECIALS
+from data.vocabulary import BOS, SPECIALS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -25,9 +25,8 @@ from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation
 from compare.training.metrics_log import read_metrics
 from data.files import hash_file
-from data.symbols import UNK
 from data.text import hash_decompressed, plain_or_gzip, read_lines
-from data.vocabulary import load_pair
+from data.vocabulary import UNK, load_pair
 
 SOURCES = "test.src"
 

@@ -23,7 +23,7 @@ from compare.system.settings import (
     convert_setting,
     setting,
 )
-from data.subwords import KINDS as SUBWORD_KINDS
+from data.vocabulary import SUBWORD_KINDS
 
 CONSISTENCY = {"none": (None, None), "r-drop": (2.5, None), "simcut": (3.0, 0.05)}
 """Weight and cut of each method, None if it has none: those of the papers for translation, Liang et al. 2021,

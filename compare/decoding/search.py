@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from compare.decoding.length_penalty import NO_PENALTY, LengthPenalty
 from compare.protocol import EncoderDecoder, keep, select
-from data.symbols import BOS, EOS, PAD
+from data.vocabulary import BOS, EOS, PAD
 
 COMPACT_SHARE = 0.8
 """Finished sentences are dropped once the share of unfinished ones in the batch falls below this."""

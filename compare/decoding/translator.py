@@ -25,8 +25,7 @@ from compare.system.measure import timed
 from data.batches import decode_batches, make_source_batch
 from data.encode import Ints
 from data.files import ProgressCallback, no_progress
-from data.symbols import BOS, EOS, SPECIALS, UNK
-from data.vocabulary import VocabularyPair
+from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
 
 if TYPE_CHECKING:
     from compare.models.registry import Model

@@ -24,8 +24,8 @@ from compare.training.cross_entropy import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.encode import EncodedSplit, Sequences
 from data.files import as_paths, ensure_unchanged, write_atomically
-from data.symbols import EOS, UNK
 from data.text import line_count_error, read_lines
+from data.vocabulary import EOS, UNK
 
 logger = logging.getLogger(__name__)
 

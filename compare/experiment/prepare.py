@@ -19,8 +19,7 @@ from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
 from data.named import CORPORA
 from data.sampling import SampledSplit
-from data.subwords import KINDS as SUBWORD_KINDS
-from data.vocabulary import VocabularyPair, build_pair, load_pair
+from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair, load_pair
 
 logger = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ from compare.system.plugins import code_version
 from compare.system.signals import LOCK, Locked, lock_folder
 from compare.training.trainer import TrainingDiverged
 from data.files import append_whole, remove_leftovers
-from data.symbols import SPECIALS
+from data.vocabulary import SPECIALS
 
 logger = logging.getLogger(__name__)
 

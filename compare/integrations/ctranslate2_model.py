@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from data.symbols import BOS, EOS, PAD, UNK
+from data.vocabulary import BOS, EOS, PAD, UNK
 
 if TYPE_CHECKING:
     from transformer.config import TransformerConfig

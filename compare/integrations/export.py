@@ -13,7 +13,7 @@ from compare.integrations.hub import import_extra, run_folder
 from compare.results.run_folder import RunFolder, load_model
 from compare.system.plugins import code_version
 from data.files import check_vacant, hash_file, new_folder
-from data.symbols import SPECIALS, Vocabulary
+from data.vocabulary import SPECIALS, Vocabulary
 from transformer.config import TransformerConfig
 
 MODEL = "model"

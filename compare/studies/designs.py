@@ -46,7 +46,7 @@ from compare.studies.tasks import (
     translator,
 )
 from compare.studies.training import Plan, Trained, make_plan, train_designs
-from data.symbols import EOS
+from data.vocabulary import EOS
 from transformer.layers import Parts
 
 logger = logging.getLogger(__name__)

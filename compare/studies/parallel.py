@@ -18,7 +18,7 @@ from compare.studies.study import Settings, StudyResult
 from compare.studies.tasks import TRANSLATORS, Model, one_way
 from compare.system.measure import Workload, best_of
 from compare.training.loss import TranslationLoss
-from data.symbols import SPECIALS
+from data.vocabulary import SPECIALS
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from compare.studies.study import Settings, StudyResult
 from compare.studies.tasks import fit, make_split, transformer
 from data.batches import Batch, make_batch
 from data.encode import EncodedSplit
-from data.symbols import EOS
+from data.vocabulary import EOS
 from transformer.config import Positions
 from transformer.model import Transformer
 from transformer.positions import sinusoids

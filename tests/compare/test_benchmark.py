@@ -32,7 +32,7 @@ from compare.system import measure as timing
 from compare.system.measure import TimedRepeat
 from compare.training import step as training_timing
 from data.batches import Batch
-from data.symbols import SPECIALS
+from data.vocabulary import SPECIALS
 from tests.kits.clock import Clock
 from tests.kits.contract import EOS, PAD, VARIANTS, V, make, sharpen
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.batches import BatchStream, decode_batches, make_batch, make_source_batch
-from data.symbols import BOS, EOS, PAD
+from data.vocabulary import BOS, EOS, PAD
 from tests.kits.loader import LENGTHS, many, random_split, split_of
 
 

@@ -19,8 +19,7 @@ from data.batches import BatchStream
 from data.corpus import Pairs, embedded_corpus
 from data.encode import EncodedSplit, encode_split
 from data.sampling import SAMPLERS, BpeDropout, SampledSplit, SubwordSampler, UnigramSampling, build_sampler
-from data.subwords import SubwordVocabulary
-from data.vocabulary import VocabularyPair, build_pair, build_vocabulary
+from data.vocabulary import SubwordVocabulary, VocabularyPair, build_pair, build_vocabulary
 from tests.kits.hostile import texts
 
 DRAWS = 5_000

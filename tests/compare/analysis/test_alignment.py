@@ -36,8 +36,7 @@ from compare.decoding.translator import Translator
 from compare.results.run_folder import load_model
 from compare.results.store import Result
 from data.corpus import Corpus, Pairs, embedded_corpus
-from data.symbols import BOS, EOS, Vocabulary
-from data.vocabulary import VocabularyPair, build_vocabulary, split_words
+from data.vocabulary import BOS, EOS, Vocabulary, VocabularyPair, build_vocabulary, split_words
 
 # Pieces and words.
 

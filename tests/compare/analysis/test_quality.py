@@ -20,8 +20,7 @@ from compare.analysis.quality import (
     token_counts,
 )
 from data.corpus import Pairs
-from data.symbols import UNK
-from data.vocabulary import build_vocabulary
+from data.vocabulary import UNK, build_vocabulary
 from tests.kits.finished_experiments import make_finished, pairs
 
 NAMES = ("a", "bb", "ccc", "dddd", "eeeee")

@@ -17,8 +17,7 @@ from compare.attention.layers import AttentionHead, group_pieces, with_means
 from compare.attention.sentence_attention import SentenceAttention
 from compare.attention.viewer import render_viewer
 from data.corpus import Pairs
-from data.symbols import EOS, SPECIALS
-from data.vocabulary import build_pair, split_words
+from data.vocabulary import EOS, SPECIALS, build_pair, split_words
 
 LINES = ("Don't stop, she said.", "Zwei Kühe schlafen!", "a well-known cat (and a dog)")
 

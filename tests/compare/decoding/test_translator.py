@@ -19,7 +19,7 @@ from compare.results.run_folder import load_model
 from compare.results.store import read_result
 from compare.system import cpu as packed_linear
 from compare.system import measure as timing
-from data.symbols import BOS, EOS
+from data.vocabulary import BOS, EOS
 from tests.kits.clock import Clock
 
 ROWS = ("luong-seed1", "transformer-seed1")

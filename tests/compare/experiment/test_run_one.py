@@ -44,7 +44,7 @@ from compare.system.log import Reporter
 from compare.system.signals import Interrupted
 from compare.training.metrics_log import read_metrics
 from data.files import hash_file
-from data.symbols import BOS, EOS
+from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, renew_views
 from tests.kits.paths import ROOT

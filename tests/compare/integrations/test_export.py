@@ -16,8 +16,7 @@ from compare.decoding.search import search
 from compare.integrations.ctranslate2_model import Numbers, convert, translate_converted
 from compare.integrations.export import distinct_pieces
 from compare.models.registry import build
-from data.symbols import EOS, SPECIALS
-from data.vocabulary import build_pair
+from data.vocabulary import EOS, SPECIALS, build_pair
 from tests.kits.cli import Refusal
 from tests.kits.contract import SPECIAL, V, sharpen, tiny
 from tests.kits.paths import ROOT

@@ -11,7 +11,7 @@ from compare.optim import OptimConfig
 from compare.studies import complexity, gradients, kit, linearity, parallel, positions, scaling, tasks
 from compare.studies.study import Settings, judge
 from data.batches import make_batch
-from data.symbols import EOS
+from data.vocabulary import EOS
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
 from transformer.positions import sinusoids

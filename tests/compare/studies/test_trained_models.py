@@ -17,7 +17,7 @@ from compare.studies.registry import run_study
 from compare.studies.study import Settings, judge
 from compare.studies.tasks import TRANSLATORS, embedded_task, valid_loss
 from data import Contrast
-from data.symbols import EOS
+from data.vocabulary import EOS
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from transformer.config import LayerConfig, TransformerConfig
 
