@@ -375,7 +375,7 @@ class Echo:
 
 def test_translations_are_utf8_on_any_terminal(monkeypatch: pytest.MonkeyPatch, refusal: Refusal):
     sentences, out = "Das Öl heißt 油.\n😀\n\nx\u2028y\n", io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr("compare.results.run_folder.load_model", lambda *_: Echo())
+    monkeypatch.setattr("compare.load_model", lambda *_: Echo())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(sentences.encode()), encoding="ascii"))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", out)

@@ -1,8 +1,96 @@
 """The command line: each command parses, calls and prints; nothing heavy is imported before it is needed."""
 
-# Importing a module adds its commands, in the order of --help.
-from compare.cli import training  # noqa: F401  # isort: skip
-from compare.cli import results, text, data  # noqa: F401  # isort: skip
-from compare.cli.app import app, main
+import errno
+import os
+import sys
+from io import TextIOWrapper
+from typing import Any
+
+import typer
+
+# Importing a module adds its commands.
+from compare.cli import data, results, text, training  # noqa: F401
+from compare.cli.options import app, print_visible
+from compare.system.distributed import is_main_process
+from compare.system.log import discard, hide_messages
+from compare.system.messages import first_line, is_out_of_memory
+from compare.system.signals import Interrupted, Locked, Terminated, raise_on_signals
+from data.text import visible, visible_lines
 
 __all__ = ["app", "main"]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; the exit status is 0, 2 (the user's mistake), 1 (failure) or 128 + signal."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by who started the program
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the end)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what the encoding of a terminal lacks
+    try:
+        with raise_on_signals():
+            return _flushed(_run(arguments))
+    except Terminated as stop:  # before the command has begun or after its end
+        return stop.status
+    finally:
+        hide_messages()
+
+
+def _run(arguments: list[str] | None) -> int:
+    """Run a command; a failure is one line on standard error, printed by one process of a torchrun job."""
+
+    def say(message: str) -> None:
+        try:
+            if is_main_process():
+                print_visible(message, file=sys.stderr, flush=True)
+        except OSError:
+            discard(sys.stderr)
+
+    try:
+        status: Any = app(args=arguments, standalone_mode=False)
+        return int(status or 0)
+    except Interrupted as stop:
+        say(f"{stop}; run the same command again to continue")
+        return 128 + stop.signum
+    except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
+        say("stopped; run the same command again to continue from the last saved state")
+        return stop.status if isinstance(stop, Terminated) else 130
+    except Locked as locked:
+        say(f"error: {locked}: run the same command again when it has ended")
+        return 2
+    except (ValueError, OSError) as error:
+        say(f"error: {_one_line(error)}")
+        return 2
+    except Exception as error:
+        if hasattr(error, "format_message"):  # typer's own errors; their class differs between versions
+            message = visible_lines(error.format_message())
+            error.format_message = lambda: message
+            error.show()  # type: ignore[attr-defined]
+            return 2
+        if not is_out_of_memory(error):
+            raise
+        say(f"error: not enough memory: {first_line(error)}")
+        return 1
+
+
+def _flushed(status: int) -> int:
+    """Flush standard output; return ``status``, or an error status if that fails."""
+    try:
+        sys.stdout.flush()
+        return status
+    except OSError as error:
+        discard(sys.stdout)
+        if status or isinstance(error, BrokenPipeError):  # the reader closed the pipe: exit quietly
+            return status or 1
+        print_visible(f"error: {_one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def _one_line(error: ValueError | OSError) -> str:
+    """Return the message of an error in one line, with the file name if the system reports one."""
+    message = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        place = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already
+        message = f"{error.filename}: {error.strerror}" if error.filename else f"{place}{error.strerror}"
+    return " ".join(map(visible, message.splitlines()))

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compare.cli.app import AsJson, DryRun, ListAll, PluginModules, Quiet, app, flag, show
+import compare
+from compare.cli import options as cli
+from compare.results.text import list_text
+from compare.system.log import counting
 
 if TYPE_CHECKING:
     from compare.models.catalogue import CatalogueEntry
@@ -18,7 +21,7 @@ logger = logging.getLogger(__name__)
 data_app = typer.Typer(
     help="Check, prepare and download corpora.", no_args_is_help=True, rich_markup_mode=None
 )
-app.add_typer(data_app, name="data")
+cli.app.add_typer(data_app, name="data")
 
 SplitSize = Annotated[
     int | None, typer.Option(min=1, help="Pairs of this set [default: a tenth, 1 to 1,000].")
@@ -49,8 +52,8 @@ def check(
     columns: Columns = "",
     fields: Fields = "",
     langs: Langs = "",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    quiet: cli.Quiet = False,
+    as_json: cli.AsJson = False,
 ) -> int:
     """Measure a corpus and list suspicious lines.
 
@@ -59,13 +62,12 @@ def check(
     Example: attnbench data check corpus.de corpus.en
     """
     from compare.report.corpus import render_check
-    from compare.system.log import counting
     from data.checks import check_corpus as compute
 
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     with counting("pairs") as progress:
         found = compute(splits, progress=progress)
-    show(found.to_json(), render_check(found), as_json=as_json)
+    cli.show(found.to_json(), render_check(found), as_json=as_json)
     return 1 if found.num_unusable else 0
 
 
@@ -83,16 +85,16 @@ def prepare(
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing valid and test.")] = 1,
     max_words: Annotated[int, typer.Option(min=0, help="Drop longer pairs, in words a side; 0: none.")] = 0,
     max_ratio: Annotated[float, typer.Option(min=0, help="Drop larger ratios of lengths; 0: none.")] = 0,
-    drop_duplicates: Annotated[bool, flag("drop-duplicates", "Drop repeated pairs.")] = False,
-    drop_copies: Annotated[bool, flag("drop-copies", "Drop untranslated pairs.")] = False,
-    drop_broken: Annotated[bool, flag("drop-broken", "Drop pairs with broken text.")] = False,
+    drop_duplicates: Annotated[bool, cli.flag("drop-duplicates", "Drop repeated pairs.")] = False,
+    drop_copies: Annotated[bool, cli.flag("drop-copies", "Drop untranslated pairs.")] = False,
+    drop_broken: Annotated[bool, cli.flag("drop-broken", "Drop pairs with broken text.")] = False,
     drop_overlap: Annotated[
-        bool, flag("drop-overlap", "Drop training pairs that share a side with valid/test.")
+        bool, cli.flag("drop-overlap", "Drop training pairs that share a side with valid/test.")
     ] = False,
     root: Root = Path("corpora"),
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    dry_run: cli.DryRun = False,
+    quiet: cli.Quiet = False,
+    as_json: cli.AsJson = False,
 ) -> int:
     """Filter and split a corpus into a new folder.
 
@@ -102,7 +104,6 @@ def prepare(
     """
     from compare.config.starter import starter_experiment
     from compare.report.corpus import render_summary
-    from compare.system.log import counting
     from data.files import check_vacant
     from data.prepare import Filters, PreparationPlan, run_first_pass, summary
     from data.prepare import prepare_corpus as make
@@ -149,7 +150,7 @@ def prepare(
                 lambda first_pass, sizes: starter_experiment(found_langs, first_pass, sizes),
                 progress=progress,
             )
-    show(made, render_summary(made), as_json=as_json)
+    cli.show(made, render_summary(made), as_json=as_json)
     if out is not None and not dry_run:
         logger.info(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
     return 0
@@ -188,10 +189,10 @@ def get(
     src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
     tgt: Annotated[str, typer.Option(help="Target language.")] = "",
     root: Root = Path("corpora"),
-    list_corpora: ListAll = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    list_corpora: cli.ListAll = False,
+    dry_run: cli.DryRun = False,
+    quiet: cli.Quiet = False,
+    as_json: cli.AsJson = False,
 ) -> int:
     """Download a named corpus and write its folder.
 
@@ -203,26 +204,26 @@ def get(
     from compare.report.corpus import addresses, entries, fetched, render_catalogue
 
     if name is None or list_corpora:
-        show(entries(), render_catalogue(), as_json=as_json)
+        cli.show(entries(), render_catalogue(), as_json=as_json)
         return 0
     if dry_run:
         files = addresses(name, src, tgt)
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
-        show(files, text, as_json=as_json)
+        cli.show(files, text, as_json=as_json)
         return 0
     folder = fetched(name, src, tgt, root)
-    show({"folder": str(folder)}, str(folder), as_json=as_json)
+    cli.show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0
 
 
-@app.command()
+@cli.app.command()
 def models(
     name: Annotated[str | None, typer.Argument(help="Describe this preset [default: list them].")] = None,
-    list_presets: ListAll = False,
+    list_presets: cli.ListAll = False,
     vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
-    verify: Annotated[bool, flag("verify", "Check that the preset NAME does what a model must.")] = False,
-    plugin: PluginModules = None,
-    as_json: AsJson = False,
+    verify: Annotated[bool, cli.flag("verify", "Check that the preset NAME does what a model must.")] = False,
+    plugin: cli.PluginModules = None,
+    as_json: cli.AsJson = False,
 ) -> int:
     """List the presets, or describe one.
 
@@ -232,31 +233,30 @@ def models(
 
     Example: attnbench models luong-local-p
     """
-    from compare.models.catalogue import catalogue_presets, describe_preset, render_description
+    from compare.models.catalogue import render_description
 
     if name is None or list_presets:
         if verify:
             raise ValueError(
                 "--verify checks one preset: name it, such as attnbench models bahdanau --verify"
             )
-        entries = catalogue_presets(vocabulary)
-        show(entries, _preset_list(entries, vocabulary), as_json=as_json)
+        entries = compare.catalogue_presets(vocabulary)
+        cli.show(entries, _preset_list(entries, vocabulary), as_json=as_json)
         return 0
     if verify:
-        from compare.experiment.verify import render_verdicts, verify_preset
+        from compare.experiment.verify import render_verdicts
 
-        verdicts = verify_preset(name)
-        show(verdicts, render_verdicts(name, verdicts), as_json=as_json)
+        verdicts = compare.verify_preset(name)
+        cli.show(verdicts, render_verdicts(name, verdicts), as_json=as_json)
         return 0 if all(verdict.holds for verdict in verdicts) else 1
-    found = describe_preset(name, vocabulary)
-    show(found, render_description(found), as_json=as_json)
+    found = compare.describe_preset(name, vocabulary)
+    cli.show(found, render_description(found), as_json=as_json)
     return 0
 
 
 def _preset_list(entries: "list[CatalogueEntry]", vocabulary: int) -> str:
     """Render the list as text, with the presets in the size of their papers last."""
     from compare.models.catalogue import SENTENCE_TOKENS
-    from compare.results.text import list_text
 
     tables = [
         list_text(
@@ -278,11 +278,11 @@ def _preset_list(entries: "list[CatalogueEntry]", vocabulary: int) -> str:
     return "\n\n".join([tables[0], "in the size of the paper:", tables[1], note])
 
 
-@app.command()
-def doctor(as_json: AsJson = False) -> int:
+@cli.app.command()
+def doctor(as_json: cli.AsJson = False) -> int:
     """Describe this machine and name what is missing."""
-    from compare.system.doctor import diagnose, render_diagnoses
+    from compare.system.doctor import render_diagnoses
 
-    findings = diagnose()
-    show(findings, render_diagnoses(findings), as_json=as_json)
+    findings = compare.diagnose()
+    cli.show(findings, render_diagnoses(findings), as_json=as_json)
     return 1 if any(item.level == "missing" for item in findings) else 0

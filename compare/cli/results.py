@@ -7,18 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from compare.cli.app import (
-    AsJson,
-    CorpusFolder,
-    Folder,
-    Quiet,
-    app,
-    flag,
-    list_option,
-    parse_list,
-    print_visible,
-    show,
-)
+import compare
+from compare.cli import options as cli
+from compare.results.text import terminal_width
+from compare.system.log import show_messages
 from data.text import visible
 
 
@@ -36,7 +28,7 @@ def _figures() -> Sequence[Mapping[str, Any]]:
     return [{"figure": name, "what it shows": title} for name, title in titles.items()]
 
 
-@app.command()
+@cli.app.command()
 def table(
     folders: Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")],
     form: Annotated[str, typer.Option("--format", help="markdown, csv, json or latex.")] = "markdown",
@@ -47,10 +39,10 @@ def table(
         str,
         typer.Option(help="Headings or fields, separated by commas, or all [default: what fits a terminal]."),
     ] = "",
-    list_columns: Annotated[bool, list_option("Explain all columns.", _columns)] = False,
+    list_columns: Annotated[bool, cli.list_option("Explain all columns.", _columns)] = False,
     caption: Annotated[str, typer.Option(help="Caption of the LaTeX table.")] = "",
-    corpus: CorpusFolder = "",
-    as_json: AsJson = False,
+    corpus: cli.CorpusFolder = "",
+    as_json: cli.AsJson = False,
 ) -> int:
     r"""Print the results of experiments as one table.
 
@@ -60,11 +52,8 @@ def table(
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
     from compare.report.screen import show_experiment
-    from compare.report.table import TableShape, default_shape, load_table, render_table, table_form
+    from compare.report.table import TableShape, default_shape, table_form
     from compare.report.views import refresh_views
-    from compare.results.store import load_results
-    from compare.results.text import terminal_width
-    from compare.system.log import show_messages
 
     show_messages()
     form = table_form("json" if as_json else form)
@@ -73,19 +62,19 @@ def table(
     width = terminal_width()
     is_one = len(folders) == 1 and (folders[0] / "experiment.json").is_file()
     if width is not None and is_one and form == "markdown" and not (columns or shape):
-        print_visible(show_experiment(folders[0], width=width, data_root=corpus), end="")
+        cli.print_visible(show_experiment(folders[0], width=width, data_root=corpus), end="")
         return 0
     if not shape:
         shape = TableShape.ROWS if form in ("csv", "json") else default_shape(folders)
-    frame = load_table(folders, shape, data_root=corpus)
-    chosen = parse_list("" if columns == "all" else columns)
+    frame = compare.load_table(folders, shape, data_root=corpus)
+    chosen = cli.parse_list("" if columns == "all" else columns)
     chosen = chosen or (list(frame.columns) if shape == TableShape.WIDE else [])
-    runs = () if shape == TableShape.ROWS else load_results(*folders)
-    print_visible(render_table(frame, form, chosen or None, caption=caption, runs=runs), end="")
+    runs = () if shape == TableShape.ROWS else compare.load_results(*folders)
+    cli.print_visible(compare.render_table(frame, form, chosen or None, caption=caption, runs=runs), end="")
     return 0
 
 
-@app.command()
+@cli.app.command()
 def plot(
     folder: Annotated[Path, typer.Argument(help="An experiment folder; for attention also that of a run.")],
     kind: Annotated[
@@ -102,14 +91,16 @@ def plot(
         int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
     model: Annotated[str, typer.Option("--only", help="Draw the attention of this model or run.")] = "",
-    pieces: Annotated[bool, flag("pieces", "Attention between subwords, not words.")] = False,
-    self_attention: Annotated[bool, flag("self-attention", "Draw also attention within each side.")] = False,
+    pieces: Annotated[bool, cli.flag("pieces", "Attention between subwords, not words.")] = False,
+    self_attention: Annotated[
+        bool, cli.flag("self-attention", "Draw also attention within each side.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Output folder; for attention also a file [default: plots/].")
     ] = None,
-    corpus: CorpusFolder = "",
-    list_figures: Annotated[bool, list_option("List the figures.", _figures)] = False,
-    quiet: Quiet = False,
+    corpus: cli.CorpusFolder = "",
+    list_figures: Annotated[bool, cli.list_option("List the figures.", _figures)] = False,
+    quiet: cli.Quiet = False,
 ) -> int:
     """Draw learning curves, attention or another figure.
 
@@ -117,7 +108,7 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman must open the door." --out heads.html
     """
-    from compare.report.figures import ATTENTION, draw_attention, draw_figure, draw_plots
+    from compare.report.figures import ATTENTION
     from compare.report.views import refresh_views
 
     chosen = (sentence, translation, line, model or None, pieces or None, self_attention or None)
@@ -131,10 +122,10 @@ def plot(
         raise ValueError("--format is for one figure, such as `attnbench plot FOLDER curves`: name it")
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")
-    formats = parse_list(forms) or ["png", "svg"]
+    formats = cli.parse_list(forms) or ["png", "svg"]
     if kind == ATTENTION:
         line = 1 if line is None else line
-        written = draw_attention(
+        written = compare.draw_attention(
             folder,
             sentence,
             translation,
@@ -148,17 +139,17 @@ def plot(
     else:
         refresh_views(folder)
         if kind:
-            written = draw_figure(folder, kind, formats, out=out, data_root=corpus)
+            written = compare.draw_figure(folder, kind, formats, out=out, data_root=corpus)
         else:
-            written = draw_plots(folder, out=out)
+            written = compare.draw_plots(folder, out=out)
     for each in written:
-        print_visible(each)
+        cli.print_visible(each)
     return 0
 
 
-@app.command()
+@cli.app.command()
 def report(
-    folder: Folder,
+    folder: cli.Folder,
     baseline: Annotated[
         str, typer.Option(help="Label to compare the others with [default: highest BLEU].")
     ] = "",
@@ -166,8 +157,8 @@ def report(
         Path | None, typer.Option(help="Folder of attnbench tune to show [default: the experiment's].")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Output file [default: the folder's report.html].")] = None,
-    corpus: CorpusFolder = "",
-    quiet: Quiet = False,
+    corpus: cli.CorpusFolder = "",
+    quiet: cli.Quiet = False,
 ) -> int:
     """Write report.html: an experiment on one page.
 
@@ -175,24 +166,25 @@ def report(
 
     Example: attnbench report runs/demo
     """
-    from compare.report.html.page import build_report
     from compare.report.views import refresh_views
 
     refresh_views(folder)
-    print_visible(build_report(folder, baseline=baseline, tuning=tuning, out=out, data_root=corpus))
+    cli.print_visible(
+        compare.build_report(folder, baseline=baseline, tuning=tuning, out=out, data_root=corpus)
+    )
     return 0
 
 
-@app.command()
+@cli.app.command()
 def check(
-    folder: Folder,
+    folder: cli.Folder,
     decode: Annotated[
         str,
         typer.Option(help="Lines per test set to translate again, or all.", show_default="none"),
     ] = "0",
-    corpus: CorpusFolder = "",
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    corpus: cli.CorpusFolder = "",
+    quiet: cli.Quiet = False,
+    as_json: cli.AsJson = False,
 ) -> int:
     """Recompute every figure of an experiment from its files.
 
@@ -201,12 +193,10 @@ def check(
 
     Example: attnbench check runs/demo --decode 50
     """
-    from compare.check.recompute import check_experiment as compute
-
     if decode != "all" and not decode.isdecimal():
         raise ValueError(f"--decode {decode}: must be a whole number of lines, such as 50, or all")
     lines = sys.maxsize if decode == "all" else int(decode)
-    found = compute(folder, decode=lines, data_root=corpus)
+    found = compare.check_experiment(folder, decode=lines, data_root=corpus)
     differences = [str(finding) for finding in found.differences]
     content = {
         "compared": len(found.findings),
@@ -216,22 +206,24 @@ def check(
     }
     not_checked = [f"not checked: {line}" for line in found.not_checked]
     text = "\n".join(map(visible, [*differences, *found.notes, *not_checked, found.summary]))
-    show(content, text, as_json=as_json)
+    cli.show(content, text, as_json=as_json)
     return 1 if differences else 0
 
 
-@app.command()
+@cli.app.command()
 def publish(
-    folder: Folder,
+    folder: cli.Folder,
     out: Annotated[Path, typer.Option(help="Output folder, such as results/demo.")],
     tuning: Annotated[
         Path | None, typer.Option(help="Search to publish with it, by `attnbench tune`.")
     ] = None,
-    replace: Annotated[bool, flag("replace", "Replace the published results in the output folder.")] = False,
-    add: Annotated[bool, flag("add", "Add to the published results in the output folder.")] = False,
-    unfinished: Annotated[bool, flag("unfinished", "Publish runs that have not ended, too.")] = False,
-    finished_only: Annotated[bool, flag("finished-only", "Leave out runs that have not ended.")] = False,
-    weights: Annotated[bool, flag("weights", "Also the weights of each model's first seed.")] = False,
+    replace: Annotated[
+        bool, cli.flag("replace", "Replace the published results in the output folder.")
+    ] = False,
+    add: Annotated[bool, cli.flag("add", "Add to the published results in the output folder.")] = False,
+    unfinished: Annotated[bool, cli.flag("unfinished", "Publish runs that have not ended, too.")] = False,
+    finished_only: Annotated[bool, cli.flag("finished-only", "Leave out runs that have not ended.")] = False,
+    weights: Annotated[bool, cli.flag("weights", "Also the weights of each model's first seed.")] = False,
 ) -> int:
     """Copy results and translations for others.
 
@@ -239,13 +231,11 @@ def publish(
 
     Example: attnbench publish runs/demo --out results/demo
     """
-    from compare.experiment.publish import publish_experiment
-
     if unfinished and finished_only:
         raise ValueError("--unfinished takes the runs that --finished-only leaves out: give one of the two")
     if add and replace:
         raise ValueError("--add keeps what --replace deletes: give one of the two")
-    published = publish_experiment(
+    published = compare.publish_experiment(
         folder,
         out,
         tuning=tuning,
@@ -255,5 +245,5 @@ def publish(
         finished_only=finished_only,
         weights=weights,
     )
-    print_visible(published)
+    cli.print_visible(published)
     return 0

@@ -9,24 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from compare.cli.app import (
-    AsJson,
-    CorpusFolder,
-    Device,
-    PluginModules,
-    Quiet,
-    Runs,
-    app,
-    flag,
-    print_visible,
-    show,
-)
+import compare
+from compare.cli import options as cli
+from compare.results.text import table_text, terminal_width
 from compare.scoring.metrics import TOKENIZE
 
 
-@app.command()
+@cli.app.command()
 def translate(
-    runs: Runs,
+    runs: cli.Runs,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
     sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
@@ -36,8 +27,8 @@ def translate(
         float | None, typer.Option(help="Of --sample: only the most probable, up to this sum.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Of --sample: seed of the draws [default: 1].")] = None,
-    device: Device = "cpu",
-    as_json: AsJson = False,
+    device: cli.Device = "cpu",
+    as_json: cli.AsJson = False,
 ) -> int:
     """Translate standard input with a trained model.
 
@@ -47,9 +38,7 @@ def translate(
 
     Example: echo "The old woman must open the door." | attnbench translate runs/demo/bahdanau-seed1
     """
-    from compare.decoding.sampling import Sampling
     from compare.results.result import without_nan
-    from compare.results.run_folder import load_ensemble, load_model
     from compare.system.cpu import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -59,9 +48,9 @@ def translate(
     if given and not sample:
         option = next(iter(given)).replace("_", "-")
         raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
-    sampling = Sampling(**given) if sample else None
+    sampling = compare.Sampling(**given) if sample else None
     tune_cpu()
-    model = load_ensemble(runs, device) if len(runs) > 1 else load_model(runs[0], device)
+    model = compare.load_ensemble(runs, device) if len(runs) > 1 else compare.load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
     lines = list(_sentences())
@@ -75,18 +64,15 @@ def translate(
     else:
         for number, several in enumerate(found):
             for each in several:  # the text itself, whatever it holds
-                print(
-                    each.text
-                    if max(sample, n_best) == 1
-                    else f"{number} ||| {each.text} ||| {each.score:.6f}"
-                )
+                several_asked = max(sample, n_best) > 1
+                print(f"{number} ||| {each.text} ||| {each.score:.6f}" if several_asked else each.text)
     if unknown := model.count_unknown(lines):  # translations read as if these words had been understood
         text = f"warning: {unknown:,} of {len(lines):,} lines have words that the vocabulary lacks: the model"
-        print_visible(f"{text} reads <unk> in their place", file=sys.stderr)
+        cli.print_visible(f"{text} reads <unk> in their place", file=sys.stderr)
     return 0
 
 
-@app.command()
+@cli.app.command()
 def score(
     systems: Annotated[
         list[Path],
@@ -110,19 +96,19 @@ def score(
     ] = None,
     test: Annotated[str, typer.Option(help="Test set of runs for --external [default: the first].")] = "",
     probabilities: Annotated[
-        bool, flag("probabilities", "Probability that the runs give to the reference.")
+        bool, cli.flag("probabilities", "Probability that the runs give to the reference.")
     ] = False,
     ensemble: Annotated[
-        bool, flag("ensemble", "Average the probabilities of the runs, as one system.")
+        bool, cli.flag("ensemble", "Average the probabilities of the runs, as one system.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the translations of the runs, RUN.hyp.")
     ] = None,
-    device: Device = "cpu",
-    corpus: CorpusFolder = "",
-    plugin: PluginModules = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    device: cli.Device = "cpu",
+    corpus: cli.CorpusFolder = "",
+    plugin: cli.PluginModules = None,
+    quiet: cli.Quiet = False,
+    as_json: cli.AsJson = False,
 ) -> int:
     """Score translations, or finished runs on any test set.
 
@@ -134,11 +120,8 @@ def score(
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
-    from compare.analysis.statistics import compare_files
-    from compare.experiment.likelihood import score_model, score_runs
-    from compare.integrations.external_metrics import add_external_scores, add_run_scores
     from compare.report.score_tables import render_forced_scores, render_scores
-    from compare.scoring.score import HEADLINE, ScoringOptions, score_files
+    from compare.scoring.score import HEADLINE
     from compare.system.cpu import tune_cpu
 
     of_runs = {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out is not None}
@@ -150,28 +133,28 @@ def score(
         if not ref:
             raise ValueError("--ref is missing: name references")
         asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
-        options = ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
-        scores = score_files(systems, ref, options)
+        options = compare.ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
+        scores = compare.score_files(systems, ref, options)
         if len(scores) > 1 and "bleu" in asked:
-            differences = compare_files(systems, ref, options)
-        scores = add_external_scores(scores, external, ref, src) if external else scores
+            differences = compare.compare_files(systems, ref, options)
+        scores = compare.add_external_scores(scores, external, ref, src) if external else scores
     elif not ref:
         if not external or given:
             raise ValueError("runs need --src and --ref, a text to translate and score, or else --external")
-        scores = add_run_scores(systems, external, test=test, data_root=corpus)
+        scores = compare.add_run_scores(systems, external, test=test, data_root=corpus)
     elif probabilities:
         if len(ref) > 1 or out is not None:
             raise ValueError("--probabilities takes one --ref, and translates nothing for --out")
         tune_cpu()
-        forced = score_model(systems, src, ref[0], ensemble=ensemble, device=device)
-        print_visible(render_forced_scores(forced, as_json=as_json))
+        forced = compare.score_model(systems, src, ref[0], ensemble=ensemble, device=device)
+        cli.print_visible(render_forced_scores(forced, as_json=as_json))
         return 0
     else:
         if src is None:
             raise ValueError("--src is missing: name the text that the runs translate")
         tune_cpu()
-        scores = score_runs(systems, src, ref, out=out, ensemble=ensemble, device=device)
-    print_visible(render_scores(scores, differences=differences, as_json=as_json))
+        scores = compare.score_runs(systems, src, ref, out=out, ensemble=ensemble, device=device)
+    cli.print_visible(render_scores(scores, differences=differences, as_json=as_json))
     return 0
 
 
@@ -184,7 +167,7 @@ def _sentences() -> Iterator[str]:
             raise ValueError(f"standard input, line {number}: not UTF-8 ({error.reason})") from None
 
 
-@app.command()
+@cli.app.command()
 def align(
     systems: Annotated[
         list[Path], typer.Argument(help="Folders of finished runs, or files of links by word aligners.")
@@ -195,7 +178,9 @@ def align(
     first_word: Annotated[
         int, typer.Option(min=0, max=1, help="Number of the first word in the gold links.")
     ] = 0,
-    reverse: Annotated[bool, flag("reversed", "Gold links are target-source, not source-target.")] = False,
+    reverse: Annotated[
+        bool, cli.flag("reversed", "Gold links are target-source, not source-target.")
+    ] = False,
     method: Annotated[
         str, typer.Option(help="Method for runs: arg max, intersection, or a threshold (0.2).")
     ] = "arg max",
@@ -203,8 +188,8 @@ def align(
         Path | None,
         typer.Option("--out", help="Folder for links of the runs' heads, Pharaoh: RUN/HEAD.links."),
     ] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    quiet: cli.Quiet = False,
+    as_json: cli.AsJson = False,
 ) -> int:
     """Compare attention and word aligners with gold word alignments.
 
@@ -214,19 +199,18 @@ def align(
 
     Example: attnbench align runs/demo/bahdanau-seed1 eflomal.fwd --gold gold.talp --src test.en --tgt test.de
     """
-    from compare.analysis.alignment import measure_alignment, write_link_files
-    from compare.analysis.word_links import count_proposed_links, read_gold, read_proposed_links
-    from compare.results.run_folder import load_model
-    from compare.results.text import table_text, terminal_width
+    from compare.analysis.alignment import write_link_files
     from compare.system.cpu import tune_cpu
 
-    pairs = read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
-    alignments = {str(path): read_proposed_links(path, pairs) for path in systems if not path.is_dir()}
+    pairs = compare.read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
+    alignments = {
+        str(path): compare.read_proposed_links(path, pairs) for path in systems if not path.is_dir()
+    }
     tune_cpu()
     rows: list[dict[str, Any]] = []
     for run in (path for path in systems if path.is_dir()):
-        translator = load_model(run)
-        measured = measure_alignment(translator, pairs)
+        translator = compare.load_model(run)
+        measured = compare.measure_alignment(translator, pairs)
         if measured is None:
             raise ValueError(
                 f"{run}: this model has no attention to the source, from which links are derived"
@@ -235,18 +219,18 @@ def align(
         if links is not None:
             write_link_files(translator, pairs, links / run.resolve().name, method)
     for name, found in alignments.items():
-        rows.append({"system": name, "method": "links"} | count_proposed_links(found, pairs).scores())
-    show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
+        rows.append({"system": name, "method": "links"} | compare.count_proposed_links(found, pairs).scores())
+    cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
     return 0
 
 
-@app.command()
+@cli.app.command()
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="Output folder.")],
     lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
-    corpus: CorpusFolder = "",
-    as_json: AsJson = False,
+    corpus: cli.CorpusFolder = "",
+    as_json: cli.AsJson = False,
 ) -> int:
     """Export a trained Transformer to CTranslate2.
 
@@ -255,9 +239,7 @@ def export(
 
     Example: attnbench export runs/demo/transformer-seed1 --out exported
     """
-    from compare.integrations.export import export_model
-
-    found = export_model(run, out, lines=lines, data_root=corpus)
+    found = compare.export_model(run, out, lines=lines, data_root=corpus)
     text = f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {run}"
-    show(found, text, as_json=as_json)
+    cli.show(found, text, as_json=as_json)
     return 0

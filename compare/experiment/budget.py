@@ -18,8 +18,8 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import first_updates, fresh_update_work
 from compare.models.registry import Architecture, ResolvedModel, build_meta_model
 from compare.results.store import Registry
-from compare.system.measure import is_out_of_memory, time_in_turn
-from compare.system.messages import first_line
+from compare.system.measure import time_in_turn
+from compare.system.messages import first_line, is_out_of_memory
 from compare.training.step import count_tokens
 
 # Change the number of updates of a run, and with it every setting that is a share of its training.

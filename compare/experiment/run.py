@@ -47,8 +47,7 @@ from compare.scoring.metrics import make_bleu
 from compare.system.cpu import tune_cpu
 from compare.system.distributed import SINGLE, Processes, join_processes
 from compare.system.log import Reporter, log_to_file
-from compare.system.measure import is_out_of_memory
-from compare.system.messages import first_line
+from compare.system.messages import first_line, is_out_of_memory
 from compare.system.plugins import code_version
 from compare.system.signals import LOCK, Locked, lock_folder
 from compare.training.trainer import TrainingDiverged

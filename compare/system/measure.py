@@ -34,17 +34,6 @@ def physical_memory_bytes() -> int | None:
         return None
 
 
-NO_MEMORY = ("allocate memory", "could not create a primitive", "bad allocation", "bad_alloc")
-"""Parts of the messages of torch's allocators, oneDNN and C++ when memory is short."""
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error says that memory is short; on a CPU only the message shows this."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and any(part in str(error) for part in NO_MEMORY)
-    )
-
-
 def reset_peak_memory(device: torch.device) -> None:
     """Restart the measurement of the peak, so that a run does not report that of an earlier run.
 

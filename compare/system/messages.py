@@ -52,3 +52,20 @@ def explain(error: Exception) -> str:
     """Return the message of an error as one sentence in one line."""
     text = " ".join(str(error).split())
     return text if text.endswith((".", "?")) else f"{text}."
+
+
+NO_MEMORY = (
+    "out of memory",
+    "allocate memory",
+    "could not create a primitive",
+    "bad allocation",
+    "bad_alloc",
+)
+"""Parts of the messages of torch's allocators, oneDNN and C++ when memory is short."""
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Return whether an error says that memory is short; but for MemoryError only the message shows this."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(part in str(error) for part in NO_MEMORY)
+    )

@@ -91,7 +91,7 @@ def test_models_are_added_to_a_folder_one_call_after_the_other(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     """A model that diverges makes only those calls fail that ask for it."""
-    monkeypatch.setattr("compare.report.views.write_views", lambda folder: None)  # plots take their time
+    monkeypatch.setattr("compare.write_views", lambda folder: None)  # plots take their time
     out = tmp_path / "run"
     settings = ["train.max_updates=6", "train.valid_every=6", "models.luong.learning_rate=1e38"]
     command = ["run", str(tiny_toml), "--out", str(out), "-q"]
