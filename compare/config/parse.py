@@ -24,14 +24,6 @@ SCHEMA = 5
 """Version of the files in a run folder."""
 ALL_MODELS = "*"
 """Stands for the label of every model in an override."""
-OTHER_NAMES = {
-    "lr": "learning_rate",
-    "warmup": "warmup_updates",
-    "warmup_steps": "warmup_updates",
-    "lr_scheduler": "schedule",
-    "hidden": "hidden_size",
-}
-"""Names that other toolkits have for settings of a model."""
 NOT_IN_LABELS = r"[^\w.+-]"
 
 
@@ -83,17 +75,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: the file is not TOML.
     """
-    text = ""
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # Notepad writes a byte order mark
-        return tomllib.loads(text)
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # Notepad writes a byte order mark
     except ValueError as error:  # invalid TOML or UTF-8
-        found = re.search(r"at line (\d+)", str(error))
-        line = text.split("\n")[int(found[1]) - 1].strip() if found else ""
-        hint = f": {line:.80}; text stands in quotes" if line else ""
-        if "\\" in line:
-            hint += ', and a path in "..." has / instead of \\, or stands in single quotes'
-        raise ValueError(f"{path}: not TOML: {error}{hint}") from None
+        hint = 'text stands in quotes, and a path in "..." has / instead of \\'
+        raise ValueError(f"{path}: not TOML: {error}; {hint}") from None
 
 
 def absolute_root(root: str, base: Path) -> str:
@@ -145,12 +131,8 @@ def _build_section(name: str, kind: type[Section], tables: Mapping[str, Any]) ->
 
 def _suggest(section: str, key: str, known: Iterable[str]) -> str:
     """Suggest the nearest key of a section, or say that ``key`` is a setting of each model."""
-    setting = OTHER_NAMES.get(key, key)
-    if any(setting in preset.model.setting_types() for preset in PRESETS.values()):
-        return (
-            f"{setting} is a setting of each model: write it into [[models]], or "
-            f"--set 'models.*.{setting}=VALUE'"
-        )
+    if any(key in preset.model.setting_types() for preset in PRESETS.values()):
+        return f"it is a setting of each model: write it into [[models]], or --set 'models.*.{key}=VALUE'"
     return did_you_mean(f"{section}.{key}", [f"{section}.{each}" for each in known], cutoff=0.5)
 
 
@@ -229,17 +211,6 @@ def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         )
         label = f"{row.get('label', row.get('preset'))}{re.sub(NOT_IN_LABELS, '_', parts)}"
         yield {**row, **chosen, "label": label} if axes else row
-
-
-def is_of_grid(label: str, table: str, settings: Iterable[str]) -> bool:
-    """Return whether ``expand_grid`` may have made a model's label of a table's.
-
-    Args:
-        label: label of the model.
-        table: label of the table.
-        settings: names of the model's settings.
-    """
-    return re.fullmatch(rf"{re.escape(table)}-({'|'.join(settings)})-.+", label) is not None
 
 
 # Writing.

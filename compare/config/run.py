@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compare.config.parse import OTHER_NAMES, SCHEMA, absolute_root, to_toml
+from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     LANGUAGE_TOKENIZERS,
@@ -60,7 +60,7 @@ def _suggest(key: str, known: Iterable[str]) -> str:
     for section, kind in SECTIONS.items():
         if key != "seed" and any(each.name == key for each in dataclasses.fields(kind)):
             return f"all models share it: write it into [{section}], or --set {section}.{key}=VALUE"
-    return did_you_mean(OTHER_NAMES.get(key, key), known, cutoff=0.5)
+    return did_you_mean(key, known, cutoff=0.5)
 
 
 def used_plugins(named: Iterable[str], preset: str, model: ResolvedModel) -> tuple[str, ...]:
@@ -281,7 +281,9 @@ def settings_hash(run: Run) -> str:
 
 
 def find_difference(run: Run, other: Run) -> str | None:
-    """Describe the first shared setting in which two runs differ: "train.max_updates: 20, here 60".
+    """Describe the first setting in which two runs may not differ and do: "train.max_updates: 20, here 60".
+
+    These are the shared settings, and those of the model where both runs have the same label.
 
     Args:
         run: the run that is "here".
@@ -291,26 +293,17 @@ def find_difference(run: Run, other: Run) -> str | None:
         The description, or None if all are equal.
     """
     here, there = shared_settings(run), shared_settings(other)
-    written = [{"task": each.task, **each.settings()} for each in (other, run)]
+    if run.label == other.label:
+        here, there = here | _model_settings(run), there | _model_settings(other)
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
-            return _describe_difference(name, *(each.get(name) for each in written))
+            was, now = ("nothing" if each.get(name) is None else each[name] for each in (there, here))
+            return f"{name}: {was}, here {now}"
     return None
 
 
-def find_model_difference(run: Run, other: Run) -> str | None:
-    """Describe the first setting of the model in which two runs differ, as ``find_difference`` does.
-
-    Masks are left out: they are files, under another path in each run.
-    """
-    here, there = run.model_table(), other.model_table()
-    for name in dict.fromkeys([*there, *here]):
-        values = there.get(name), here.get(name)
-        if values[0] != values[1] and not all(str(value).endswith(".npy") for value in values):
-            return _describe_difference(f"model.{name}", *values)
-    return None
-
-
-def _describe_difference(name: str, there: Any, here: Any) -> str:
-    there, here = ("nothing" if value is None else value for value in (there, here))
-    return f"{name}: {there}, here {here}"
+def _model_settings(run: Run) -> dict[str, Any]:
+    """Return the settings of the model, except masks: they are files, under another path in each run."""
+    return {
+        f"model.{name}": value for name, value in run.model_table().items() if not str(value).endswith(".npy")
+    }

@@ -29,8 +29,6 @@ CONSISTENCY = {"none": (None, None), "r-drop": (2.5, None), "simcut": (3.0, 0.05
 """Weight and cut of each method, None if it has none: those of the papers for translation, Liang et al. 2021,
 whose alpha of 5 stands beside the sum of two cross-entropies, not their mean, and Gao et al. 2022."""
 MAX_BEAM_SIZE = 1_000
-MAX_LABEL_BYTES = 200
-"""A name in a folder has at most 255; the seed and temporary files need some of them."""
 """The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
 EMBEDDED_TRAIN_SIZE = 20_000
 """Training pairs of the built-in corpus, unless the config says otherwise."""
@@ -167,8 +165,6 @@ class TrainConfig(Section):
             raise ValueError(
                 f"device must be one of auto, cpu, cuda, cuda:N, mps, found {abbreviate(self.device)}"
             )
-        if self.init_from == "" or (self.init_hash and not self.init_from):
-            raise ValueError("init_from must name the folder of a run, or be left out")
         if self.average_every and self.average < 2:
             raise ValueError(f"average must be at least 2 where average_every is set, found {self.average}")
 
@@ -363,10 +359,9 @@ class ModelConfig:
     def __post_init__(self) -> None:
         """Reject labels that cannot name a folder."""
         is_name = all(c.isalnum() or c in "-_.+" for c in self.label) and self.label[:1] not in ("", ".")
-        if not is_name or len(self.label.encode()) > MAX_LABEL_BYTES:
+        if not is_name:
             raise ValueError(
-                f"label {abbreviate(self.label)} names a folder: only letters, digits and -_.+ are allowed, "
-                f"and {MAX_LABEL_BYTES} bytes"
+                f"label {abbreviate(self.label)} names a folder: only letters, digits and -_.+ are allowed"
             )
 
 

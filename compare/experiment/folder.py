@@ -9,7 +9,6 @@ from difflib import unified_diff
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from compare.config.parse import is_of_grid
 from compare.config.run import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build_meta_model
@@ -51,8 +50,7 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
 
     Args:
         models: all models of the experiment.
-        only: labels, in which * stands for any text; that of a table with lists of values, if no model has
-            it, stands for all models of the table; empty: all models.
+        only: labels, in which * stands for any text; empty: all models.
 
     Raises:
         ValueError: no model has such a label; the message suggests the nearest.
@@ -63,9 +61,6 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
     chosen: set[str] = set()
     for label in only:
         matches = {each for each in labels if fnmatchcase(each, label)}
-        matches = matches or {
-            run.label for run in models if is_of_grid(run.label, label, run.model.settings())
-        }
         if not matches:
             raise ValueError(
                 f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"

@@ -3,10 +3,11 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 
 from compare.config.parse import SCHEMA
-from compare.config.run import Run, find_difference, find_model_difference, runs_to_toml
+from compare.config.run import Run, find_difference, runs_to_toml
 from compare.experiment.tune import TRIALS
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -166,12 +167,8 @@ def _ensure_one_experiment(runs: Sequence[RunFolder], folder: Path, out: Path) -
                 f"{out} holds another experiment ({key} {there[:12]}, here {here[:12]}): "
                 "publish to another folder"
             )
-    for run in kept:
-        difference = find_difference(added[0].run, run.run)
-        for other in added:
-            if other.run.label == run.run.label:
-                difference = difference or find_model_difference(other.run, run.run)
-        if difference:
+    for run, other in product(kept, added):
+        if difference := find_difference(other.run, run.run):
             raise ValueError(
                 f"{run.folder} has other settings ({difference}): publish to another folder, "
                 "or delete this one first"

@@ -83,10 +83,9 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         ("seeds = [1, 2]\n[train]\nseed = 3\n" + ROW, "train.seed has no effect beside seeds"),
         ("[trian]\nseed = 1\n" + ROW, "unknown key 'trian'; did you mean 'train'?"),
         ("[train]\nmax_update = 1\n" + ROW, "'train.max_update'; did you mean 'train.max_updates'?"),
-        ("[train]\nlr = 1\n" + ROW, "'train.lr'; learning_rate is a setting of each model"),
+        ("[train]\ndropout = 1\n" + ROW, "'train.dropout'; it is a setting of each model"),
         ('[[models]]\npreset = "bahdanu"\n', "models.bahdanu: unknown preset 'bahdanu'; did you mean 'bahd"),
         (ROW + "hiden_size = 8\n", "models.lstm: unknown key 'hiden_size'; did you mean 'hidden_size'?"),
-        (ROW + "lr = 8\n", "did you mean 'learning_rate'?"),
         (ROW + "num_heads = 8\n", "unknown key 'num_heads'"),  # of another architecture
         (ROW + "max_updates = 8\n", "all models share it: write it into [train], or --set train.max_upd"),
         ('[[models]]\nlabel = "a"\n', "models[0]: no preset"),
@@ -96,7 +95,6 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         ("schema = 4\n" + ROW, f"its schema is 4, but this version of attnbench reads schema {SCHEMA}"),
         (ROW + ROW, "label 'lstm' is given twice"),
         (ROW + "label = 'a/b'\n", "label 'a/b' names a folder"),
-        (ROW + f"label = '{'a' * 201}'\n", "names a folder"),
         (ROW + ROW + "label = 'LSTM'\n", "is given twice"),  # one folder on macOS and Windows
         (ROW + "label = 3\n", "label must be str"),
         (ROW + "hidden_size = 9\n", "even"),
@@ -106,7 +104,7 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         (ROW + "schedule = 'liner'\n", "did you mean 'linear'?"),
         ('[data]\nroot = "C:\\Users\\me"\n' + ROW, "has / instead of"),
         ('[data]\nroot = "C:\\temp"\n' + ROW, "write / instead of"),  # a tab
-        ("[data]\nsrc = de\n" + ROW, ": src = de; text stands in quotes"),
+        ("[data]\nsrc = de\n" + ROW, "text stands in quotes"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):

@@ -106,7 +106,7 @@ def test_the_tokenizer_is_that_of_the_target_language(tiny_toml: Path, target: s
 def test_a_start_from_other_weights_is_another_hash_and_is_named(run: Run):
     tuned = replace(run, train=replace(run.train, init_from="/runs/a", init_hash="0"))
     assert settings_hash(tuned) != settings_hash(run)
-    assert find_difference(tuned, run) == "train.init_from: nothing, here /runs/a"
+    assert find_difference(tuned, run) == "train.init_from: nothing, here weights of another run"
     other = replace(tuned, train=replace(tuned.train, init_from="/runs/b", init_hash="1"))
     assert settings_hash(other) == settings_hash(tuned)
 

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,31 +30,24 @@ device = "cpu"
 [[models]]
 preset = "lstm"
 dropout = [0.1, 0.2]
-learning_rate = [0.001, 0.002]
-[[models]]
-preset = "lstm"
-label = "lstm-large"
 [[models]]
 preset = "bahdanau"
 """
 
 
-def chosen(folder: Path, *only: str) -> list[str]:
-    path = folder / "grid.toml"
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [((), [0, 1, 2]), (("lstm-*",), [0, 1]), (("bahdanau", "*-0.1"), [0, 2]), (("lstm",), None)],
+)
+def test_only_chooses_models_by_their_labels(tmp_path: Path, only: Sequence[str], expected: list[int] | None):
+    path = tmp_path / "grid.toml"
     path.write_text(TOML)
-    return [run.label for run in choose_models(resolve_models(load_experiment(path)), only)]
-
-
-def test_the_label_of_a_grid_means_all_its_models(tmp_path: Path):
-    grid = [f"lstm-dropout-{p}-learning_rate-{rate}" for p in (0.1, 0.2) for rate in (0.001, 0.002)]
-    assert chosen(tmp_path) == [*grid, "lstm-large", "bahdanau"]
-    assert chosen(tmp_path, "lstm") == grid
-    assert chosen(tmp_path, "bahdanau", "lstm") == [*grid, "bahdanau"]
-    assert chosen(tmp_path, "lstm-dropout-0.1") == grid[:2]
-    assert chosen(tmp_path, "lstm-*") == [*grid, "lstm-large"]
-    for label in ("l.tm", "bahdanau-dropout"):
-        with pytest.raises(ValueError, match="--only: no model is labelled"):
-            chosen(tmp_path, label)
+    models = resolve_models(load_experiment(path))
+    if expected is None:
+        with pytest.raises(ValueError, match="--only: no model is labelled 'lstm'"):
+            choose_models(models, only)
+    else:
+        assert choose_models(models, only) == [models[index] for index in expected]
 
 
 @pytest.mark.parametrize(("override", "key"), [("train.clip_norm=3", "clip_norm"), ("data.src=fr", "src")])

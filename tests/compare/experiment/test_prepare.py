@@ -224,7 +224,6 @@ def test_a_published_config_has_no_path(tuned: Path, finished: Path):
         (["models.luong.hidden_size=32"], "but the model's is"),
         (["train.seed=2"], "luong-seed2 is no run"),
         (["train.init_hash=abc"], "are not the weights of train.init_hash"),
-        (["train.init_from="], "init_from must name the folder of a run"),
     ],
 )
 def test_what_does_not_fit_is_refused(
