@@ -11,11 +11,11 @@ import re
 import shutil
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import msgspec
 
@@ -50,10 +50,6 @@ class Text(NamedTuple):
     remote: Remote
     member: str
     """Its name in the archive; empty if the download is the text itself."""
-
-    def path(self, raw: Path) -> Path:
-        """Return the path of the unpacked text in the folder ``raw``."""
-        return raw / self.remote.name / self.member
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -178,22 +174,33 @@ def fetch(
         OSError: no mirror has the right file, or a file cannot be written.
     """
     corpus, pair, folder = _locate(name, src, tgt, Path(root))
+    downloads, texts = Path(root) / "downloads" / name, corpus.texts(pair)
     if folder.exists():
         _verify(folder)
         return folder
-    downloads = Path(root) / "downloads" / name
     with new_folder(folder) as building:
-        raw = building / "raw"
+        raw, digests = building / "raw", {}
+
+        def path_of(text: Text) -> Path:
+            folder = raw if text.member else downloads
+            return folder / text.remote.name / text.member
+
+        rows = (
+            row
+            for part, *both in texts
+            for row in _divide(part.split, _pairs(part.format, *map(path_of, both)))
+        )
         try:
-            digests = {}
             for remote in corpus.remotes(pair):
                 path = download(remote, downloads, progress=progress)
                 digests[remote.name] = hash_file(path)
-                _unpack(path, [text for _, *both in corpus.texts(pair) for text in both], raw)
-            kept, blank = _write_splits(corpus.texts(pair), raw, building, pair)
+                members = {text.member for _, *both in texts for text in both if text.remote == remote}
+                if members != {""}:
+                    extract(path, members, raw / remote.name)
+            kept, blank = _write_splits(rows, building, pair)
         except ValueError as error:  # name the download, since the temporary folder is removed
             raise ValueError(str(error).replace(str(raw), str(downloads))) from None
-        shutil.rmtree(raw)
+        shutil.rmtree(raw, ignore_errors=True)
         manifest = {
             "corpus": corpus.name,
             "languages": pair,
@@ -251,54 +258,34 @@ def _verify(folder: Path) -> None:
         )
 
 
-def _unpack(path: Path, texts: Sequence[Text], raw: Path) -> None:
-    """Copy or extract the texts of one download to the folder ``raw``."""
-    members = {text.member: text.path(raw) for text in texts if text.remote.name == path.name}
-    if "" in members:  # the download is the text itself
-        raw.mkdir(exist_ok=True)
-        shutil.copyfile(path, members[""])
-    else:
-        extract(path, members)
-
-
 def _write_splits(
-    texts: Sequence[tuple[Part, Text, Text]], raw: Path, folder: Path, pair: Pair
+    rows: Iterable[tuple[str, str, str]], folder: Path, pair: Pair
 ) -> tuple[Counter[str], Counter[str]]:
-    """Write the files of each split, SPLIT.LANGUAGE, from the unpacked texts in ``raw``.
+    """Write the files of each split, SPLIT.LANGUAGE, from rows of split, source and target.
 
     Returns:
         The number of pairs of each split, and of those left out because a side is blank.
     """
-    kept, blank = Counter[str](), Counter[str]()
+    kept, blank, files = Counter[str](), Counter[str](), dict[str, list[IO[str]]]()
     with ExitStack() as stack:
-        files = {
-            split: [
-                stack.enter_context((folder / f"{split}.{lang}").open("w", encoding="utf-8", newline="\n"))
-                for lang in pair
-            ]
-            for split in dict.fromkeys(split for part, *_ in texts for split in _splits_of(part))
-        }
-        for part, *both in texts:
-            for split, *sides in _divide(part.split, _pairs(part, *(text.path(raw) for text in both))):
-                if not all(map(str.strip, sides)):
-                    blank[split] += 1
-                    continue
-                kept[split] += 1
-                for file, side in zip(files[split], sides, strict=True):
-                    file.write(f"{side}\n")
+        for split, *sides in rows:
+            if not all(map(str.strip, sides)):
+                blank[split] += 1
+                continue
+            if split not in files:
+                paths = [folder / f"{split}.{lang}" for lang in pair]
+                files[split] = [
+                    stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths
+                ]
+            kept[split] += 1
+            for file, side in zip(files[split], sides, strict=True):
+                file.write(f"{side}\n")
     return kept, blank
 
 
-def _splits_of(part: Part) -> Sequence[str]:
-    """List the splits that the pairs of a part go to."""
-    return {EVERY_23RD: ("train", "valid"), BY_HASH: ("train", "valid", "test")}.get(
-        part.split, (part.split,)
-    )
-
-
-def _pairs(part: Part, src: Path, tgt: Path) -> Iterator[Pair]:
+def _pairs(format_: str, src: Path, tgt: Path) -> Iterator[Pair]:
     """Read the pairs of a part from its unpacked texts; blank sentences stay, so that both are parallel."""
-    texts = (_read(path, part.format, column) for column, path in enumerate((src, tgt)))
+    texts = (_read(path, format_, column) for column, path in enumerate((src, tgt)))
     for number, (left, right) in enumerate(zip_longest(*texts)):
         if left is None or right is None:
             shorter, longer = (src, tgt) if left is None else (tgt, src)

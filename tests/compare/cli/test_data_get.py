@@ -47,7 +47,7 @@ def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusa
     )
     assert refusal("data", "get", "tatoeba", "--src", "en").startswith("tatoeba has no pair en-?")
     server.at("/deu-eng.zip", status(500))
-    assert "500 Internal Server Error" in refusal("data", "get", "tatoeba", "--root", tmp_path)
+    assert "HTTP Error 500" in refusal("data", "get", "tatoeba", "--root", tmp_path)
 
 
 def test_the_list_has_every_field(capsys):
