@@ -10,53 +10,46 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from .attention import Attention
-from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .decoder import Decoder
-from .model import Encoder
+from .model import Encoder, Seq2Seq
 from .scores import Queries
 
 
-def multiply_adds(config: Seq2SeqConfig, src_len: float, tgt_len: float) -> float:
-    """Count the multiply-adds of a ``Seq2Seq`` for one sentence pair, without the output layer.
+def multiply_adds(model: Seq2Seq, src_len: float, tgt_len: float) -> float:
+    """Count the multiply-adds for one sentence pair, without the output layer.
 
     Args:
-        config: the model.
+        model: the model, on the meta device.
         src_len: number of source tokens, or their mean.
         tgt_len: number of target tokens, or their mean.
     """
-    decoder = decoder_multiply_adds(config, src_len, tgt_len, config.states_size, config.summary_size)
-    return encoder_multiply_adds(config, src_len) + decoder
+    decoding = decoder_multiply_adds(model.decoder, src_len, tgt_len, model.config.states_size)
+    return encoder_multiply_adds(model.encoder, src_len) + decoding
 
 
-def encoder_multiply_adds(config: Seq2SeqConfig, src_len: float) -> float:
-    """Count the multiply-adds of an ``Encoder`` for one sentence of ``src_len`` tokens."""
-    with torch.device("meta"):
-        encoder = Encoder(config, vocabulary=1)
+def encoder_multiply_adds(encoder: Encoder, src_len: float) -> float:
+    """Count the multiply-adds of an encoder for one sentence of ``src_len`` tokens."""
     count = src_len * matrix_size(encoder.rnn)
     if encoder.own is not None:  # scores and weighted sums of all pairs of positions, and the matrices W
-        count += src_len * src_len * 2 * config.states_size + src_len * matrix_size(encoder.own)
+        count += src_len * src_len * 2 * encoder.config.states_size + src_len * matrix_size(encoder.own)
     return count
 
 
-def decoder_multiply_adds(
-    config: Seq2SeqConfig, src_len: float, tgt_len: float, value_size: int, summary_size: int
-) -> float:
-    """Count the multiply-adds of a ``Decoder`` for one sentence: bridge, cells, attention and readout.
+def decoder_multiply_adds(decoder: Decoder, src_len: float, tgt_len: float, value_size: int) -> float:
+    """Count the multiply-adds of a decoder for one sentence: bridge, cells, attention and readout.
 
     Args:
-        config: the model that the decoder belongs to.
+        decoder: the decoder, on the meta device.
         src_len: number of encoder states.
         tgt_len: number of target tokens.
         value_size: size of an encoder state.
-        summary_size: size of the encoder's summary, from which the initial state is computed.
     """
-    with torch.device("meta"):
-        decoder = Decoder(config, 1, value_size, summary_size)
+    size = decoder.config.hidden_size
     count = tgt_len * matrix_size(decoder.rnn, decoder.readout) + matrix_size(decoder.bridge)
     if decoder.own is not None:
-        count += tgt_len * tgt_len * 2 * config.hidden_size + tgt_len * matrix_size(decoder.own)
+        count += tgt_len * tgt_len * 2 * size + tgt_len * matrix_size(decoder.own)
     if decoder.attention is not None:
-        count += attention_multiply_adds(decoder.attention, config.hidden_size, value_size, src_len, tgt_len)
+        count += attention_multiply_adds(decoder.attention, size, value_size, src_len, tgt_len)
     return count
 
 
@@ -89,10 +82,3 @@ def matrix_size(*modules: nn.Module | None) -> int:
     """
     named = (pair for module in modules if module is not None for pair in module.named_parameters())
     return sum(matrix.numel() for name, matrix in named if "weight" in name and matrix.dim() > 1)
-
-
-def language_model_multiply_adds(config: RecurrentLanguageModelConfig, length: float) -> float:
-    """Count the multiply-adds of a ``RecurrentLanguageModel`` for ``length`` tokens, possibly a mean."""
-    return decoder_multiply_adds(
-        config.decoder, 0, length, value_size=0, summary_size=config.decoder.start_size
-    )

@@ -12,7 +12,7 @@ from compare.results.text import list_text
 from compare.system.log import counting
 
 if TYPE_CHECKING:
-    from compare.models.catalogue import CatalogueEntry
+    from compare.models.presets import CatalogueEntry
     from data.formats import Source
 
 
@@ -227,13 +227,13 @@ def models(
 ) -> int:
     """List the presets, or describe one.
 
-    A description shows settings, departures from the paper, formulas, modules with their weights, and shapes.
+    A description shows settings, departures from the paper, formulas, and modules with their weights.
     With --verify, the model is built small and run on a few sentences: step against forward, causality,
     padding, batch neighbours, beams, saved weights, FLOPs; the exit status is 1 if a check fails.
 
     Example: attnbench models luong-local-p
     """
-    from compare.models.catalogue import render_description
+    from compare.models.presets import render_description
 
     if name is None or list_presets:
         if verify:
@@ -256,7 +256,7 @@ def models(
 
 def _preset_list(entries: "list[CatalogueEntry]", vocabulary: int) -> str:
     """Render the list as text, with the presets in the size of their papers last."""
-    from compare.models.catalogue import SENTENCE_TOKENS
+    from compare.models.presets import SENTENCE_TOKENS
 
     tables = [
         list_text(

@@ -1,24 +1,37 @@
 """Presets: models of the literature under the names used there, each a file of ``compare/models/presets``.
 
 A file has the description and the paper, the settings that differ from the defaults of the family and of the
-optimizer, and the departures from the model of the paper. Batches, vocabulary, loss and search are no part of
-a preset: the experiment sets them for all models alike.
+optimizer, the formulas by package, and the departures from the model of the paper. Batches, vocabulary, loss
+and search are no part of a preset: the experiment sets them for all models alike.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import inspect
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+from torch import nn
 
-from compare.models.registry import FAMILIES, Architecture, ResolvedModel, family_of
+from compare.models.registry import (
+    FAMILIES,
+    Architecture,
+    ResolvedModel,
+    build_meta_model,
+    family_of,
+    forward_flops,
+)
 from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import track_registry
 
 FOLDER = Path(__file__).with_name("presets")
+SENTENCE_TOKENS = 20
+"""Length of both sentences of the pair whose FLOPs are listed."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +62,8 @@ class Preset:
     """Optimizer settings suited to the architecture."""
     paper_size: bool = False
     """Whether the model has the size of its paper, which needs a GPU; else it suits a quick comparison."""
+    formulas: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By package, "seq2seq" or "transformer", the functions of its ``formulas.py`` that the model uses."""
     departures: tuple[Departure, ...] | None = None
     """Differences from the model of the paper; None: not listed."""
 
@@ -126,3 +141,107 @@ def register_preset(name: str, preset: Preset) -> None:
         raise ValueError(f"the preset {name!r} exists already: choose another name")
     family_of(preset.architecture)
     PRESETS[name] = preset
+
+
+# The list of the presets with their cost, and the description of one.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogueEntry:
+    """One preset and its cost."""
+
+    preset: str
+    """Name of the preset."""
+    params: int
+    """Number of trainable parameters, tied ones counted once."""
+    forward_flops: int
+    """FLOPs of the forward pass of one sentence pair, ``SENTENCE_TOKENS`` long on both sides."""
+    paper_size: bool
+    """Whether the model is as large as in its paper."""
+    about: str
+    """Short description."""
+    source: str
+    """The paper."""
+
+
+def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
+    """List all presets with parameters, FLOPs, description and paper; no model is too large.
+
+    Args:
+        vocabulary: size of both vocabularies, which the number of parameters depends on.
+    """
+    sizes = {"src_len": SENTENCE_TOKENS, "tgt_len": SENTENCE_TOKENS, "tgt_vocabulary": vocabulary}
+    return [
+        CatalogueEntry(
+            preset=name,
+            params=_count(build_meta_model(preset.architecture, vocabulary, vocabulary)),
+            forward_flops=round(forward_flops(preset.architecture, **sizes)),
+            paper_size=preset.paper_size,
+            about=preset.about,
+            source=preset.source,
+        )
+        for name, preset in PRESETS.items()
+    ]
+
+
+def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
+    """Describe a preset: settings, departures from its paper, formulas, and the module tree.
+
+    Args:
+        name: name of the preset.
+        vocabulary: size of both vocabularies.
+
+    Returns:
+        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "departures"
+        (from the model of the paper; None: not listed), "formulas" (source text by name) and "tree" (one
+        entry per module, with the number of its weights).
+
+    Raises:
+        ValueError: unknown preset; the message suggests the nearest name.
+    """
+    preset = find_preset(name)
+    model = build_meta_model(preset.architecture, vocabulary, vocabulary)
+    return {
+        "preset": name,
+        "about": preset.about,
+        "source": preset.source,
+        "settings": {key: value for key, value in preset.model.settings().items() if value is not None},
+        "departures": preset.departures and [asdict(departure) for departure in preset.departures],
+        "formulas": {
+            f"{package}.{function}": inspect.getsource(
+                getattr(import_module(f"{package}.formulas"), function)
+            ).rstrip()
+            for package, functions in preset.formulas.items()
+            for function in functions
+        },
+        "tree": [
+            {"module": path or name, "class": type(module).__name__, "params": _count(module)}
+            for path, module in model.named_modules(remove_duplicate=False)
+        ],
+    }
+
+
+def _count(module: nn.Module) -> int:
+    """Count the weights of a module, tied ones once."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def render_description(description: Mapping[str, Any]) -> str:
+    """Render the result of ``describe_preset`` as text."""
+    lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]
+    lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
+    departures = description["departures"]
+    none = "not listed" if departures is None else "none"
+    lines += ["", f"  departures from the paper:{'' if departures else f' {none}'}"]
+    lines += [
+        f"    {each['part']}: {each['here']}; in the paper: {each['paper']} ({each['source']})"
+        for each in departures or ()
+    ]
+    lines.append("")
+    for module in description["tree"]:
+        path = "  " * module["module"].count(".") + module["module"]
+        lines.append(f"  {path:<50} {module['class']:<20} {module['params']:>12,}")
+    lines += ["", "  formulas:"]
+    for name, source in description["formulas"].items():
+        lines += ["", f"  # {name.partition('.')[0]}/formulas.py", textwrap.indent(source, "  ")]
+    return "\n".join(lines)

@@ -12,8 +12,14 @@ from torch.overrides import TorchFunctionMode
 
 import seq2seq.flops
 import transformer.flops
-from compare.models.hybrid import UNUSED, HybridConfig, build_hybrid, hybrid_multiply_adds
-from compare.models.ladder import Ladder, LadderConfig
+from compare.models.hybrid import (
+    UNUSED,
+    HybridConfig,
+    Ladder,
+    LadderConfig,
+    build_hybrid,
+    hybrid_multiply_adds,
+)
 from compare.optim import OptimConfig
 from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
@@ -53,8 +59,8 @@ class Family:
     build: Callable[[Any, int, int], EncoderDecoder[Any, Any]]
     """(config, source vocabulary size, target vocabulary size) -> model with fresh weights."""
     multiply_adds: Callable[[Any, float, float], float]
-    """(config, source tokens, target tokens) -> multiply-adds of all matrix products of the forward pass of
-    one sentence pair, without the output layer; both lengths may be means."""
+    """(model on the meta device, source tokens, target tokens) -> multiply-adds of all matrix products of the
+    forward pass of one sentence pair, without the output layer; both lengths may be means."""
     width_fields: tuple[str, ...]
     """Config fields that a matched budget scales by one factor; the last one is also adjusted alone."""
     task: TaskName = "translation"
@@ -126,33 +132,27 @@ class WithoutSource(nn.Module):
         return self.model.step(tokens, state)
 
 
-def _transformer_multiply_adds(config: Any, src_len: float, tgt_len: float) -> float:
-    """Count those of a Transformer, a ladder, a decoder alone or its language model from the matrices."""
-    model: Any = build_meta_model(config, 1, 1)
-    return transformer.flops.multiply_adds(getattr(model, "model", model), src_len, tgt_len)
-
-
 _WIDTHS = ("d_model", "ffn_size")
 _RECURRENT_WIDTHS = ("hidden_size", "encoder_size", "attention_size", "embedding_size")
 _HYBRID_WIDTHS = (*_WIDTHS, "embedding_size", "encoder_size", "attention_size", "hidden_size")
 _FAMILIES: tuple[tuple[Any, ...], ...] = (
     ("seq2seq", Seq2SeqConfig, Seq2Seq, seq2seq.flops.multiply_adds, _RECURRENT_WIDTHS),
-    ("transformer", TransformerConfig, Transformer, _transformer_multiply_adds, _WIDTHS),
-    ("decoder-only", DecoderOnlyConfig, DecoderOnly, _transformer_multiply_adds, _WIDTHS),
-    ("ladder", LadderConfig, Ladder, _transformer_multiply_adds, _WIDTHS),
+    ("transformer", TransformerConfig, Transformer, transformer.flops.multiply_adds, _WIDTHS),
+    ("decoder-only", DecoderOnlyConfig, DecoderOnly, transformer.flops.multiply_adds, _WIDTHS),
+    ("ladder", LadderConfig, Ladder, transformer.flops.multiply_adds, _WIDTHS),
     ("hybrid", HybridConfig, build_hybrid, hybrid_multiply_adds, _HYBRID_WIDTHS),
     (
         "recurrent-language-model",
         RecurrentLanguageModelConfig,
         lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
-        lambda config, _, tgt_len: seq2seq.flops.language_model_multiply_adds(config, tgt_len),
+        lambda model, _, tgt_len: seq2seq.flops.decoder_multiply_adds(model.model.decoder, 0, tgt_len, 0),
         ("embedding_size", "hidden_size"),
     ),
     (
         "transformer-language-model",
         LanguageModelConfig,
         lambda config, _, size: WithoutSource(LanguageModel(config, size)),
-        _transformer_multiply_adds,
+        lambda model, _, tgt_len: transformer.flops.multiply_adds(model.model, 0, tgt_len),
         _WIDTHS,
     ),
 )
@@ -248,9 +248,9 @@ def forward_flops(config: Architecture, *, src_len: float, tgt_len: float, tgt_v
         tgt_len: number of target tokens predicted, end of sentence included; possibly a mean.
         tgt_vocabulary: size of the target vocabulary.
     """
-    output = build_meta_model(config, tgt_vocabulary, tgt_vocabulary).output
-    multiply_adds = family_of(config).multiply_adds(config, src_len, tgt_len)
-    return 2 * (multiply_adds + tgt_len * output.in_features * tgt_vocabulary)
+    model = build_meta_model(config, tgt_vocabulary, tgt_vocabulary)
+    multiply_adds = family_of(config).multiply_adds(model, src_len, tgt_len)
+    return 2 * (multiply_adds + tgt_len * model.output.in_features * tgt_vocabulary)
 
 
 # Presets with overrides applied, and the settings of any model config by name.

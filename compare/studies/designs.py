@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from compare.analysis.tables import Row
-from compare.models.ladder import NoResidual
+from compare.models.hybrid import NoResidual
 from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.scoring.score import corpus_bleu
 from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean

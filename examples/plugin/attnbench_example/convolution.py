@@ -132,8 +132,9 @@ def _weights(states: Tensor, memory: Memory) -> Tensor:
     return scores.masked_fill(~memory.mask.unsqueeze(1), float("-inf")).softmax(dim=2)
 
 
-def count_multiply_adds(config: ConvGruConfig, src_len: float, tgt_len: float) -> float:
+def count_multiply_adds(model: ConvGru, src_len: float, tgt_len: float) -> float:
     """Count the multiply-adds of one sentence pair without the output layer."""
+    config = model.config
     embedding, hidden = config.embedding_size, config.hidden_size
     encoder = src_len * config.encoder_layers * config.kernel_size * embedding**2
     once = src_len * embedding * hidden + embedding * hidden  # keys; first state

@@ -79,7 +79,7 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
     out = capsys.readouterr().out
     assert "scope = local-p" in out
     assert "score = general" in out
-    assert re.search(r"^ +output +Linear +12,850 +2 x 6 x 50$", out, re.MULTILINE)  # 256 x 50 + 50
+    assert re.search(r"^ +output +Linear +12,850$", out, re.MULTILINE)  # 256 x 50 + 50
     assert main(["models", "luong-local-p", "--vocabulary", "50", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["tree"][0]["params"] == sum(

@@ -13,7 +13,7 @@ import seq2seq.formulas
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_model
 from compare.config.sections import ModelConfig
-from compare.models.ladder import Ladder, LadderConfig
+from compare.models.hybrid import Ladder, LadderConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from tests.kits.contract import seeded_float64

@@ -9,8 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from compare.config.sections import RegularizationConfig
 from compare.models import registry
-from compare.models.hybrid import HybridConfig
-from compare.models.ladder import LadderConfig
+from compare.models.hybrid import HybridConfig, LadderConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import (
     Architecture,
