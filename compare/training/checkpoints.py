@@ -16,7 +16,8 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from compare.system.messages import abbreviate
+from compare.system.device import device_name, rng_state, set_rng_state
+from compare.system.messages import abbreviate, first_line
 from compare.training.source_attention import SourceAttention
 from data.batches import GlobalBatch
 from data.files import write_atomically
@@ -110,13 +111,6 @@ def average(paths: list[Path]) -> dict[str, Tensor]:
         for name in total:
             total[name] += weights[name].double()
     return weights | {name: (tensor / len(paths)).float() for name, tensor in total.items()}
-
-
-def save_state(path: Path, state: Mapping[str, Any]) -> None:
-    """Write a trainer state (tensors, numbers, strings, dicts and lists of them), atomically."""
-    buffer = io.BytesIO()
-    torch.save(dict(state), buffer)
-    write_atomically(path, buffer.getvalue())
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
@@ -334,3 +328,69 @@ class MovingAverage:
         """Restore ``weights`` as they were saved."""
         for name, tensor in self.weights.items():
             tensor.copy_(weights[name])
+
+
+class Checkpoint:
+    """Everything that training resumes from, and the file that keeps it."""
+
+    def __init__(self, path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, ema: float) -> None:
+        """Begin at update 0; nothing is read or written yet.
+
+        Args:
+            path: the file.
+            model: the model, on its device.
+            optimizer: its optimizer.
+            ema: decay of the moving average of the weights; 0: there is none.
+        """
+        self.path, self.model, self.optimizer = path, model, optimizer
+        self.device = next(model.parameters()).device
+        self.progress, self.running_metrics = TrainerState(), RunningMetrics(self.device)
+        self.ema = MovingAverage(model, ema) if ema else None
+
+    def save(self) -> None:
+        """Write the file, atomically."""
+        saved = {
+            "progress": vars(self.progress),
+            "running_metrics": vars(self.running_metrics),
+            "weights": model_weights(self.model),
+            "optimizer": self.optimizer.state_dict(),
+            "rng": torch.get_rng_state(),
+            "device": device_name(self.device),
+            "rng_cuda": rng_state(self.device),
+        }
+        if self.ema:
+            saved["ema"] = self.ema.weights
+        buffer = io.BytesIO()
+        torch.save(saved, buffer)
+        write_atomically(self.path, buffer.getvalue())
+
+    def restore(self) -> int:
+        """Restore everything as it was saved; returns the updates done, 0 if nothing has been saved.
+
+        Raises:
+            ValueError: the file is damaged, or of another model or another kind of GPU.
+        """
+        saved, here = load_state(self.path), device_name(self.device)
+        again = f"delete {self.path.parent} to train this run again"
+        if saved is None:
+            return 0
+        if self.device.type != "cpu" and saved.get("device") != here:  # the times of the run would be of two
+            there = abbreviate(saved.get("device"))
+            raise ValueError(
+                f"{self.path} is of {there}, and this is {here}: continue on the same GPU, or {again}"
+            )
+        try:
+            vars(self.progress).update({name: saved["progress"][name] for name in vars(self.progress)})
+            self.running_metrics.restore(saved["running_metrics"])
+            set_weights(self.model, saved["weights"], "weights")
+            self.optimizer.load_state_dict(saved["optimizer"])
+            if self.ema:
+                self.ema.restore(saved["ema"])
+            torch.set_rng_state(saved["rng"])
+            set_rng_state(saved["rng_cuda"], self.device)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            reason = first_line(error)
+            raise ValueError(
+                f"{self.path}: the state of another model or version ({reason}): {again}"
+            ) from None
+        return self.progress.update

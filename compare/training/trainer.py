@@ -13,10 +13,8 @@ from torch import Tensor, nn
 from compare.config.sections import TrainConfig
 from compare.optim import OptimConfig, build_optimizer
 from compare.protocol import Scheduled
-from compare.system.device import device_name, rng_state, set_rng_state
 from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import EnergyMeter
-from compare.system.messages import abbreviate, first_line
 from compare.system.signals import Interrupted, StopRequest, stop_on_signals
 from compare.training.checkpoints import (
     CHECKPOINTS,
@@ -24,15 +22,12 @@ from compare.training.checkpoints import (
     FINAL,
     METRICS,
     STATE,
-    MovingAverage,
-    RunningMetrics,
+    Checkpoint,
     TrainerState,
     Validation,
     average,
-    load_state,
     load_weights,
     model_weights,
-    save_state,
     save_weights,
     set_weights,
 )
@@ -93,12 +88,11 @@ class Trainer:
         self.model: nn.Module = criterion.model  # type: ignore[assignment]
         self.optimizer = build_optimizer(criterion.parameters(), optim_config)
         self.scheduled = [module for module in self.model.modules() if isinstance(module, Scheduled)]
-        self.state, self._warned = TrainerState(), False
-        self.running_metrics = RunningMetrics(self.device)
-        self.energy = EnergyMeter(self.device)
+        self.folder, self._warned = run_folder / CHECKPOINTS, False
+        self.checkpoint = Checkpoint(self.folder / STATE, self.model, self.optimizer, train_config.ema)
+        self.state, self.running_metrics = self.checkpoint.progress, self.checkpoint.running_metrics
+        self.energy, self.ema = EnergyMeter(self.device), self.checkpoint.ema
         self.report, self.metrics = report, MetricsLog(run_folder / METRICS, report)
-        self.ema = MovingAverage(self.model, train_config.ema) if train_config.ema else None
-        self.folder = run_folder / CHECKPOINTS
         if processes.is_main:
             self.folder.mkdir(parents=True, exist_ok=True)
         self.processes, self.gradients = processes, GradientSum(criterion.parameters(), processes)
@@ -320,26 +314,15 @@ class Trainer:
         )
 
     def _save(self) -> None:
-        """Save all that ``_restore`` needs, then delete the snapshots no longer needed.
+        """Save the state, then delete the snapshots no longer needed.
 
         Raises:
             TrainingDiverged: loss or gradient is not finite, from which training could not go on.
         """
         self._ensure_updates_finite()
         with self.state.timed("checkpoint"):
-            saved = {
-                "progress": vars(self.state),
-                "running_metrics": vars(self.running_metrics),
-                "weights": model_weights(self.model),
-                "optimizer": self.optimizer.state_dict(),
-                "rng": torch.get_rng_state(),
-                "device": device_name(self.device),
-                "rng_cuda": rng_state(self.device),
-            }
-            if self.ema:
-                saved["ema"] = self.ema.weights
             self.metrics.sync()  # a power failure must not leave a state without its log lines
-            save_state(self.folder / STATE, saved)
+            self.checkpoint.save()
             needed = {self.snapshot(update) for update in (*self.state.snapshots, self.state.best_update)}
             for path in self.folder.glob("update-*.safetensors"):
                 if path not in needed:
@@ -347,42 +330,12 @@ class Trainer:
 
     def _resume(self) -> None:
         """Restore the saved state, if there is one, and drop the log lines written after it."""
-        updates = self.processes.gather(self._restore)
+        updates = self.processes.gather(self.checkpoint.restore)
         self.processes.on_main(partial(self._rewind_log, updates))
         if self.state.update and self.processes.is_main:
             run, total = self.metrics.path.parent.name, self.train_config.max_updates
             logger.info(f"{run}: continues from update {self.state.update:,} of {total:,}")
         self.gradients.share_weights(self.criterion)
-
-    def _restore(self) -> int:
-        """Restore everything as ``_save`` found it; returns the updates done, 0 if nothing has been saved.
-
-        Raises:
-            ValueError: the saved state is damaged, of another model or of another kind of GPU.
-        """
-        path, here = self.folder / STATE, device_name(self.device)
-        again = f"delete {self.folder} to train this run again"
-        saved = load_state(path)
-        if saved is None:
-            return 0
-        if self.device.type != "cpu" and saved.get("device") != here:  # the times of the run would be of two
-            there = abbreviate(saved.get("device"))
-            raise ValueError(
-                f"{path} is of {there}, and this is {here}: continue on the same GPU, or {again}"
-            )
-        try:
-            self.state = TrainerState(**{name: saved["progress"][name] for name in vars(self.state)})
-            self.running_metrics.restore(saved["running_metrics"])
-            set_weights(self.model, saved["weights"], "weights")
-            self.optimizer.load_state_dict(saved["optimizer"])
-            if self.ema:
-                self.ema.restore(saved["ema"])
-            torch.set_rng_state(saved["rng"])
-            set_rng_state(saved["rng_cuda"], self.device)
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
-            reason = first_line(error)
-            raise ValueError(f"{path}: the state of another model or version ({reason}): {again}") from None
-        return self.state.update
 
     def _rewind_log(self, updates: Sequence[int]) -> None:
         """Drop the log lines written after the restored state; without one, drop all lines.

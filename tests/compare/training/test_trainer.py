@@ -18,10 +18,12 @@ from compare.config.sections import RegularizationConfig
 from compare.system.distributed import Processes
 from compare.system.measure import EnergyMeter
 from compare.system.signals import Interrupted
+from compare.training import checkpoints
 from compare.training import trainer as module
 from compare.training.checkpoints import (
     FINAL,
     STATE,
+    Checkpoint,
     MovingAverage,
     RunningMetrics,
     TrainerState,
@@ -375,14 +377,14 @@ def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, t
 def test_a_run_continues_on_its_own_kind_of_gpu(
     stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "device_name", lambda device: "Abacus 2")
+    monkeypatch.setattr(checkpoints, "device_name", lambda device: "Abacus 2")
     trainer(stream, tmp_path, bleus(1), max_updates=2).run()
-    again = trainer(stream, tmp_path, bleus(1), max_updates=4)
-    monkeypatch.setattr(module, "device_name", lambda device: "Abacus 1")
-    assert again._restore() == 2  # processors may differ
+    again = trainer(stream, tmp_path, bleus(1), max_updates=4).checkpoint
+    monkeypatch.setattr(checkpoints, "device_name", lambda device: "Abacus 1")
+    assert again.restore() == 2  # processors may differ
     monkeypatch.setattr(again, "device", torch.device("mps"))
     with pytest.raises(ValueError, match=r"trainer\.pt is of 'Abacus 2', and this is Abacus 1: continue"):
-        again._restore()
+        again.restore()
 
 
 @pytest.mark.parametrize(
@@ -432,7 +434,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Callable[..., 
 def test_no_file_is_written_before_one_that_it_relies_on(stream: BatchStream, tmp_path: Path, watch: Any):
     """Weights before their line, lines before the state; a snapshot goes once no saved state names it."""
     watch(module, "save_weights", lambda path, weights: path.name)
-    watch(module, "save_state", lambda path, state: path.name)
+    watch(Checkpoint, "save", lambda checkpoint: checkpoint.path.name)
     watch(MetricsLog, "append", lambda log, line: f"{line['kind']} {line['update']}")
     watch(MetricsLog, "sync", lambda log: "sync")
     events = watch(Path, "unlink", lambda path, **_: f"delete {path.name}")
