@@ -22,7 +22,7 @@ from compare.decoding.search import SpecialIds, search
 from compare.models.presets import find_preset
 from compare.models.registry import Architecture, build
 from compare.optim import OptimConfig, build_optimizer
-from compare.results.text import markdown_table
+from compare.results.text import table_text
 from compare.system.device import device_name
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
@@ -171,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("probe", choices=PROBES)
     torch.set_num_threads(1)
-    print(markdown_table(PROBES[parser.parse_args().probe](), left=("positions", "preset", "seed")))
+    print(table_text(PROBES[parser.parse_args().probe](), left=("positions", "preset", "seed")))
     device = device_name(torch.device("cpu"))
     print(
         f"\nattnbench {code_version()}, torch {torch.__version__}, one thread of {device}, "

@@ -28,7 +28,7 @@ from compare.analysis.intervals import score_tests
 from compare.config.parse import load_experiment
 from compare.report.table import TableShape, load_table, render_table
 from compare.results.store import load_results, read_results
-from compare.results.text import markdown_table
+from compare.results.text import table_text
 from compare.training.checkpoints import METRICS
 from compare.training.metrics_log import lines_by_update, read_metrics
 
@@ -233,7 +233,7 @@ def examples(folder: Path, corpus: str, numbers: tuple[int, ...]) -> str:
         for number in numbers
         for name, lines in texts.items()
     ]
-    return markdown_table(rows, left={"of", "text"})
+    return table_text(rows, left={"of", "text"})
 
 
 def _p(p: float) -> str:

@@ -15,7 +15,7 @@ from compare.optim import OptimConfig
 from compare.results.columns import COLUMNS, FIGURES, score_column
 from compare.results.result import Result
 from compare.results.store import DTYPES
-from compare.results.text import markdown_table
+from compare.results.text import table_text
 from compare.scoring.metrics import METRICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -34,7 +34,7 @@ def regenerate(text: str) -> str:
 
 def _columns() -> str:
     rows = [row | {"column": f"`{row['column']}`"} for row in describe_columns()]
-    return markdown_table(rows)
+    return table_text(rows)
 
 
 def describe_columns() -> list[dict[str, str]]:
@@ -76,7 +76,7 @@ def _settings() -> str:
     """List the shared settings, and those of the optimizer, whose defaults are those of each preset."""
     tables = {f"[{section}]": [_row(each) for each in fields(kind)] for section, kind in SECTIONS.items()}
     tables["[[models]]"] = [_row(each) | {"default": ""} for each in fields(OptimConfig)]
-    return "\n\n".join(f"## `{heading}`\n\n{markdown_table(rows)}" for heading, rows in tables.items())
+    return "\n\n".join(f"## `{heading}`\n\n{table_text(rows)}" for heading, rows in tables.items())
 
 
 def _row(setting: Field[Any]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from string import Template
 from typing import Any
 
 from compare.results.store import read_results
-from compare.results.text import markdown_table
+from compare.results.text import table_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -78,7 +78,7 @@ def _list_studies(name: str) -> str:
                 "undecided": verdicts.count("undecided"),
             }
         )
-    return f"\n{markdown_table(rows)}\n" if rows else ""
+    return f"\n{table_text(rows)}\n" if rows else ""
 
 
 def split(command: str) -> tuple[dict[str, str], str, list[str]]:

@@ -68,7 +68,7 @@ from compare.report.figures import list_figures as list_figures
 from compare.report.html.page import build_report as build_report
 from compare.report.table import load_table as load_table
 from compare.report.table import render_table as render_table
-from compare.report.views import write_views as write_views
+from compare.report.table import write_views as write_views
 from compare.results.records import LikelihoodSums as LikelihoodSums
 from compare.results.result import Result as Result
 from compare.results.run_folder import load_ensemble as load_ensemble

@@ -40,7 +40,7 @@ PROCESSES.set_forkserver_preload(
     [
         *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
         *("compare.experiment.publish", "compare.benchmark", "compare.report.html"),
-        *("compare.report.views", "compare.studies.registry", "compare.studies.gradients", "data.prepare"),
+        *("compare.report.table", "compare.studies.registry", "compare.studies.gradients", "data.prepare"),
         *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
     ]
 )

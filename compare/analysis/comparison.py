@@ -45,7 +45,7 @@ from compare.analysis.intervals import (
 from compare.analysis.statistics import COMPARED_METRICS, holm_correction
 from compare.analysis.tables import Row, fall_apart, seed_mean
 from compare.results.columns import PRIMARY
-from compare.results.summary import Summary, results_hash
+from compare.results.store import Summary, results_hash
 from compare.results.text import DISTURBED
 
 if TYPE_CHECKING:

@@ -4,19 +4,28 @@ Shapes: H heads of a layer, S source and T target pieces or words, end of senten
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compare.attention.layers import CROSS, KINDS, Layer, Weights, group_pieces, kind_of, merge_pieces
+from compare.attention.layers import (
+    CROSS,
+    KINDS,
+    Layer,
+    Weights,
+    group_pieces,
+    kind_of,
+    merge_pieces,
+    with_means,
+)
 from compare.models.styles import OTHER, style_of
 from data.vocabulary import BOS, SPECIALS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from compare.attention.viewer import ViewedModel
     from data.vocabulary import VocabularyPair
 
 
@@ -133,18 +142,64 @@ class SentenceAttention:
         Args:
             pieces: show the pieces of the vocabulary, not the words that they make up.
         """
-        from compare.attention.viewer import render_viewer
-
-        return render_viewer(self.source, [(self if pieces else self.words()).viewed()])
+        return render_viewer(self.source, [self if pieces else self.words()])
 
     def _repr_html_(self) -> str:
-        """Return the viewer for a notebook."""
-        from compare.attention.viewer import embed_viewer
+        """Return the viewer for a notebook, as an <iframe>, which shares no names with the page around it."""
+        style = f"width: 100%; height: {FRAME_PIXELS}px; border: 0"
+        page = escape(self.to_html(), quote=True)
+        return f'<iframe srcdoc="{page}" title="Attention weights" style="{style}"></iframe>'
 
-        return embed_viewer(self.source, self.words().viewed())
 
-    def viewed(self) -> "ViewedModel":
-        """Return what the interactive viewer shows of this model."""
-        from compare.attention.viewer import ViewedModel
+# The interactive page.
 
-        return ViewedModel(self.label, self.details, self.translation, list(self.layers()), self.color)
+
+TITLES = {
+    CROSS: "Attention to the source",
+    "encoder": "Self-attention within the source",
+    "decoder": "Self-attention within the translation",
+}
+"""Captions of the kinds of attention."""
+FRAME_PIXELS = 500
+"""Height of a notebook's frame; the script in it makes it as high as its page where it may."""
+
+
+def render_viewer(source: str, models: Sequence[SentenceAttention]) -> str:
+    """Return a page that shows the attention of one or more models, which runs anywhere without network.
+
+    Args:
+        source: the sentence that all translate.
+        models: from left to right.
+    """
+    from compare.attention import viewer  # slow to import
+
+    return viewer.render_page(
+        viewer.PACKAGE,
+        "viewer.html.j2",
+        scripts=[viewer.read_asset(viewer.PACKAGE, viewer.VIEWER_SCRIPT), "attnbench.startPage();"],
+        styles=[viewer.read_asset(viewer.PACKAGE, viewer.VIEWER_STYLE)],
+        title=source,
+        models=[(model, _viewers(model)) for model in models],
+    )
+
+
+def _viewers(model: SentenceAttention) -> list[tuple[str, dict[str, Any]]]:
+    """Return for each kind of attention of a model what its axes stand for, and the data of its viewer."""
+    from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
+
+    found = []
+    for kind, title in TITLES.items():
+        layers = [layer for layer in model.layers() if layer.kind == kind]
+        if not layers:
+            continue
+        heads, weights = with_means({layer.name: layer.weights for layer in layers})
+        names = list(map(str, heads))
+        last = len(names) - 1  # the widest mean
+        shown = AttendedModel(name=title, heads=names, chosen=last, color=model.color)
+        sentence = AttendedSentence(
+            number=1, src=layers[0].columns, tgt=layers[0].rows, links=[], weights=[hundredths(weights)]
+        )
+        rows, columns = KINDS[kind]
+        viewer = AttentionViewer(models=[shown], sentences=[sentence])
+        found.append((f"Rows: {rows}; columns: {columns}.", asdict(viewer)))
+    return found

@@ -22,11 +22,10 @@ from compare.check.invariants import (
     read_run,
 )
 from compare.experiment.compute_result import compute_figures, unfinished_result
-from compare.report.views import render_views
+from compare.report.table import render_views
 from compare.results.columns import FIGURES
 from compare.results.result import SETTINGS
-from compare.results.store import REGISTRY, read_registry, read_results
-from compare.results.summary import SUMMARY, Summary, stored_summary
+from compare.results.store import REGISTRY, SUMMARY, Summary, read_registry, read_results, stored_summary
 from compare.scoring.metrics import metric_of
 from compare.system.cpu import tune_cpu
 from compare.system.device import Machine

@@ -33,7 +33,7 @@ def table(
     folders: Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")],
     form: Annotated[str, typer.Option("--format", help="markdown, csv, json or latex.")] = "markdown",
     shape: Annotated[
-        str, typer.Option(help="rows, aggregated (means), or wide (column per seed) [default: see above].")
+        str, typer.Option(help="rows, or aggregated (means over seeds) [default: see above].")
     ] = "",
     columns: Annotated[
         str,
@@ -52,8 +52,7 @@ def table(
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
     from compare.report.screen import show_experiment
-    from compare.report.table import TableShape, default_shape, table_form
-    from compare.report.views import refresh_views
+    from compare.report.table import TableShape, default_shape, refresh_views, table_form
 
     show_messages()
     form = table_form("json" if as_json else form)
@@ -68,7 +67,6 @@ def table(
         shape = TableShape.ROWS if form in ("csv", "json") else default_shape(folders)
     frame = compare.load_table(folders, shape, data_root=corpus)
     chosen = cli.parse_list("" if columns == "all" else columns)
-    chosen = chosen or (list(frame.columns) if shape == TableShape.WIDE else [])
     runs = () if shape == TableShape.ROWS else compare.load_results(*folders)
     cli.print_visible(compare.render_table(frame, form, chosen or None, caption=caption, runs=runs), end="")
     return 0
@@ -109,7 +107,7 @@ def plot(
     Example: attnbench plot runs/demo --sentence "The old woman must open the door." --out heads.html
     """
     from compare.report.figures import ATTENTION
-    from compare.report.views import refresh_views
+    from compare.report.table import refresh_views
 
     chosen = (sentence, translation, line, model or None, pieces or None, self_attention or None)
     of_attention = any(option is not None for option in chosen)
@@ -166,7 +164,7 @@ def report(
 
     Example: attnbench report runs/demo
     """
-    from compare.report.views import refresh_views
+    from compare.report.table import refresh_views
 
     refresh_views(folder)
     cli.print_visible(

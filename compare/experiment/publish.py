@@ -12,13 +12,15 @@ from compare.experiment.tune import TRIALS
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     REGISTRY,
+    SUMMARY,
     Registry,
     Result,
     read_registry,
     read_results,
+    renew,
+    stored_summary,
     write_record,
 )
-from compare.results.summary import SUMMARY, renew, stored_summary
 from compare.results.text import escape_markdown
 from compare.system.plugins import code_version
 from data.files import check_vacant, new_folder

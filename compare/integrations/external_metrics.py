@@ -16,8 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from compare.analysis.finished_experiment import load_finished
-from compare.report.table import render_table
-from compare.report.views import refresh_views
+from compare.report.table import refresh_views, render_table
 from compare.results.columns import list_columns
 from compare.results.records import RecordedScores, SegmentScores, read_external
 from compare.results.result import Result

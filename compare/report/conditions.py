@@ -1,8 +1,10 @@
 """Conditions under which results hold, and warnings where results do not compare."""
 
 import math
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from compare.analysis.tables import fall_apart
@@ -35,44 +37,9 @@ def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
-CONDITIONS: dict[str, dict[str, str]] = {
-    "Hardware": {
-        "device": "{}",
-        "torch": "torch {}",
-        "threads": "{} threads",
-        "cores": "{} cores",
-        "clock_mhz": "{:,.0f} MHz",
-    },
-    "Precision": {
-        "precision": "training {}",
-        "recurrent_precision": "recurrent layers {}",
-        "decode_precision": "decoding {}",
-    },
-    "Processes": {"processes": "{} trained a model together"},
-    "Search": {
-        "beam": "beam {}",
-        "length_normalization": "length penalty {}",
-        "max_ratio": f"at most {{}} x source tokens + {EXTRA_TOKENS} tokens",
-    },
-    "Training": {
-        "batch_tokens": "{} target tokens per batch",
-        "accumulate": "each share of a batch in {} parts",
-        "valid_every": "validated every {} updates",
-        "averaged": "up to {} averaged",
-        "ema": "moving average of decay {}",
-        "label_smoothing": "label smoothing {}",
-        "consistency": "consistency {}",
-        "subword_sampling": "subword sampling {}",
-        "clip_norm": "gradient norm at most {}",
-        "reproducible": "weights reproducible {}",
-    },
-    "Data": {
-        "data_hash": "{:.12}",
-        "batch_hash": "batches {:.12}",
-        "settings_hash": "settings {:.12}",
-        "code_version": "code {}",
-    },
-}
+CONDITIONS: dict[str, dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8")
+)
 """Conditions of the figures: by subject the columns and the texts of their values."""
 NOT_CLIPPED = "gradients not clipped"
 
@@ -90,7 +57,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     settings = [{**row, "averaged": _describe_average(row)} for row in rows]
     for subject, columns in CONDITIONS.items():
         lines[subject] = [
-            NOT_CLIPPED if (name, value) == ("clip_norm", 0) else text.format(value)
+            NOT_CLIPPED if (name, value) == ("clip_norm", 0) else text.format(value, extra=EXTRA_TOKENS)
             for name, text in columns.items()
             for value in dict.fromkeys(row.get(name) for row in settings)
             if value is not None

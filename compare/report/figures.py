@@ -16,7 +16,7 @@ from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, tu
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
 from compare.analysis.quality import by_distance, by_length, rare_words
 from compare.analysis.tables import Row, Table
-from compare.experiment.tune import TRIALS, read_trials
+from compare.experiment.tune import TRIALS, TrialResult, read_trials
 from compare.report.plots import (
     CURVES,
     FORMATS,
@@ -91,14 +91,15 @@ def _curves(finished: FinishedExperiment) -> Table:
     return replace(table, rows=[row | {"label": names[row["label"], row["seed"]]} for row in table.rows])
 
 
-def _trials(finished: FinishedExperiment) -> Table:
-    path = finished.folder / TRIALS
-    trials = read_trials(finished.folder) if path.exists() else []
+def read_search(folder: Path) -> list[TrialResult]:
+    """Read the trials of a search from its folder, or from that of an experiment; ValueError without any."""
+    path = folder / TRIALS
+    trials = read_trials(folder) if path.exists() else []
     if not trials:
         raise ValueError(
             f"{path}: no trials of a search: publish the experiment with --tuning FOLDER of attnbench tune"
         )
-    return tuning_curve(trials)
+    return trials
 
 
 class Plan(NamedTuple):
@@ -157,7 +158,11 @@ FIGURES = {
         )
         for name, against, axis in (("speed", SPEED, "decoding speed"), ("size", SIZE, "parameters"))
     },
-    "tuning": Plan("Expected best validation BLEU against trials of the search", tuning_plot, _trials),
+    "tuning": Plan(
+        "Expected best validation BLEU against trials of the search",
+        tuning_plot,
+        lambda finished: tuning_curve(read_search(finished.folder)),
+    ),
 }
 """Figures of a whole experiment by name."""
 ATTENTION = "attention"
@@ -249,7 +254,7 @@ def draw_attention(
             several models, a model without weights or, if it is the only one, without attention, or ``out``
             is not given for a published or read-only folder.
     """
-    from compare.attention.viewer import render_viewer
+    from compare.attention.sentence_attention import render_viewer
 
     folder = Path(folder)
     for text in (sentence, translation):
@@ -276,7 +281,7 @@ def draw_attention(
     written: list[Path] = []
     if PAGE in formats:
         target = file or plots / f"attention-{'-'.join([model, name] if model else [name])}.{PAGE}"
-        page = render_viewer(text, [(each if pieces else each.words()).viewed() for each in found.values()])
+        page = render_viewer(text, [each if pieces else each.words() for each in found.values()])
         target.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(target, page)
         written.append(target)

@@ -14,13 +14,19 @@ from compare.results.columns import (
     PRIMARY,
     Column,
     are_language_models,
+    bleu_and_interval_column,
     bleu_interval_column,
     further_tests,
-    score_and_interval_column,
     score_column,
 )
-from compare.results.store import read_results, write_protection, write_record
-from compare.results.summary import SUMMARY, has_means, stored_summary
+from compare.results.store import (
+    SUMMARY,
+    has_means,
+    read_results,
+    stored_summary,
+    write_protection,
+    write_record,
+)
 from compare.results.text import UNKNOWN, table_text
 from compare.system.plugins import plugin_problem
 
@@ -92,7 +98,7 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
     if "seeds" in rows[0]:
         primary = [score_column(PRIMARY), bleu_interval_column("combined")]
     else:
-        primary = [COLUMNS["seed"], score_and_interval_column(PRIMARY)]
+        primary = [COLUMNS["seed"], bleu_and_interval_column()]
         primary = primary[len({row.get("seed") for row in rows}) == 1 :]
     columns = [COLUMNS["label"], *primary]
     if any(row.get("status", "done") != "done" for row in rows):

@@ -1,9 +1,11 @@
-"""The result table: columns and notes, forms, and shapes (runs, means over seeds, one column per seed)."""
+"""The result table: columns and notes, forms, shapes (runs, means over seeds), files of an experiment."""
 
 import json
+import logging
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,27 +27,42 @@ from compare.results.columns import (
     Group,
     Shown,
     are_language_models,
+    bleu_and_interval_column,
     bleu_interval_column,
     external_columns,
     find_column,
     further_tests,
     list_columns,
-    score_and_interval_column,
     score_column,
     stored_fields,
     text_columns,
     with_scores,
 )
-from compare.results.store import Result, experiment_names, load_results, read_results, to_frame
-from compare.results.summary import Summary, has_means, stored_summary
-from compare.results.text import UNKNOWN, csv_table, escape_markdown, markdown_table
+from compare.results.store import (
+    SUMMARY,
+    Result,
+    Summary,
+    experiment_names,
+    has_means,
+    load_results,
+    read_results,
+    stored_summary,
+    to_frame,
+    to_json_lines,
+    write_protection,
+    write_record,
+)
+from compare.results.text import UNKNOWN, escape_markdown, table_text
 from compare.scoring.metrics import METRICS
 from compare.system.plugins import plugin_problem
-from data.files import as_paths
+from compare.system.signals import Locked, lock_folder
+from data.files import as_paths, write_atomically
 from data.text import visible, visible_lines
 
 if TYPE_CHECKING:
     import pandas as pd
+
+logger = logging.getLogger(__name__)
 
 
 # Columns and notes of a result table.
@@ -104,7 +121,7 @@ def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
         intervals = map(bleu_interval_column, INTERVALS)
         primary = [score_column(PRIMARY), *intervals, *(score_column(PRIMARY, test) for test in tests)]
     else:
-        primary = [score_and_interval_column(PRIMARY, test) for test in ("", *tests)]
+        primary = [bleu_and_interval_column(test) for test in ("", *tests)]
     others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
     return with_scores([*primary, *others, *external_columns(names), *lengths])
 
@@ -203,7 +220,7 @@ def markdown(table: Table) -> str:
     rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.cells]
     notes = "".join(f"- {escape_markdown(note)}\n" for note in table.notes)
     left = {column.heading for column in table.columns if column.left}
-    return f"{markdown_table(rows, left=left)}\n" + (f"\n{notes}" if notes else "")
+    return f"{table_text(rows, left=left)}\n" + (f"\n{notes}" if notes else "")
 
 
 # Results as one table in Markdown, LaTeX, CSV or JSON.
@@ -268,7 +285,7 @@ def render_table(
         chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
     match table_form(form):
         case TableForm.CSV:
-            return csv_table(chosen)
+            return str(chosen.to_csv(index=False, lineterminator="\n"))
         case TableForm.JSON:
             text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
             return visible_lines(text) + "\n"
@@ -314,11 +331,7 @@ def _rows(frame: "pd.DataFrame") -> list[Row]:
     return [{str(name): value for name, value in row.items()} for row in rows]
 
 
-# Shapes of a table: one row per run, or one row per model with means over seeds or one column per seed.
-
-
-SPREAD_OUT = ("bleu", "length_ratio", "brevity_penalty", "chrf", "perplexity", "train_tokens_per_s")
-"""Columns that a wide table has once per seed, if any run has a value."""
+# Shapes of a table: one row per run, or one row per model with means over seeds.
 
 
 class TableShape(StrEnum):
@@ -326,7 +339,6 @@ class TableShape(StrEnum):
 
     ROWS = "rows"
     AGGREGATED = "aggregated"
-    WIDE = "wide"
 
 
 def load_table(
@@ -337,11 +349,10 @@ def load_table(
     - rows: one row per run.
     - aggregated: one row per model with means over seeds and ``<column>_sd``; BLEU has three intervals, or
       without corpus and translations the one over seeds.
-    - wide: one row per model, with the columns ``SPREAD_OUT`` once per seed.
 
     Args:
         folders: one or more folders of experiments or of single runs.
-        shape: rows, aggregated or wide.
+        shape: rows or aggregated.
         data_root: the folder of the corpus, which aggregated reads; empty: that of the config.
 
     Returns:
@@ -356,8 +367,6 @@ def load_table(
             return load_results(*folders)
         case TableShape.AGGREGATED:
             return _aggregated(folders, data_root)
-        case TableShape.WIDE:
-            return _wide(load_results(*folders))
     raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
 
 
@@ -409,11 +418,67 @@ def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
     return pd.concat(frames, ignore_index=True)
 
 
-def _wide(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Return one row per label of an experiment, in the order of the rows."""
-    keys = ["experiment", "label"]
-    several = frame["experiment"].nunique() > 1
-    wide = frame.pivot(index=keys, columns="seed", values=list(SPREAD_OUT)).dropna(axis=1, how="all")
-    wide.columns = wide.columns.map(lambda pair: f"{pair[0]} seed {pair[1]}")
-    ordered = frame[keys].drop_duplicates().merge(wide.reset_index(), on=keys)
-    return ordered if several else ordered.drop(columns="experiment")
+# Tables, results.jsonl and plots of an experiment, in its folder: all repeat what result.json files hold.
+
+
+LINES = "results.jsonl"
+
+
+def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
+    """Render the files of an experiment that only repeat its results; returns their contents by name.
+
+    The Markdown table is of means where models have several seeds; the others have all runs.
+    """
+    import pandas as pd
+
+    rows = {"table.csv": TableForm.CSV, "table.json": TableForm.JSON}
+    tables = {name: render_table(results, form) for name, form in rows.items()}
+    if summary is not None and has_means(results):
+        tables["table.md"] = render_table(pd.DataFrame(summary.means), runs=results)
+    else:
+        tables["table.md"] = render_table(results)
+    return {**tables, LINES: to_json_lines(results)}
+
+
+def refresh_views(folder: Path) -> None:
+    """Write those tables and results.jsonl of an experiment again that exist but are out of date.
+
+    A published or a read-only folder is left as it is, and so is one with a plug-in that is not here, or that
+    another process is preparing: it writes what has become out of date.
+    """
+    if not (folder / "experiment.json").is_file() or write_protection(folder):
+        return
+    with suppress(Locked), lock_folder(folder):  # or results of before a run ended might replace later ones
+        results, lines = read_results(folder), folder / LINES
+        if lines.is_file() and lines.read_text(encoding="utf-8", errors="replace") == to_json_lines(results):
+            return  # written last, so the others are of these results too
+        if any(plugin_problem(folder / result.run) for result in results):
+            return
+        _write(folder, results, only_known=True)
+
+
+def write_views(folder: str | Path) -> None:
+    """Write the summary, the tables and results.jsonl, and draw the plots of ``draw_plots``.
+
+    Args:
+        folder: the folder of an experiment.
+
+    Raises:
+        ValueError: the folder holds no runs.
+    """
+    from compare.report.figures import draw_plots
+
+    folder = Path(folder)
+    with lock_folder(folder, wait=True):
+        _write(folder, read_results(folder))
+    written = draw_plots(folder)
+    logger.info(f"tables in {folder}/table.*, {len(written)} plots in {folder}/plots")
+
+
+def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False) -> None:
+    """Write the summary and the views; ``only_known``: only those that exist."""
+    if any(result.status == "done" for result in results) and stored_summary(folder, results) is None:
+        write_record(folder / SUMMARY, find_summary(folder, results))
+    for name, text in render_views(results, stored_summary(folder, results)).items():
+        if not only_known or (folder / name).is_file():
+            write_atomically(folder / name, text)

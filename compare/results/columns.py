@@ -73,22 +73,20 @@ class Column:
     """Value of the setting with which a run does without, which results leave out."""
     added: bool = False
     """Whether results of before it was declared lack it, which ``check`` then says and does not count."""
+    ends: Sequence[tuple[str, str]] = ()
+    """Fields of both ends of an interval, "[36.6, 39.7]"; of several pairs, the first that a row has."""
     render: Callable[[Row], str] | None = None
     """Function that makes the text of a cell; by default the formatted value."""
-
-    @property
-    def factor(self) -> float:
-        """Factor from the stored value to the printed one."""
-        return FACTORS.get(self.unit, 1)
 
     @property
     def heading(self) -> str:
         """Title and unit."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
+    @property
     def stored(self) -> Sequence[Sequence[str]]:
-        """Return the stored fields that the cell is made of; of several lists, the first that a row has."""
-        return [[self.name]]
+        """The stored fields that the cell is made of; of several lists, the first that a row has."""
+        return self.ends or [[self.name]]
 
     def text(self, row: Row) -> str:
         """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)".
@@ -97,6 +95,9 @@ class Column:
         """
         if self.render is not None:
             return self.render(row)
+        if self.ends:
+            known = self._interval(row)
+            return f"[{', '.join(map(self._format, known))}]" if known else UNKNOWN
         value, deviation, heaps = (row.get(f"{self.name}{end}") for end in ("", "_sd", "_heaps"))
         text = self._format(value)
         if isinstance(heaps, str):
@@ -107,43 +108,23 @@ class Column:
         return text if low is None or high is None else f"{text} ({self._format(low)}–{self._format(high)})"
 
     def order(self, row: Row) -> float | None:
-        """Return the number to sort by; None where the value is text or unknown."""
-        value = row.get(self.name)
-        return value * self.factor if isinstance(value, int | float) and math.isfinite(value) else None
+        """Return the number to sort by, of an interval the lower end; None where it is text or unknown."""
+        value = next(iter(self._interval(row)), None) if self.ends else row.get(self.name)
+        if not isinstance(value, int | float) or not math.isfinite(value):
+            return None
+        return value * FACTORS.get(self.unit, 1)
 
-    def _format(self, value: Any) -> str:
-        if not isinstance(value, int | float):
-            return format_number(value)
-        value *= self.factor
-        return format_number(value) if self.decimals is None else f"{value:,.{self.decimals}f}"
-
-
-@dataclass(frozen=True)
-class IntervalColumn(Column):
-    """A column with both ends of a confidence interval, "[36.6, 39.7]", sorted by the lower end."""
-
-    _: KW_ONLY
-    ends: Sequence[tuple[str, str]]
-    """Fields of the low and the high end; of several pairs, the first that the row has."""
-
-    def stored(self) -> Sequence[Sequence[str]]:
-        """Return the fields of both ends, of each kind of interval."""
-        return self.ends
-
-    def text(self, row: Row) -> str:
-        """Return both ends, or a dash where they are unknown."""
-        known = self._known(row)
-        return f"[{', '.join(map(self._format, known))}]" if known else UNKNOWN
-
-    def order(self, row: Row) -> float | None:
-        """Return the lower end; None where the interval is unknown."""
-        return next(iter(self._known(row)), None)
-
-    def _known(self, row: Row) -> Sequence[float]:
+    def _interval(self, row: Row) -> Sequence[float]:
         for low, high in self.ends:
             if row.get(low) is not None and row.get(high) is not None:
                 return row[low], row[high]
         return ()
+
+    def _format(self, value: Any) -> str:
+        if not isinstance(value, int | float):
+            return format_number(value)
+        value *= FACTORS.get(self.unit, 1)
+        return format_number(value) if self.decimals is None else f"{value:,.{self.decimals}f}"
 
 
 # Text of the cells that are made of several fields.
@@ -245,17 +226,17 @@ def score_column(metric: str, test: str = "") -> Column:
     )
 
 
-def _interval_column(metric: str, kinds: Sequence[str], test: str, **options: Any) -> IntervalColumn:
-    """Return the column of the first kind of interval that a row has."""
-    ends = [(of_test(f"{metric}_{kind}_low", test), of_test(f"{metric}_{kind}_high", test)) for kind in kinds]
-    return IntervalColumn(
-        metric, group=Group.QUALITY, ends=ends, decimals=METRICS[metric].decimals, **options
-    )
+def _ends(kinds: Sequence[str], test: str) -> list[tuple[str, str]]:
+    """Return the fields of the ends of kinds of intervals of BLEU."""
+    return [
+        (of_test(f"{PRIMARY}_{kind}_low", test), of_test(f"{PRIMARY}_{kind}_high", test)) for kind in kinds
+    ]
 
 
-def score_and_interval_column(metric: str, test: str = "") -> Column:
-    """Return the column of a metric with the interval of a single run: "38.1 [36.6, 39.7]"."""
-    score, interval = score_column(metric, test), _interval_column(metric, ["ci"], test)
+def bleu_and_interval_column(test: str = "") -> Column:
+    """Return the column of BLEU with the interval of a single run: "38.1 [36.6, 39.7]"."""
+    score = score_column(PRIMARY, test)
+    interval = replace(score, ends=_ends(["ci"], test))
 
     def text(row: Row) -> str:
         return score.text(row) if interval.order(row) is None else f"{score.text(row)} {interval.text(row)}"
@@ -282,13 +263,14 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
         kind: name in ``INTERVALS``; "test_set" also shows the bootstrap interval of a single run.
         test: a further test set; empty: the first.
     """
-    return _interval_column(
-        "bleu",
-        [kind, "ci"] if kind == "test_set" else [kind],
-        test,
-        title=f"{test} {INTERVALS[kind]['title']}".strip(),
+    return Column(
+        PRIMARY,
+        f"{test} {INTERVALS[kind]['title']}".strip(),
+        Group.QUALITY,
         help=f"BLEU {INTERVALS[kind]['help']}",
+        decimals=METRICS[PRIMARY].decimals,
         shown=Shown.ALWAYS,
+        ends=_ends([kind, "ci"] if kind == "test_set" else [kind], test),
     )
 
 
@@ -404,7 +386,7 @@ def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
     if name in fields:
         return [name]
     column = find_column(name, further_tests(fields))
-    for names in column.stored():
+    for names in column.stored:
         if all(each in fields for each in names):
             return names
     raise ValueError(f"no column {name!r} in these rows, which have no value for it")
@@ -415,7 +397,7 @@ def explain_columns() -> list[Row]:
     rows = [
         {
             "column": column.heading,
-            "field": ", ".join(column.stored()[0]),
+            "field": ", ".join(column.stored[0]),
             "shown": column.shown,
             "explanation": column.help,
         }

@@ -3,11 +3,11 @@
 result.json is the only source of a run's result; results.jsonl, data frames, tables and plots derive from it.
 """
 
+import hashlib
 import json
 import logging
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from compare.config.sections import run_name
-from compare.results.result import Result, Status
+from compare.results.result import Result as Result
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, write_atomically
@@ -25,17 +25,6 @@ from data.files import as_paths, write_atomically
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "Result",
-    "Status",
-    "load_results",
-    "read_result",
-    "read_results",
-    "save_result",
-    "to_frame",
-    "to_json_lines",
-    "write_json_lines",
-]
 logger = logging.getLogger(__name__)
 
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
@@ -82,7 +71,7 @@ def read_result(folder: Path) -> Result:
     if path.exists():
         return read_record(path, Result, "put the run's own back, or delete it and run the experiment again")
     label, seed = _label_and_seed(folder.name)
-    return Result(label=label, preset=_preset(folder), seed=seed, status="unfinished")
+    return Result(label=label, preset="", seed=seed, status="unfinished")
 
 
 def read_results(experiment: Path) -> list[Result]:
@@ -259,12 +248,57 @@ def _label_and_seed(name: str) -> tuple[str, int]:
     return (match["label"], int(match["seed"])) if match else (name, 0)
 
 
-def _preset(folder: Path) -> str:
-    """Read the preset from a run's config.toml; empty where it cannot be read."""
-    try:
-        return str(tomllib.loads((folder / "config.toml").read_text("utf-8"))["models"][0]["preset"])
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
+# The file summary.json: means over seeds and the outcome of an experiment. They need all translations and a
+# bootstrap of their scores, too long for a command that only shows them:
+# ``compare.analysis.comparison.summarise`` computes them when the runs have ended.
+
+
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """Means over seeds and the outcome of an experiment."""
+
+    results: str
+    """``results_hash`` of the runs that it is of."""
+    means: list[dict[str, Any]]
+    """One row per model with a finished run, as ``aggregate_seeds`` makes it, None for what is not known."""
+    outcome: list[str]
+    """``headlines``; none without translations."""
+
+
+def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
+    """Read the summary of these results from an experiment's folder; None if it is missing or of others."""
+    path = folder / SUMMARY
+    if not path.is_file():
+        return None
+    summary = read_record(path, Summary, "delete it: the next command computes it again")
+    return summary if summary.results == results_hash(results) else None
+
+
+def renew(summary: Summary, results: Sequence[Result]) -> Summary:
+    """Return the summary of a copy of the runs, which differs in its results' hashes of settings alone."""
+    means = []
+    for row in summary.means:
+        runs = [result for result in results if result.label == row["label"] and result.status == "done"]
+        hashes = {name: {getattr(run, name) for run in runs} for name in ("settings_hash", "config_hash")}
+        means.append(row | {name: found.pop() if len(found) == 1 else None for name, found in hashes.items()})
+    return Summary(results=results_hash(results), means=means, outcome=summary.outcome)
+
+
+def results_hash(results: Sequence[Result]) -> str:
+    """Compute the sha256 of results as JSON lines."""
+    return hashlib.sha256(to_json_lines(results).encode()).hexdigest()
+
+
+def has_means(results: Sequence[Result]) -> bool:
+    """Return whether a table for people has means: of models with several seeds, if all runs are done.
+
+    Rows that have not ended, or failed, have no place in means and must be seen.
+    """
+    labels = [result.label for result in results]
+    return len(set(labels)) < len(labels) and all(result.status == "done" for result in results)
 
 
 # Folders of experiments that are shown but not written: published and read-only ones.

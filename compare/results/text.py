@@ -1,4 +1,4 @@
-"""Text of result tables: numbers, Markdown, CSV."""
+"""Text of result tables: numbers, Markdown, aligned columns."""
 
 import math
 import re
@@ -6,15 +6,11 @@ import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tabulate import tabulate
 
-from data.text import visible, visible_lines
-
-if TYPE_CHECKING:
-    import pandas as pd
-
+from data.text import visible
 
 # Numbers as text for tables and messages.
 
@@ -73,11 +69,6 @@ def list_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return table_text(rows, width=terminal_width() or 10_000)
 
 
-def markdown_table(rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None) -> str:
-    """Format rows as a Markdown table; the arguments are those of ``table_text``."""
-    return table_text(rows, left)
-
-
 def table_text(
     rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None, width: int | None = None
 ) -> str:
@@ -132,36 +123,3 @@ def _escape(text: str) -> str:
 def _one_line(text: str) -> str:
     """Format text as one line without control characters."""
     return visible(" ".join(text.split()))
-
-
-# Tables as CSV.
-
-
-FORMULA = re.compile(r"[' ]*[=+\-@\n＝＋－＠]")
-"""Beginnings of text that a spreadsheet may take for a formula."""
-
-
-def csv_table(frame: "pd.DataFrame") -> str:
-    """Format ``frame`` as CSV without its index.
-
-    Text that begins like a formula gets an apostrophe before it (OWASP, CSV injection); readers that want the
-    text itself remove an apostrophe from those cells whose remaining text begins like a formula. Control
-    characters except the line feed are escaped. Numbers stay numbers.
-    """
-    import pandas as pd
-
-    cells = frame.set_axis([_neutralise(str(name)) for name in frame.columns], axis="columns")
-    for index in range(frame.shape[1]):
-        column = frame.iloc[:, index]
-        if not pd.api.types.is_numeric_dtype(column):
-            texts = [_neutralise(value) for value in column]
-            cells.isetitem(index, pd.array(texts, dtype=object))
-    return str(cells.to_csv(index=False, lineterminator="\n"))
-
-
-def _neutralise(value: Any) -> Any:
-    """Return text in a form that a spreadsheet does not evaluate, and other values unchanged."""
-    if not isinstance(value, str):
-        return value
-    text = visible_lines(value).replace("\t", r"\t")
-    return f"'{text}" if FORMULA.match(text) else text

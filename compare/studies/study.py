@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
 from compare.results.result import without_nan
-from compare.results.text import csv_table, format_number, markdown_table, table_text
+from compare.results.text import format_number, table_text
 from data.files import write_atomically
 
 if TYPE_CHECKING:
@@ -208,11 +208,11 @@ class StudyReport:
             "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
             " ".join(self.findings.method.split()),
             f"## Verdict: {held} of {len(claims)} claims hold{open_claims}",
-            markdown_table(self.verdict),
+            table_text(self.verdict),
             "![plot](plot.png)",
         ]
         for name, table in self.findings.tables.items():
-            parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, markdown_table(table.rows)]
+            parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, table_text(table.rows)]
         known = self.conditions
         parts.append(
             f"Measured in {known['seconds']:.0f} s on {known['device']}, threads: {known['threads']}, "
@@ -258,6 +258,8 @@ class StudyReport:
         path = folder / self.name
         save_figure(self.findings.figure, path / "plot")
         for name, table in self.findings.tables.items():
-            write_atomically(path / f"{name}.csv", csv_table(pd.DataFrame(table.rows)))
+            write_atomically(
+                path / f"{name}.csv", pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
+            )
         write_atomically(path / "study.md", self.to_markdown())
         write_atomically(path / "study.json", self.to_json())

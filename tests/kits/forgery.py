@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.comparison import summarise
-from compare.report.views import render_views
+from compare.report.table import render_views
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_result, read_results, save_result, write_record
-from compare.results.summary import SUMMARY, stored_summary
+from compare.results.store import (
+    SUMMARY,
+    read_result,
+    read_results,
+    save_result,
+    stored_summary,
+    write_record,
+)
 
 
 def edit_text(path: Path, old: str, new: str) -> None:

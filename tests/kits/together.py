@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import compare.experiment.run
-import compare.report.views  # noqa: F401
+import compare.report.table  # noqa: F401
 from compare.cli import main as command
 from compare.training import trainer
 

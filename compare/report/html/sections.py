@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
@@ -19,14 +18,13 @@ from compare.analysis.quality import behaviour, by_distance, by_length, rare_wor
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.layers import AttentionHead
 from compare.config.run import runs_to_toml
-from compare.experiment.tune import TRIALS, TrialResult, find_winners, read_trials, summarize
+from compare.experiment.tune import TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style
-from compare.report.conditions import distinct, list_conditions
-from compare.report.figures import FIGURES
+from compare.report.conditions import list_conditions
+from compare.report.figures import FIGURES, read_search
 from compare.report.plots import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
-from compare.results.text import UNKNOWN, format_number
-from compare.scoring.metrics import METRICS
+from compare.results.text import UNKNOWN
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version
@@ -36,13 +34,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """A plot as an image, and its text alternative."""
+    """A plot as an image."""
 
     name: str
     """id of its element."""
     title: str
-    description: str
-    """What it shows, where no table beside it says so."""
     image: str
     """The address of an SVG image that holds the image itself; no script in it could run."""
     choice: str = ""
@@ -89,18 +85,16 @@ def require_texts(finished: FinishedExperiment) -> None:
         raise ValueError("the texts cannot be read.")
 
 
-def embed_figure(figure: Figure, name: str, title: str, description: str = "", choice: str = "") -> Drawing:
+def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Drawing:
     """Make a figure a part of the page; see ``Drawing``."""
     address = f"data:image/svg+xml;base64,{base64.b64encode(draw(figure, 'svg')).decode()}"
-    return Drawing(name=name, title=title, description=description, image=address, choice=choice)
+    return Drawing(name=name, title=title, image=address, choice=choice)
 
 
-def _drawing(
-    name: str, finished: FinishedExperiment, rows: Sequence[Row], description: str = "", choice: str = ""
-) -> Drawing:
+def _drawing(name: str, finished: FinishedExperiment, rows: Sequence[Row], choice: str = "") -> Drawing:
     """Draw one of ``FIGURES``."""
     plan = FIGURES[name]
-    return embed_figure(plan.plot(rows, finished.styles), f"figure-{name}", plan.title, description, choice)
+    return embed_figure(plan.plot(rows, finished.styles), f"figure-{name}", plan.title, choice)
 
 
 def _means(table: Table) -> Table:
@@ -114,31 +108,8 @@ def analyses(finished: FinishedExperiment) -> list[Section]:
     return [make_section(name, title, make(finished)) for name, (title, make) in sections]
 
 
-def first_to_last(rows: Sequence[Row], column: str) -> str:
-    """Describe the line of each model in a plot by its ends, as means over seeds.
-
-    Returns:
-        Text such as "lstm 0.2 to 12.6; gru 0.1 to 9.1".
-    """
-    curves: dict[str, dict[int, list[float]]] = {}
-    for row in rows:
-        if row[column] is not None:
-            curves.setdefault(row["label"], {}).setdefault(row["seed"], []).append(row[column])
-    ends = {
-        label: [format_number(fmean(line[end] for line in lines.values())) for end in (0, -1)]
-        for label, lines in curves.items()
-    }
-    return "; ".join(f"{label} {first} to {last}" for label, (first, last) in ends.items())
-
-
 def _learning(finished: FinishedExperiment) -> Iterator[Part]:
-    rows = progress(finished).rows
-    lines = {"BLEU": first_to_last(rows, "bleu"), "Loss": first_to_last(rows, "loss")}
-    how = (
-        "Lines are means over seeds, bands go from the lowest to the highest. From first to last validation, "
-    )
-    ends = " ".join(f"{name}: {line}." for name, line in lines.items() if line)  # language models: no BLEU
-    yield _drawing("learning-updates", finished, rows, how + ends)
+    yield _drawing("learning-updates", finished, progress(finished).rows)
 
 
 def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
@@ -146,11 +117,7 @@ def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
     for cost in COSTS:
         if cost == "updates" or any(row[cost] is None for row in rows):
             continue  # the learning curves show updates; not every machine reads its joules
-        description = (
-            f"From first to last validation, BLEU: {first_to_last(rows, 'bleu')}. "
-            f"Cost up to these validations: {first_to_last(rows, cost)}."
-        )
-        yield _drawing(f"quality-{cost}", finished, rows, description, choice=cost)
+        yield _drawing(f"quality-{cost}", finished, rows, choice=cost)
     yield _means(time_to_quality(rows))
 
 
@@ -261,6 +228,8 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
 
     def parts() -> Iterator[Part]:
         require_texts(finished)
+        if not all(run.weights.is_file() for run in finished.runs):
+            raise ValueError("some runs have no weights.")
         found = align_experiment(finished)
         chosen.update(found.chosen)
         if found.rows:
@@ -340,22 +309,10 @@ def _toml(value: Any) -> str:
 
 def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
     """List the known conditions of the figures as (name, value), with the signatures of all test sets."""
-    rows = [run.result.flat() for run in finished.runs]
-    columns = dict.fromkeys(name for row in rows for name in row)
-    conditions = {
-        metric.heading: ", ".join(
-            dict.fromkeys(
-                text
-                for column in columns
-                if column.startswith(f"{name}_signature")
-                for text in distinct(rows, column)
-            )
-        )
-        for name, metric in METRICS.items()
-    }
     pairs = [f"{name} {len(pairs.src):,}" for name, pairs in finished.corpus.splits.items() if pairs.src]
-    conditions |= dict(list_conditions(rows)) | {"Code of this report": code_version()}
-    return [(name, value) for name, value in {**conditions, "Pairs": ", ".join(pairs)}.items() if value]
+    conditions = list_conditions([run.result.flat() for run in finished.runs])
+    conditions.append(("Code of this report", code_version()))
+    return [*conditions, ("Pairs", ", ".join(pairs))] if pairs else conditions
 
 
 # Section on tuning: effort and winners of the search, expected best score against trials.
@@ -372,25 +329,17 @@ def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section
         The section; None for an experiment without a search.
 
     Raises:
-        OSError: ``folder`` has no trials.jsonl.
-        ValueError: ``folder`` has a damaged trials.jsonl, or one without trials.
+        ValueError: ``folder`` has no trials, or a damaged trials.jsonl.
     """
     if folder is not None:
-        _read_trials(folder)
+        read_search(folder)
     elif not (finished.folder / TRIALS).exists():
         return None
     return make_section("tuning", "Tuning", _tuning(finished, folder or finished.folder))
 
 
-def _read_trials(folder: Path) -> list[TrialResult]:
-    trials = read_trials(folder)
-    if not trials:
-        raise ValueError(f"{folder / TRIALS} holds no trials: let attnbench tune end some")
-    return trials
-
-
 def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
-    trials = _read_trials(folder)
+    trials = read_search(folder)
     curve = tuning_curve(trials)
     yield from _tuning_notes(finished, trials)
     yield _drawing("tuning", finished, curve.rows)

@@ -21,8 +21,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from compare.attention.layers import Layer
-from compare.attention.viewer import ViewedModel, render_viewer
+from compare.attention.sentence_attention import SentenceAttention, render_viewer
 from compare.report.html import page
 from compare.report.html.page import gather_content
 from tests.kits.report import VIEWER
@@ -122,10 +121,13 @@ def test_the_page_works(made: Path, tmp_path: Path):
 
 def test_a_projector_shows_one_map_in_the_window(tmp_path: Path):
     """Its letters are 20 pixels high; on a phone the page has a margin."""
-    layer = Layer("cross", np.full((2, 3, 2), 0.5), ["rot", "Hund", "<eos>"], ["red", "dog"])
     path = tmp_path / "viewer.html"
-    models = [ViewedModel("rnn", "BLEU 38.2", "rot Hund", [layer], "#0072B2")]
-    path.write_text(render_viewer("red dog", models), encoding="utf-8")
+    attention = SentenceAttention(
+        **{"source": "red dog", "translation": "rot Hund", "label": "rnn", "details": "BLEU 38.2"},
+        **{"src": ["red", "dog"], "tgt": ["rot", "Hund", "<eos>"], "kinds": ("words", "words")},
+        weights={"cross": np.full((2, 3, 2), 0.5)},
+    )
+    path.write_text(render_viewer("red dog", [attention]), encoding="utf-8")
     with open_browser(tmp_path) as browser:
         resize(browser, 1280)
         browser.get(path.as_uri())

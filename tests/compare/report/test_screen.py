@@ -13,9 +13,8 @@ from compare.analysis.comparison import summarise
 from compare.analysis.tables import fall_apart
 from compare.cli import main
 from compare.report.screen import render_screen, show_experiment
-from compare.report.views import refresh_views, write_views
-from compare.results.store import read_results, save_result
-from compare.results.summary import SUMMARY, has_means, stored_summary
+from compare.report.table import refresh_views, write_views
+from compare.results.store import SUMMARY, has_means, read_results, save_result, stored_summary
 from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
 
 

@@ -10,9 +10,9 @@ from compare.results.columns import (
     COLUMNS,
     FIGURES,
     INTERVALS,
+    bleu_and_interval_column,
     bleu_interval_column,
     further_tests,
-    score_and_interval_column,
     score_column,
 )
 from compare.results.result import Result
@@ -67,7 +67,7 @@ def test_cells_are_formatted_values(name: str, row: dict, heading: str, text: st
 
 
 def test_scores_come_with_the_interval_of_a_run_where_there_is_one():
-    column, further = score_and_interval_column("bleu"), score_and_interval_column("bleu", "long")
+    column, further = bleu_and_interval_column(), bleu_and_interval_column("long")
     assert (column.heading, column.text(ROW), column.order(ROW)) == (
         "BLEU [95%]",
         "38.1 [36.6, 39.7]",

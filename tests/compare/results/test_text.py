@@ -1,12 +1,10 @@
-"""Tables as Markdown and CSV, and the numbers in them: safe, and read back as they were."""
+"""Tables as Markdown and for a terminal, and the numbers in them."""
 
-import io
 import math
 
-import pandas as pd
 import pytest
 
-from compare.results.text import csv_table, format_number, markdown_table, table_text
+from compare.results.text import format_number, table_text
 
 
 @pytest.mark.parametrize(
@@ -30,7 +28,7 @@ def test_numbers_have_four_digits_or_their_whole_integer_part(value: object, tex
 
 
 def test_a_table_has_every_heading_of_any_row():
-    table = markdown_table([{"model": "a", "x": 1.5}, {"model": "b", "y": 20_000}])
+    table = table_text([{"model": "a", "x": 1.5}, {"model": "b", "y": 20_000}])
     assert table.splitlines() == [
         "| model   |   x |      y |",
         "|:--------|----:|-------:|",
@@ -76,24 +74,4 @@ def test_a_terminal_has_the_columns_that_fit_and_wraps_text(width: int, lines: l
     ],
 )
 def test_text_stays_text(text: str, cell: str):
-    assert markdown_table([{"x": text}], left={"x"}).splitlines()[2] == f"| {cell} |".replace("  |", " |")
-
-
-# CSV.
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(1)", " =1", "\n=1", "'=1", "＝1", "-"])
-def test_formulas_become_text(text: str):
-    table = csv_table(pd.DataFrame({"text": [text], "n": [-1]}))
-    back = pd.read_csv(io.StringIO(table), dtype={"text": str})
-    assert (back["text"][0], back["n"][0]) == (f"'{text}", -1)
-
-
-def test_numbers_stay_numbers():
-    frame = pd.DataFrame({"n": [-1, 2], "x": [-0.5, None], "mixed": [-3, "a"], "gap": [None, -1.5]})
-    frame["big"] = pd.array([-(2**62), None], dtype="Int64")
-    assert csv_table(frame) == frame.to_csv(index=False, lineterminator="\n")
-
-
-def test_a_heading_is_text_too():
-    assert csv_table(pd.DataFrame({"=1": [1], "a\x1b": [2]})).splitlines()[0] == r"'=1,a\x1b"
+    assert table_text([{"x": text}], left={"x"}).splitlines()[2] == f"| {cell} |".replace("  |", " |")
