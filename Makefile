@@ -5,7 +5,7 @@
 #   make DATA=PARENT results          finds corpora in PARENT, such as PARENT/multi30k; so does make pages
 
 .DEFAULT_GOAL := help
-.PHONY: help setup compare tour results pages bench bench-gpu test test-all kill-test lint docs clean
+.PHONY: help setup compare tour results pages bench bench-gpu race test test-all kill-test lint docs clean
 
 ifdef PYTHON
 PY := $(PYTHON)
@@ -50,6 +50,10 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 	$(BENCH) configs/speed-gpu-gnmt.toml --synthetic 27 --batch 512 --out runs/bench-gpu/gnmt.json $(ARGS)
 	$(BENCH) configs/speed.toml --synthetic 14 --set train.device=cuda --set train.precision=bf16 \
 	    --out runs/bench-gpu/small.json $(ARGS)
+
+race: $(STAMP) ## Train beside joeynmt, eole and OpenNMT-py in turn, five times each (20 minutes on 2 cores; DATA=PARENT of multi30k)
+	PYTHON="$$(realpath $(PY))" sh benchmarks/peers/install.sh joeynmt eole opennmt-py
+	$(PY) benchmarks/peers/run.py --root '$(DATA)/multi30k' --phase train --updates 8 --repeats 5 --out runs/race.json $(ARGS)
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
