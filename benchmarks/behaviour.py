@@ -149,7 +149,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "rnn-transformer": RECURRENT | {"d_model": 32, "num_heads": 4, "ffn_size": 48, "decoder_layers": 2},
     "rnmt-plus": RECURRENT | {"encoder_size": 64},
 }
-WITHOUT_ATTENTION = {"lstm", "lstm-reversed", "gru-context"}
+WITHOUT_ATTENTION = {"rnn", "lstm", "lstm-reversed", "gru-context"}
 DESCRIBED = ["bahdanau", "luong-local-p", "hard-reinforce", "min-gru", "transformer-modern", "decoder-only",
              "transformer-rnn", "ladder", "gnmt", "transformer-big", "lstm-lm"]  # fmt: skip
 

@@ -15,8 +15,7 @@ from torch.nn.functional import logsigmoid, pad
 
 from .config import DEFAULT_REINFORCE, AttentionConfig, ReinforceConfig
 from .fast import StepwiseProduct
-from .scores import SCORES, AttentionSizes, Past, ProductScore, Queries, split_heads
-from .sparse import cumulative_sum, entmax15, sparsemax
+from .scores import SCORES, Past, ProductScore, Queries, split_heads
 
 DEFAULT_WINDOW = 10
 """Half-width D of a window if the config leaves it out, as in Luong et al. 2015, section 3.2."""
@@ -25,7 +24,7 @@ DEFAULT_WINDOW = 10
 class GlobalScope(nn.Module):
     """All source positions: Bahdanau et al. 2015, and Luong et al. 2015, section 3.1."""
 
-    def __init__(self, query_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, config: AttentionConfig) -> None:
         """Create a scope.
 
         Args:
@@ -56,7 +55,7 @@ class MonotonicScope(GlobalScope):
     empty.
     """
 
-    def __init__(self, query_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, config: AttentionConfig) -> None:
         super().__init__(query_size, config)
         self.half_width = config.window or DEFAULT_WINDOW
 
@@ -75,7 +74,7 @@ class PredictiveScope(MonotonicScope):
     p is in [0, S] and D is at least 1, no window is empty.
     """
 
-    def __init__(self, query_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, config: AttentionConfig) -> None:
         super().__init__(query_size, config)
         self.hidden = nn.Linear(query_size, query_size, bias=False)
         self.energy = nn.Linear(query_size, 1, bias=False)
@@ -102,6 +101,59 @@ SCOPES: dict[str, type[GlobalScope]] = {
     "local-p": PredictiveScope,
 }
 """Scope classes by ``AttentionConfig.scope``."""
+
+
+# Normalisers, and sparsemax and 1.5-entmax, sparse relatives of the softmax, computed exactly by sorting.
+#
+# Both are the distribution p that maximises p . z + H(p), each for a Tsallis entropy H of its own; the
+# softmax is that of Shannon's entropy. Entries far enough below the largest one get a probability of exactly
+# 0. Both find the entries above tau, the support, by sorting, and then compute tau from these alone, so that
+# autograd gives all derivatives. Shapes: n entries z in the last dimension; -inf marks those left out.
+
+
+def sparsemax(z: Tensor) -> Tensor:
+    """Return max(z - tau, 0), tau being such that the sum is 1: Martins and Astudillo 2016, eq. 2 to 4."""
+    z, ordered, lengths = _shift_and_sort(z)
+    support = _find_support(z, ordered, (cumulative_sum(ordered) - 1) / lengths)
+    tau = ((z * support).sum(-1, keepdim=True) - 1) / support.sum(-1, keepdim=True)
+    return (z - tau).clamp(min=0) * support
+
+
+def entmax15(z: Tensor) -> Tensor:
+    """Return max(z / 2 - tau, 0)^2, tau being such that the sum is 1: Peters et al. 2019, section 3."""
+    z, ordered, lengths = _shift_and_sort(z / 2)
+    mean = cumulative_sum(ordered) / lengths
+    variance = cumulative_sum(ordered.square()) / lengths - mean.square()
+    support = _find_support(z, ordered, mean - (1 / lengths - variance).clamp(min=0).sqrt())
+    size = support.sum(-1, keepdim=True, dtype=z.dtype)
+    mean = (z * support).sum(-1, keepdim=True) / size
+    variance = ((z - mean).square() * support).sum(-1, keepdim=True) / size
+    tau = mean - (1 / size - variance).sqrt()  # at least 1 / size below the mean
+    return ((z - tau).clamp(min=0) * support).square()
+
+
+def cumulative_sum(x: Tensor) -> Tensor:
+    """Return x.cumsum(-1) of finite x, (..., n); torch's own has no deterministic form on a GPU."""
+    if x.is_cuda and torch.are_deterministic_algorithms_enabled():
+        prefixes = x.new_ones(x.size(-1), x.size(-1)).tril()
+        return (x.unsqueeze(-2) * prefixes).sum(-1)
+    return x.cumsum(-1)
+
+
+def _shift_and_sort(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return z with the largest at 0, z in descending order, and the lengths 1 to n of its prefixes.
+
+    All below -2 are raised to it; tau is at least -1, so these get 0 anyway.
+    """
+    z = (z - z.detach().amax(-1, keepdim=True)).clamp(min=-2)
+    lengths = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
+    return z, z.detach().sort(-1, descending=True).values, lengths
+
+
+def _find_support(z: Tensor, ordered: Tensor, tau: Tensor) -> Tensor:
+    """Return which z are above tau, given for each prefix; the last one that is below its entry is right."""
+    size = (tau < ordered).sum(-1, keepdim=True)
+    return z > tau.gather(-1, size - 1)
 
 
 class Choices(NamedTuple):
@@ -342,6 +394,7 @@ class Attention(nn.Module):
         self.scorer = SCORES[config.score](query_size, value_size, config)
         self.scope = SCOPES[config.scope](query_size, config)
         self.normaliser = NORMALISERS[config.normaliser](query_size, config.reinforce)
+        self.query_size, self.value_size = query_size, value_size
         self.num_heads, self.temperature = config.num_heads, config.temperature
         self.warmup, self.is_uniform = config.attention_warmup or 0, False
         self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
@@ -429,7 +482,5 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """
     if isinstance(values, StepwiseProduct):  # of a loop in training; see ``Attention.join_gradients``
         return values(weights).transpose(1, 2).flatten(2)
-    heads, weights = weights.size(1), weights.to(values.dtype)
-    if heads == 1:
-        return weights.squeeze(1) @ values
-    return (weights @ split_heads(values, heads)).transpose(1, 2).flatten(2)
+    context = weights.to(values.dtype) @ split_heads(values, weights.size(1))
+    return context.transpose(1, 2).flatten(2)

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from .attention import Attention, AttentionOutput, Source
-from .config import Seq2SeqConfig
-from .fast import StepwiseLinear, forbid_second_derivatives, joins_gradients
+from .config import AttentionConfig, Seq2SeqConfig
+from .fast import StepwiseLinear, joins_gradients
 from .scores import Past, Queries
 from .stack import RecurrentStack, StepwiseStack, embed_tokens, join_gates
 
@@ -185,29 +185,25 @@ class Decoder(nn.Module):
             ValueError: the attention does not accept these sizes.
         """
         super().__init__()
-        self.config, size, attention = config, config.hidden_size, config.attention
-        self.attends_before = attention is not None and attention.placement == "before"
-        self.attends_after = attention is not None and attention.placement == "after"
-        self.input_feeding = attention is not None and attention.input_feeding
+        self.config, size, settings = config, config.hidden_size, config.attention or AttentionConfig()
+        self.attends_before = config.attention is not None and settings.placement == "before"
+        self.attends_after = settings.placement == "after"
+        self.input_feeding, self.context_to_readout = settings.input_feeding, settings.context_to_readout
+        self.query_depth = settings.query_layer or config.num_layers
+        self.starts_at_zero = config.start == "zeros"
         self.embedding = nn.Embedding(vocabulary, config.embedding_size)
         self.bridge = nn.Linear(summary_size, config.start_size) if config.start == "bridge" else None
-        source_attention = None if attention is None else Attention(attention, size, value_size)
-        context_size = 0 if source_attention is None else source_attention.context_size
+        attention = None if config.attention is None else Attention(settings, size, value_size)
+        context_size = 0 if attention is None else attention.context_size
         input_size = config.embedding_size + (size if config.feed_summary else 0)
         self.fed_size = config.output_size if self.input_feeding else 0
         feedback_size = context_size if self.attends_before else self.fed_size
-        self.query_depth = config.num_layers
-        if attention is not None and attention.query_layer is not None:
-            self.query_depth = attention.query_layer
-        reads_context = attention is not None and attention.context_to == "all"
-        self.rnn = RecurrentStack(
-            config, input_size + feedback_size, size, context_size=context_size if reads_context else 0
-        )
+        read_by_all = context_size if settings.context_to == "all" else 0
+        self.rnn = RecurrentStack(config, input_size + feedback_size, size, context_size=read_by_all)
         self.joined_gates: nn.ModuleList | None = None
-        self.attention = source_attention
-        self.needs_past = source_attention is not None and source_attention.needs_past
+        self.attention = attention
+        self.needs_past = attention is not None and attention.needs_past
         self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
-        self.context_to_readout = attention is not None and attention.context_to_readout
         readout_size = size + (0 if self.attends_after else input_size)
         readout_size += context_size if self.context_to_readout else 0
         self.readout = None
@@ -225,10 +221,9 @@ class Decoder(nn.Module):
             encoded: output of the encoder.
         """
         states, mask, summary, _ = encoded
-        if self.config.start == "zeros":
+        start = summary if self.bridge is None else self.bridge(summary).tanh()
+        if self.starts_at_zero:
             start = summary.new_zeros(summary.size(0), self.config.start_size)
-        else:
-            start = summary if self.bridge is None else self.bridge(summary).tanh()
         # In the dtype of the parameters, not of autocast: bfloat16 would round the sum in a cell state.
         start = start.to(self.embedding.weight.dtype).view(start.size(0), self.config.num_layers, -1)
         if self.attention is None:
@@ -247,9 +242,8 @@ class Decoder(nn.Module):
         c = c.to(torch.promote_types(c.dtype, torch.float32))
         feedback = h[:, :, self.query_depth - 1] if self.attends_before else h.new_zeros(*rows, self.fed_size)
         position = torch.zeros(rows, dtype=torch.long, device=h.device)
-        attended: Past | tuple[()] = ()
-        if self.attention is not None and self.needs_past:
-            attended = self.attention.first_past(memory.source, beam)
+        needing = self.attention if self.needs_past else None
+        attended = () if needing is None else needing.first_past(memory.source, beam)
         return State(h, c, feedback, position, h.new_zeros(*rows, 0, size), attended)
 
     def forward(self, tgt_in: Tensor, memory: Memory) -> DecoderOutput:
@@ -261,7 +255,7 @@ class Decoder(nn.Module):
         """
         inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
         is_fed_back = self.attends_before or self.input_feeding or self.needs_past
-        if is_fed_back or self.config.queries_below_top:
+        if is_fed_back or self.query_depth < len(self.rnn.layers):
             return self._run_stepwise(inputs, state, memory)[0]
         return self._run_fused(inputs, state, memory)
 
@@ -312,7 +306,7 @@ class Decoder(nn.Module):
         attend, own, layer = self.attention, self.own, self.readout  # looked up once, not at every step
         if attend is not None and steps > 1 and joins:
             source = attend.join_gradients(source, steps)
-        has_upper = self.attends_before and steps > 1 and depth < self.config.num_layers
+        has_upper = self.attends_before and steps > 1 and depth < len(self.rnn.layers)
         joined_gates = None if steps > 1 or self.training or joins else self.joined_gates
         cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None, joined_gates)
         if self.input_feeding:
@@ -329,8 +323,10 @@ class Decoder(nn.Module):
             tops = cells(fed.flatten(0, 1), h, c)  # by layer
             top, weights = tops[-1].view(rows, beam, -1), None
             if own is not None:
-                top, past, weights = self._attend_to_past(own, top, past)
-                weights = pad(weights, (0, steps - t))
+                now, visible = top.unsqueeze(2), past.new_ones(1, past.size(2), dtype=torch.bool)
+                combined, weights = own(now, past, visible)  # (B, K, 1, H) and (B, K, 1, t)
+                top, past = combined.squeeze(2), torch.cat((past, now), dim=2)
+                weights = pad(weights.transpose(1, 2), (0, steps - t))
             query = top if depth == len(tops) else tops[depth - 1].view(rows, beam, -1)
             if attend is not None and self.attends_after:
                 attention = attend(Queries(query, position, seen), source)
@@ -353,10 +349,7 @@ class Decoder(nn.Module):
             output = output._replace(readout=self._compute_readout(output.readout, output.attention, inputs))
         next_h = torch.stack(h, dim=1).view(state.h.shape)
         next_c = torch.stack(c, dim=1).view(state.c.shape)
-        state = State(next_h, next_c, feedback, position, past, attended)
-        if joins:
-            forbid_second_derivatives((output, state))
-        return output, state
+        return output, State(next_h, next_c, feedback, position, past, attended)
 
     def _run_upper(self, output: DecoderOutput, h: list[Tensor], c: list[Tensor]) -> Tensor:
         """Run the layers above the one that attends over all steps; nothing of them is fed back.
@@ -374,16 +367,6 @@ class Decoder(nn.Module):
         start = tuple(torch.stack(part[self.query_depth :]).to(h[0].dtype) for part in (h, c))
         top: Tensor = self.rnn(output.readout.transpose(0, 1), start, self.query_depth, context)[0]
         return top.transpose(0, 1)
-
-    def _attend_to_past(self, own: SelfAttention, top: Tensor, past: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Attend from the RNN's output (B, K, H) to its t earlier outputs, past (B, K, t, H).
-
-        Returns:
-            The combined output (B, K, H), past with this step added, and the weights (B, 1, K, t).
-        """
-        top = top.unsqueeze(2)
-        combined, weights = own(top, past, visible=past.new_ones(1, past.size(2), dtype=torch.bool))
-        return combined.squeeze(2), torch.cat((past, top), dim=2), weights.transpose(1, 2)
 
     def _compute_readout(self, top: Tensor, attention: AttentionOutput | None, inputs: Tensor) -> Tensor:
         """Compute the readout (B, Q, D) of [top; c; inputs], without inputs (B, Q, X) if placed "after".

@@ -11,12 +11,6 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import PackedSequence
 
-
-def is_traced() -> bool:
-    """Return whether torch.compile is tracing the model."""
-    return torch.compiler.is_compiling()
-
-
 # Packing of padded sentences for recurrent layers, without waiting for a GPU.
 #
 # ``torch.nn.utils.rnn.pack_padded_sequence`` copies its indices in a way that waits for the device, and
@@ -144,34 +138,12 @@ def _flatten(weights: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> list[Te
 # Products of a loop over time steps, each with one gradient of all steps.
 
 
-def forbid_second_derivatives(outputs: Any) -> None:
-    """Let a backward pass through any tensor of nested tuples fail with ``create_graph=True``."""
-    if isinstance(outputs, tuple):
-        for part in outputs:
-            forbid_second_derivatives(part)
-    elif outputs is not None and outputs.requires_grad:
-        outputs.register_hook(_refuse_second_derivatives)
-
-
-def _refuse_second_derivatives(*grads: Tensor) -> None:
-    """Raise a RuntimeError in a backward pass with ``create_graph=True``.
-
-    ``once_differentiable`` would not do: ``torch.autograd.grad`` skips the node that raises its error, and
-    returns a second derivative in which its part is missing.
-    """
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            "a recurrent decoder that runs step by step has no second derivatives, so create_graph=True "
-            "would give wrong ones: its weight gradients are computed once for all steps, outside the graph"
-        )
-
-
 def joins_gradients() -> bool:
     """Return whether the gradients of all steps are computed at once: not without gradients, nor in a trace.
 
     ``torch.compile`` would trace the backward pass before the loop has run.
     """
-    return torch.is_grad_enabled() and not is_traced()
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 def _cast_once(matrix: Tensor) -> Tensor:
@@ -193,7 +165,12 @@ class _GradientOfAllSteps(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        _refuse_second_derivatives()
+        # once_differentiable would leave out a part of the second derivative, in silence.
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "a recurrent decoder that runs step by step has no second derivatives: its weight gradients "
+                "are computed once for all steps, outside the graph"
+            )
         if grad.dim() == 3:  # one weight for all rows, (O, I)
             inputs = torch.cat(ctx.inputs).to(grad.dtype)  # (T N, I)
             return grad, grad.flatten(0, 1).t() @ inputs, None
@@ -254,10 +231,6 @@ class StepwiseProduct:
 # The energy v . tanh(query + key) of additive attention, the largest tensor of a model.
 
 
-CHUNK = 1 << 19
-"""Entries per pass in fp32: 2 MB, which stay in the caches of a CPU."""
-
-
 def is_half(x: Tensor) -> bool:
     """Return whether x is of a 16-bit type."""
     return x.dtype in (torch.bfloat16, torch.float16)
@@ -271,8 +244,7 @@ def prepare_keys(keys: Tensor) -> Tensor:
 def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
     """Compute v . tanh(query + key), as tanh(x) = 2 sigmoid(2 x) - 1.
 
-    Torch takes a fifth of the time for a sigmoid. In half precision this would lose precision; see
-    ``half_tanh_``.
+    Torch takes a fifth of the time for a sigmoid. In half precision this would lose precision.
 
     Args:
         query: (B, Q, 1 or S, A).
@@ -283,39 +255,11 @@ def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
         The energies, (B, heads, Q, S).
     """
     if is_half(keys):
-        energy = linear(half_tanh_(query + keys.unsqueeze(1)), vectors)  # (B, Q, S, heads)
+        inner = query + keys.unsqueeze(1)
+        # A CPU computes tanh faster in fp32 than in 16 bits.
+        hidden = inner.tanh_() if inner.is_cuda else inner.float().tanh_().to(inner.dtype)
+        energy = linear(hidden, vectors)  # (B, Q, S, heads)
     else:
         doubled = 2 * query + keys.unsqueeze(1)  # (B, Q, S, A)
         energy = 2 * linear(doubled.sigmoid_(), vectors) - vectors.sum(1)
     return energy.permute(0, 3, 1, 2)
-
-
-def half_tanh_(x: Tensor) -> Tensor:
-    """Compute tanh(x) in place; x is of a 16-bit type and of any shape.
-
-    The error is that of rounding to this type, and of rounding in fp32 before: at most 1.2e-7.
-    """
-    if x.device.type != "cpu" or is_traced():
-        return x.tanh_()
-    result: Tensor = _Tanh.apply(x.contiguous())  # type: ignore[no-untyped-call]
-    return result
-
-
-class _Tanh(torch.autograd.Function):
-    """tanh in place, computed in fp32 (float64 for float64) in chunks; it has all derivatives."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        flat = x.view(-1)
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        buffer = torch.empty(min(CHUNK, flat.numel()), dtype=dtype)
-        for chunk in torch.split(flat, CHUNK):
-            chunk.copy_(buffer[: chunk.numel()].copy_(chunk).mul_(2).sigmoid_().mul_(2).sub_(1))
-        ctx.mark_dirty(x)
-        ctx.save_for_backward(x)
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        (result,) = ctx.saved_tensors
-        return torch.ops.aten.tanh_backward(grad, result)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The encoder, and the recurrent translation model, which implements ``compare.protocol.EncoderDecoder``.
+"""The encoder, the recurrent translation model (``compare.protocol.EncoderDecoder``) and language model.
 
 Shapes: B sentences, K hypotheses per sentence, S source and T target positions, L layers, D directions (1 or
 2) or size of the readout, E size of an encoder state (all directions together), V target vocabulary. Masks
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from .attention import AttentionOutput, Choices
-from .config import Seq2SeqConfig
+from .attention import Choices, Source
+from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .decoder import Decoder, EncoderOutput, Memory, SelfAttention, State
-from .fast import Packing, is_traced, plan_packing
+from .fast import Packing, plan_packing
 from .min_rnn import MIN_CELLS, MinCell, Padding, reversal_index
 from .stack import LayerNormLSTMCell, RecurrentStack, embed_tokens
 
@@ -162,20 +162,19 @@ class Encoder(nn.Module):
         states = layout.unpack(outputs, src.size(1))
         if self.reverse:
             states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
-        depth = self.config.encoder_depth
-        summary = torch.cat([_by_layer(part, depth) for part in final], dim=2).flatten(1)
+        # From final states (L * D, B, E / D) to (B, L, E), the directions concatenated.
+        by_layer = [part.unflatten(0, (len(self.rnn.layers), -1)).permute(2, 0, 1, 3) for part in final]
+        summary = torch.cat([part.flatten(2) for part in by_layer], dim=2).flatten(1)
         if self.own is None:
             return EncoderOutput(states, mask, summary)
         states, weights = self.own(states, mask)
         return EncoderOutput(states, mask, summary, weights)
 
 
-def _by_layer(final: Tensor, layers: int) -> Tensor:
-    """Rearrange final states (L * D, B, E / D) to (B, L, E), the directions concatenated."""
-    return final.view(layers, -1, *final.shape[1:]).permute(2, 0, 1, 3).flatten(2)
-
-
-MASK_RULE = "src_mask must be 1 or True at the real tokens of a sentence, one at least, then 0 or False"
+MASK_RULE = (
+    "src_mask must be 1 or True at the real tokens of a sentence, one at least, then 0 or False: pad on the "
+    "right; pass `~mask` if True marks padding (nn.MultiheadAttention), `mask == 0` for an additive mask"
+)
 
 
 def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
@@ -196,45 +195,32 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
         ValueError: the mask has another shape, values other than 0 and 1, padding before a real token, or a
             sentence without real tokens.
     """
-    if src.dim() != 2 or src.size(1) == 0:
-        raise ValueError(f"src must be token ids of shape (sentences, tokens >= 1): got {tuple(src.shape)}")
     if src_mask is None:
         return torch.ones_like(src, dtype=torch.bool)
     if src_mask.shape != src.shape:
-        raise ValueError(
-            f"src_mask must have the shape of src, {tuple(src.shape)}: got {tuple(src_mask.shape)}; pass "
-            "`src != pad_id`, or None if no token is padding"
-        )
+        shapes = f"{tuple(src.shape)}: got {tuple(src_mask.shape)}"
+        raise ValueError(f"src_mask must have the shape of src, {shapes}")
     real = src_mask if src_mask.dtype == torch.bool else src_mask == 1
     if has_checkable_values(src_mask):
-        valid = (real[:, :-1] >= real[:, 1:]).all(1) & real[:, 0]  # (B,)
-        if real is not src_mask:
-            valid &= (real | (src_mask == 0)).all(1)
+        is_right = (real[:, :-1] >= real[:, 1:]).all() & real[:, 0].all() & (real == src_mask).all()
         if src_mask.is_cuda:
-            torch._assert_async(valid.all(), MASK_RULE)
-        elif not valid.all():
-            row = int(valid.int().argmin())
-            raise ValueError(
-                f"{MASK_RULE}: row {row} begins with {src_mask[row, :8].tolist()}; pad on the right; pass "
-                "`~mask` if True marks padding (nn.MultiheadAttention), `mask == 0` for an additive mask"
-            )
+            torch._assert_async(is_right, MASK_RULE)
+        elif not is_right:
+            raise ValueError(MASK_RULE)
     return real
 
 
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
-    """Raise a ValueError unless ``tgt_in`` is token ids (B, T) for the sentences of src (B, S)."""
-    if tgt_in.dim() != 2 or tgt_in.size(0) != src.size(0):
-        raise ValueError(
-            f"tgt_in must be token ids of shape (sentences, tokens) with the sentences of src, "
-            f"{tuple(src.shape)}: got {tuple(tgt_in.shape)}"
-        )
+    """Raise a ValueError unless ``tgt_in`` (B, T) is of the sentences of src (B, S)."""
+    if tgt_in.size(0) != src.size(0):
+        raise ValueError(f"tgt_in is of {tgt_in.size(0)} sentences, but src of {src.size(0)}")
 
 
 def has_checkable_values(mask: Tensor) -> bool:
     """Return whether values can be checked: on CPU and CUDA, outside torch.compile."""
-    if is_traced():
-        return False
-    return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values
+    # A FakeTensor has no values.
+    is_real = mask.device.type in ("cpu", "cuda") and type(mask) is Tensor
+    return is_real and not torch.compiler.is_compiling()
 
 
 class Features(NamedTuple):
@@ -244,20 +230,6 @@ class Features(NamedTuple):
     """Input of the output layer, (B, T, D)."""
     choices: Choices | None = None
     """The sampled positions; only with normaliser "reinforce" in training."""
-
-
-def collect_features(hidden: Tensor, attention: AttentionOutput | None, decoder: Decoder) -> Features:
-    """Collect what the loss needs.
-
-    Args:
-        hidden: input of the output layer, (B, T, D).
-        attention: output of the attention to the source; None without attention.
-        decoder: the decoder that attended.
-    """
-    if attention is None or attention.choices is None:
-        return Features(hidden)
-    assert decoder.attention is not None
-    return Features(hidden, attention.choices._replace(average=decoder.attention.normaliser.average))
 
 
 class Seq2Seq(nn.Module):
@@ -325,7 +297,10 @@ class Seq2Seq(nn.Module):
         memory = self.encode(src, src_mask, src_lengths)
         check_target(src, tgt_in)
         readout, attention, _ = self.decoder(tgt_in, memory)
-        return collect_features(self._dropout(readout), attention, self.decoder)
+        choices = None if attention is None else attention.choices
+        if choices is not None and self.decoder.attention is not None:
+            choices = choices._replace(average=self.decoder.attention.normaliser.average)
+        return Features(self._dropout(readout), choices)
 
     def encode(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
@@ -377,6 +352,64 @@ class Seq2Seq(nn.Module):
         if decoded.attention is not None:
             named["cross"] = decoded.attention.weights
         return {name: weights for name, weights in named.items() if weights is not None}
+
+    def _dropout(self, readout: Tensor) -> Tensor:
+        return dropout(readout, self.config.dropout, self.training)
+
+
+class RecurrentLanguageModel(nn.Module):
+    """p(x) = prod_t softmax(W h(t) + b)_x(t+1), h(t) = cell(x(t), h(t-1)), h(0) = 0 (Mikolov et al. 2010).
+
+    With LSTM layers and dropout outside the recurrence it is the model of Zaremba et al. 2014. Each text
+    starts from a state of zeros: sentences are independent of each other.
+
+    Examples:
+        >>> model = RecurrentLanguageModel(RecurrentLanguageModelConfig(), vocabulary=1000)
+        >>> logits = model(tokens)  # (B, T, V) from (B, T); position t predicts the token after tokens[t]
+    """
+
+    def __init__(self, config: RecurrentLanguageModelConfig, vocabulary: int) -> None:
+        """Create a model with initial weights; ``vocabulary`` is the number of token ids, V."""
+        super().__init__()
+        self.config, decoder = config, config.decoder
+        self.decoder = Decoder(decoder, vocabulary, value_size=0, summary_size=decoder.start_size)
+        self.output = nn.Linear(decoder.output_size, vocabulary)
+        self.apply(initialise_weights)
+        if config.tie != "none":
+            self.output.weight = self.decoder.embedding.weight
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Compute the logits (B, T, V) of the token after each position of tokens (B, T).
+
+        Position t depends on tokens 0 to t, so padding on the right needs no mask.
+        """
+        logits: Tensor = self.output(self.states(tokens))
+        return logits
+
+    def states(self, tokens: Tensor) -> Tensor:
+        """Compute the input of ``output`` at all positions of tokens (B, T): (B, T, D)."""
+        return self._dropout(self.decoder(tokens, self._memory(tokens.size(0))).readout)
+
+    def attention(self, tokens: Tensor) -> dict[str, Tensor]:
+        """Return the attention weights by name: none, as an RNN has no attention."""
+        return {}
+
+    def init_state(self, sentences: int, beam: int, capacity: int) -> State:
+        """Build the state before the first token of K = ``beam`` hypotheses of each text: zeros."""
+        return self.decoder.init_state(self._memory(sentences), beam)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Feed tokens (B, K), one per hypothesis; returns the next logits (B, K, V) and the next state."""
+        readout, state = self.decoder.step(tokens, state, self._memory(tokens.size(0)))
+        logits: Tensor = self.output(self._dropout(readout))
+        return logits, state
+
+    def _memory(self, sentences: int) -> Memory:
+        """Return what a decoder without attention reads of a source: a first state, here of zeros."""
+        weight, config = self.decoder.embedding.weight, self.decoder.config
+        nothing = weight.new_zeros(sentences, 0, 0)
+        start = weight.new_zeros(sentences, config.num_layers, config.start_size // config.num_layers)
+        return Memory(Source(nothing, nothing, nothing.new_zeros(sentences, 0).bool()), start)
 
     def _dropout(self, readout: Tensor) -> Tensor:
         return dropout(readout, self.config.dropout, self.training)

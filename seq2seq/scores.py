@@ -29,15 +29,11 @@ MIN_FERTILITY = 1e-3
 
 
 class AttentionSizes(Protocol):
-    """The settings of an ``AttentionConfig`` that scores and scopes read."""
+    """The settings of an ``AttentionConfig`` that scores read."""
 
     @property
     def num_heads(self) -> int:
         """Number of heads."""
-
-    @property
-    def window(self) -> int | None:
-        """Half-width of the window of a local scope, in source positions."""
 
     @property
     def kernel_size(self) -> int | None:
@@ -91,6 +87,8 @@ class Score(nn.Module):
     options: ClassVar[frozenset[str]] = frozenset()
     """Fields of ``AttentionConfig`` that this score reads, of ``num_heads``, ``attention_size``,
     ``kernel_size``, ``max_source`` and ``max_target``. The others are refused."""
+    maps_values = False
+    """Whether a matrix maps encoder states to values with one head too; of several heads it always does."""
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
@@ -112,7 +110,7 @@ class Score(nn.Module):
         """C, the size of a value and so of a context vector."""
         self.key: nn.Module = nn.Identity()
         self.value: nn.Module = nn.Identity()
-        if self.maps_values(config):
+        if self.maps_values or config.num_heads > 1:
             self.value = nn.Linear(value_size, self.context_size, bias=False)
 
     @classmethod
@@ -131,12 +129,8 @@ class Score(nn.Module):
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
         """Return C, the size of a value: each of several heads averages a slice of values as wide as keys."""
-        return cls.key_width(query_size, config) if cls.maps_values(config) else value_size
-
-    @classmethod
-    def maps_values(cls, config: AttentionSizes) -> bool:
-        """Return whether a matrix maps encoder states to values; else they are the values."""
-        return config.num_heads > 1
+        is_mapped = cls.maps_values or config.num_heads > 1
+        return cls.key_width(query_size, config) if is_mapped else value_size
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Map encoder states (B, S, E) to keys (B, S, A)."""
@@ -326,12 +320,9 @@ class StaticScore(LocationBasedScore):
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
-        shape = (config.max_target or DEFAULT_POSITIONS, self.row_size())
+        is_factor = "attention_size" in self.options  # W_1 of a subclass, whose rows are of length A
+        shape = (config.max_target or DEFAULT_POSITIONS, self.key_size if is_factor else self.max_source)
         self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
-
-    def row_size(self) -> int:
-        """Return the length M of a row of ``table``, which is W."""
-        return self.max_source
 
     def score_positions(self, queries: Queries) -> Tensor:
         """Return row t of ``table`` for each query, (B, Q, M)."""
@@ -350,10 +341,6 @@ class StaticFactorisedScore(StaticScore):
         super().__init__(query_size, value_size, config)
         self.expand = nn.Linear(self.key_size, self.max_source, bias=False)
 
-    def row_size(self) -> int:
-        """Return the length A of a row of ``table``, which is W_1."""
-        return self.key_size
-
     def score_positions(self, queries: Queries) -> Tensor:
         """Return W_1[t] W_2 for each query, (B, Q, M)."""
         scores: Tensor = self.expand(super().score_positions(queries))
@@ -363,9 +350,14 @@ class StaticFactorisedScore(StaticScore):
 class ProductScore(Score):
     """e = f(s) . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
 
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+        super().__init__(query_size, value_size, config)
+        self.query: nn.Module = nn.Identity()
+
     def map_query(self, state: Tensor) -> Tensor:
-        """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H); s itself unless a subclass maps it."""
-        return state
+        """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H); s itself unless a subclass has a ``query``."""
+        query: Tensor = self.query(state)
+        return query
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         """Return f(s) . key for keys (B, S, A), (B, heads, Q, S)."""
@@ -421,11 +413,6 @@ class DynamicFactorisedScore(ProductScore):
         self.query = nn.Sequential(nn.Linear(query_size, rank), nn.Tanh(), nn.Linear(rank, rank))
         self.key = nn.Sequential(nn.Linear(value_size, rank), nn.Tanh(), nn.Linear(rank, rank))
 
-    def map_query(self, state: Tensor) -> Tensor:
-        """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H)."""
-        query: Tensor = self.query(state)
-        return query
-
 
 class ScaledDotScore(ProductScore):
     """e = f(s) . g(h) / sqrt(d_k), with values j(h): Vaswani et al. 2017, eq. 1 and section 3.2.2, in an RNN.
@@ -434,11 +421,7 @@ class ScaledDotScore(ProductScore):
     """
 
     options = frozenset({"attention_size", "num_heads"})
-
-    @classmethod
-    def maps_values(cls, config: AttentionSizes) -> bool:
-        """Return True: with one head too."""
-        return True
+    maps_values = True
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)

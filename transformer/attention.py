@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from . import fast
 from .fast import causal_sums, single_query_attention
-from .masks import causal_mask
+from .masks import mask_scores, restrict_to_past
 
 Attend = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, bool, float], Tensor]
 """An attention function: queries (B, H, Q, E), keys and values (B, H, S, E), mask, causal, dropout ->
@@ -82,11 +82,9 @@ def attention_weights(
 ) -> Tensor:
     """Compute the weights (B, H, Q, S) of ``plain_attention``; arguments as there."""
     scores = (queries / math.sqrt(queries.size(-1))) @ keys.transpose(-2, -1)
-    if mask is not None:
-        scores = scores.masked_fill_(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
     if causal:
-        scores = scores.masked_fill_(~causal_mask(scores.size(-1), scores.device), float("-inf"))
-    return normalise(scores)
+        mask = restrict_to_past(mask, scores.size(-1), scores.device)
+    return normalise(mask_scores(scores, mask))
 
 
 def hard_attention(
@@ -125,8 +123,7 @@ def fused_attention(
             return single_query_attention(queries, keys, values, mask)
         return plain_attention(queries, keys, values, mask, causal, dropout)[0]
     if causal and mask is not None:  # torch's kernels take one or the other
-        visible, causal = causal_mask(keys.size(-2), keys.device), False
-        mask = mask & visible if mask.dtype == torch.bool else mask.masked_fill(~visible, float("-inf"))
+        mask, causal = restrict_to_past(mask, keys.size(-2), keys.device), False
     if mask is not None and mask.dtype != torch.bool:
         mask = mask.to(queries.dtype)
     return F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)
@@ -137,7 +134,6 @@ def prefix_attention(
     generated: KeysValues,
     prefix: KeysValues,
     mask: Tensor | None,
-    bias: Tensor | None = None,
     normalise: Normalise = softmax,
 ) -> tuple[Tensor, Tensor]:
     """Attend to the tokens of one hypothesis and to the prefix shared by all hypotheses of a sentence.
@@ -150,8 +146,8 @@ def prefix_attention(
         queries: (B, K, H, E).
         generated: keys and values of each hypothesis, time first: (L, B, K, H, E) each.
         prefix: keys and values of the sentences, (B, H, S, E) each.
-        mask: True at real tokens of the prefix, (B, 1, 1, S). None allows all.
-        bias: a further mask or bias of prefix and generated tokens, broadcasting to (B, K, H, S + L).
+        mask: True at tokens that may be attended, of prefix and generated ones, or a bias; broadcasts to
+            (B, K, H, S + L). None allows all.
         normalise: function from scores to weights.
 
     Returns:
@@ -159,13 +155,9 @@ def prefix_attention(
     """
     queries = queries / math.sqrt(queries.size(-1))
     prefix_scores = queries.transpose(1, 2) @ prefix.keys.transpose(-2, -1)  # (B, H, K, S)
-    if mask is not None:
-        prefix_scores = prefix_scores.masked_fill(~mask, float("-inf"))
     generated_scores = queries.unsqueeze(3) @ generated.keys.permute(1, 2, 3, 4, 0)  # (B, K, H, 1, L)
     scores = torch.cat((prefix_scores.transpose(1, 2), generated_scores.squeeze(3)), dim=-1)
-    if bias is not None:
-        scores = scores.masked_fill(~bias, float("-inf")) if bias.dtype == torch.bool else scores + bias
-    weights = normalise(scores).to(queries.dtype)  # (B, K, H, S + L)
+    weights = normalise(mask_scores(scores, mask)).to(queries.dtype)  # (B, K, H, S + L)
     src_len = prefix_scores.size(-1)
     prefix_context = weights[..., :src_len].transpose(1, 2) @ prefix.values  # (B, H, K, E)
     generated_values = generated.values.permute(1, 2, 3, 0, 4)  # (B, K, H, L, E)

@@ -45,7 +45,7 @@ def check_fields(config: Any) -> None:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
         if kind in (int, int | None) and value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-        if name.endswith("dropout") and value is not None and not 0 <= value < 1:
+        if name.endswith("dropout") and not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
 
 
@@ -87,7 +87,7 @@ class LayerConfig:
     unless a mask other than "full" needs every pair; positions must be those of embeddings."""
     encoder_mask: str = "full"
     """Which source positions a source position may attend to: "full", "causal" (up to itself), "window:W" (at
-    most W positions away), or a file ``NAME.npy`` of zeros and ones, M[i, j] or M[head, i, j]."""
+    most W positions away), or a file ``NAME.npy`` of zeros and ones, M[i, j]."""
     decoder_mask: str = "full"
     """The same for target positions, which never attend to later ones: "full" is causal already."""
     cross_mask: str = "full"
@@ -99,8 +99,6 @@ class LayerConfig:
     """Width inside the feed-forward sublayer."""
     dropout: float = 0.1
     """Dropout probability of embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
-    embedding_dropout: float | None = None
-    """Dropout probability of embeddings with their positions; None means ``dropout``."""
     word_dropout: float = 0.0
     """Probability that the whole embedding of a token is replaced by zeros (Sennrich et al. 2016, WMT)."""
     activation_dropout: float = 0.0

@@ -9,13 +9,12 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from .attention import KeysValues, fused_attention
+from .attention import KeysValues
 from .config import DecoderOnlyConfig
-from .layers import STANDARD, Layer, Parts
-from .masks import SequencePatterns, attend_within_source, check_target, real_tokens
+from .layers import Layer
+from .masks import SequencePatterns, attend_within_source, build_pattern, check_target, real_tokens
 from .model import LayerStack, build_embeddings, build_output_layer, initialise
 from .multihead import Features, Memory, State
-from .positions import Relation
 
 
 class DecoderOnly(LayerStack):
@@ -28,33 +27,21 @@ class DecoderOnly(LayerStack):
     else distinguishes a source token from a target token.
     """
 
-    def __init__(
-        self, config: DecoderOnlyConfig, src_vocabulary: int, tgt_vocabulary: int, parts: Parts = STANDARD
-    ) -> None:
+    def __init__(self, config: DecoderOnlyConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
         """Build the model with fresh weights.
 
         Args:
             config: sizes and options.
             src_vocabulary: size of the source vocabulary.
             tgt_vocabulary: size of the target vocabulary.
-            parts: residual connection and masks; the attention function must be the standard one.
 
         Raises:
-            ValueError: ``parts.attend`` is replaced, or all embeddings are tied but the vocabularies differ
-                in size.
+            ValueError: all embeddings are tied but the vocabularies differ in size.
         """
-        if parts.attend is not fused_attention:
-            raise ValueError(
-                "attend cannot be replaced in DecoderOnly: a step attends to the source and to earlier "
-                "target tokens by prefix_attention, which has a normaliser of its own"
-            )
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
-        layers = (Layer(config, parts) for _ in range(config.num_layers))
-        super().__init__(config, layers, tgt_embedding, parts)
-        self.config = config
-        self.patterns = SequencePatterns(
-            *(parts.mask_pattern(name, config) for name in ("encoder_mask", "decoder_mask", "cross_mask"))
-        )
+        super().__init__(config, (Layer(config) for _ in range(config.num_layers)), tgt_embedding)
+        self.config, masks = config, ("encoder_mask", "decoder_mask", "cross_mask")
+        self.patterns = SequencePatterns(*(build_pattern(name, getattr(config, name)) for name in masks))
         self.src_table = src_embedding
         self.output = build_output_layer(config, tgt_embedding)
         initialise(self, self.output)
@@ -126,13 +113,11 @@ class DecoderOnly(LayerStack):
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
         end = memory.mask.size(-1) + state.length + 1
         x = self.embed(tokens, positions, end)
-        relation = Relation(self.patterns.step_mask(state.length, memory.mask))
-        if self.order is not None:
-            source = torch.arange(memory.mask.size(-1), device=tokens.device).expand(len(tokens), -1)
-            earlier = positions + torch.arange(-state.length, 1, device=tokens.device)
-            keys = torch.cat((source, earlier), dim=1)
-            relation = self.order(positions, keys, end, relation.mask, x)
-        return self.output(self.advance(x, state, relation, memory, memory.mask)), state
+        source = torch.arange(memory.mask.size(-1), device=tokens.device).expand(len(tokens), -1)
+        earlier = positions + torch.arange(-state.length, 1, device=tokens.device)
+        mask = self.patterns.step_mask(state.length, memory.mask)
+        relation = self.relate(positions, torch.cat((source, earlier), dim=1), end, mask, x)
+        return self.output(self.run(x, relation, memory, state=state)), state
 
     def _embed_source(self, src: Tensor) -> tuple[Tensor, Tensor]:
         """Embed src (B, S) and add positions: (B, S, D), and these positions, (S,)."""
@@ -149,31 +134,18 @@ class DecoderOnly(LayerStack):
         target, (source, src_positions) = self.embed(tgt_in, positions, end), self._embed_source(src)
         sequence = torch.cat((source, target), dim=1)
         mask = self.patterns.sequence_mask(src_mask, tgt_len)
-        if self.order is not None:
-            positions = torch.cat((src_positions.expand(len(src), -1), positions), dim=1)
+        positions = torch.cat((src_positions.expand(len(src), -1), positions), dim=1)
         return self.run(sequence, self.relate(positions, positions, end, mask, sequence))
 
 
 class LanguageModel(LayerStack):
     """p(x) = prod_t p(x_t+1 | x_0, ..., x_t): a decoder with no source to attend to (Liu et al. 2018)."""
 
-    def __init__(self, config: DecoderOnlyConfig, vocabulary: int, parts: Parts = STANDARD) -> None:
-        """Build the model with fresh weights.
-
-        Args:
-            config: sizes and options; ``tie`` "all" means the same as "output".
-            vocabulary: size of the vocabulary.
-            parts: attention function, mask and residual connection.
-
-        Raises:
-            ValueError: a mask is for a source.
-        """
-        for name in ("encoder_mask", "cross_mask"):
-            if getattr(parts, name) is not None or getattr(config, name) != "full":
-                raise ValueError(f"{name} has no effect in a language model, which has no source")
+    def __init__(self, config: DecoderOnlyConfig, vocabulary: int) -> None:
+        """Build the model with fresh weights; ``vocabulary`` is its size."""
         embedding = nn.Embedding(vocabulary, config.d_model)
-        layers = (Layer(config, parts, causal=True) for _ in range(config.num_layers))
-        super().__init__(config, layers, embedding, parts, "decoder_mask")
+        layers = (Layer(config, causal=True) for _ in range(config.num_layers))
+        super().__init__(config, layers, embedding, "decoder_mask")
         self.config = config
         self.output = build_output_layer(config, embedding)
         initialise(self, self.output)
@@ -217,4 +189,4 @@ class LanguageModel(LayerStack):
         Returns:
             The logits of the next token (B, K, V), and the next state.
         """
-        return self.output(self.advance_causal(tokens, state)), state
+        return self.output(self.run_causal(tokens, state=state)), state

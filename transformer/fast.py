@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .masks import is_traced
+from .masks import mask_scores
 
 CHUNK = 64
 """Positions per chunk of causal linear attention; sentences of at most so many have one chunk."""
@@ -33,7 +33,7 @@ class Dropout(nn.Module):
         """Drop entries of x, of any shape; returns the same shape, in evaluation x itself."""
         if not self.training or self.probability == 0:
             return x
-        if x.device.type != "cpu" or is_traced():
+        if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.probability)
         dropped: Tensor = _MaskAndScale.apply(x, min(LEVELS - 1, round(self.probability * LEVELS)))  # type: ignore[no-untyped-call]
         return dropped
@@ -64,12 +64,8 @@ def single_query_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: 
     instead of 430 us in bf16). Over contiguous keys it takes about as long, and in bf16 longer.
     """
     scores = (queries / math.sqrt(queries.size(-1)) * keys).sum(dim=-1)  # (B, H, S)
-    if mask is not None and mask.dtype != torch.bool:
-        weights = (scores + mask.squeeze(-2)).softmax(dim=-1).to(values.dtype)
-    else:
-        if mask is not None:
-            scores = scores.masked_fill_(~mask.squeeze(-2), float("-inf"))
-        weights = scores.softmax(dim=-1)
+    scores = mask_scores(scores, None if mask is None else mask.squeeze(-2))
+    weights = scores.softmax(dim=-1).to(values.dtype)
     return (weights.unsqueeze(-1) * values).sum(dim=-2, keepdim=True)
 
 

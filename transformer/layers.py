@@ -15,10 +15,9 @@ from torch.nn import functional as F
 from .attention import Attend, KeysValues, fused_attention, hard_attention, linear_attention
 from .config import LayerConfig
 from .fast import Dropout
-from .masks import MaskPattern, build_pattern
 from .multihead import CrossAttention, SelfAttention
 
-# Replaceable parts of a model: attention function, masks and residual connection.
+# Replaceable parts of a model: attention function and residual connection.
 #
 # Shapes: B sentences, T positions, D model width.
 
@@ -84,12 +83,6 @@ class Parts:
     residual: Callable[[LayerConfig], nn.Module] = Residual
     """Class of the module around each sublayer; called as ``Residual`` is. To leave out every norm, also set
     the config's ``norm`` to "none" or "post", because "pre" adds a norm after the last layer."""
-    encoder_mask: MaskPattern | None = None
-    """Function of positions used in place of the config's ``encoder_mask``."""
-    decoder_mask: MaskPattern | None = None
-    """Function of positions used in place of the config's ``decoder_mask``."""
-    cross_mask: MaskPattern | None = None
-    """Function of positions used in place of the config's ``cross_mask``."""
 
     def attention_function(self, config: LayerConfig) -> Attend:
         """Return the attention function for ``config.attention_kind``.
@@ -107,20 +100,6 @@ class Parts:
             if config.positions == "relative":
                 raise ValueError('positions "relative" need the standard attention, not Parts(attend=...)')
         return {"hard": hard_attention, "linear": linear_attention}.get(config.attention_kind, self.attend)
-
-    def mask_pattern(self, name: str, config: LayerConfig) -> MaskPattern | None:
-        """Return the function of a mask; None if all is allowed.
-
-        Args:
-            name: "encoder_mask", "decoder_mask" or "cross_mask".
-            config: says which mask, unless one was given as a function.
-
-        Raises:
-            ValueError: the config names a file that is no mask.
-            OSError: the file cannot be read.
-        """
-        given: MaskPattern | None = getattr(self, name)
-        return given or build_pattern(name, getattr(config, name), config.num_heads)
 
 
 STANDARD = Parts()

@@ -4,16 +4,19 @@ Shapes: B sentences, H heads, Q query and S key positions, T target positions, L
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 MaskPattern = Callable[[Tensor, Tensor], Tensor]
-"""From positions of queries (..., Q) and keys (S,), counted from 0, to a bool mask (..., Q, S), or
-(H, Q, S) from positions (Q,)."""
-MASK_RULE = "src_mask must be 1 or True at the real tokens of a sentence, one at least, then 0 or False"
+"""From positions of queries (..., Q) and keys (S,), counted from 0, to a bool mask (..., Q, S)."""
+MASK_RULE = (
+    "src_mask must be 1 or True at the real tokens of a sentence, one at least, then 0 or False: pad on the "
+    "right; pass `~mask` if True marks padding (nn.MultiheadAttention), `mask == 0` for an additive mask"
+)
 
 
 def causal_mask(length: int, device: torch.device) -> Tensor:
@@ -21,27 +24,33 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
-    """Intersect two masks that broadcast to (B, H, Q, S).
+def restrict_to_past(mask: Tensor | None, length: int, device: torch.device) -> Tensor:
+    """Forbid a mask, or a bias of scores, all keys after the query's own position."""
+    past = causal_mask(length, device)
+    if mask is None:
+        return past
+    return mask & past if mask.dtype == torch.bool else mask_bias(mask, past)
 
-    Raises:
-        ValueError: a mask is not bool, as one of numbers would be added to the scores; or a query has nothing
-            left to attend to.
-    """
-    if allowed.dtype != torch.bool:
-        raise ValueError(f"a mask must be bool, True = may be attended, got {allowed.dtype}")
+
+def mask_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
+    """Set a bias of scores to -inf where a mask forbids attention."""
+    return bias if mask is None else bias.masked_fill(~mask, float("-inf"))
+
+
+def mask_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Set scores to -inf, in place, where a mask forbids attention, or add a bias to them."""
+    if mask is None:
+        return scores
+    return scores.masked_fill_(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+
+
+def restrict(mask: Tensor, allowed: Tensor) -> Tensor:
+    """Intersect two masks that broadcast to (B, H, Q, S); a ValueError if a query has nothing left to see."""
     combined = mask & allowed
     if has_checkable_values(combined):
         message = "the mask leaves a position nothing to attend to: allow at least one real token for each"
         require(combined.any(-1).all(), message)
     return combined
-
-
-def concatenate_masks(masks: Sequence[Tensor], dim: int) -> Tensor:
-    """Concatenate masks (B, H, Q, S), whose sizes may be 1 too, of queries (``dim`` 2) or of keys (3)."""
-    shape = [max(sizes) for sizes in zip(*(mask.shape for mask in masks), strict=True)]
-    shape[dim] = -1
-    return torch.cat([mask.expand(shape) for mask in masks], dim=dim)
 
 
 # Patterns, which depend on positions alone: M in {0, 1}^(Q x S).
@@ -55,25 +64,22 @@ def is_pattern(text: str) -> bool:
     return text in ("full", "causal") or text.endswith(".npy") or bool(re.fullmatch(r"window:\d+", text))
 
 
-def build_pattern(name: str, text: str, num_heads: int) -> MaskPattern | None:
+def build_pattern(name: str, text: str) -> MaskPattern | None:
     """Build the pattern that a config names; None if it allows all.
 
     Args:
         name: name of the setting, for error messages.
         text: value of the setting.
-        num_heads: number of heads H of the attention.
 
     Raises:
-        ValueError: the file is not an array of zeros and ones, or is for another number of heads.
+        ValueError: the file is not a matrix of zeros and ones.
         OSError: the file cannot be read.
     """
     if text == "full":
         return None
     if text == "causal":
         return lambda queries, keys: keys <= queries.unsqueeze(-1)
-    if text.endswith(".npy"):
-        return MatrixPattern(name, text, num_heads)
-    return WindowPattern(int(text.partition(":")[2]))
+    return MatrixPattern(name, text) if text.endswith(".npy") else WindowPattern(int(text.partition(":")[2]))
 
 
 class WindowPattern:
@@ -88,37 +94,29 @@ class WindowPattern:
 
 
 class MatrixPattern:
-    """M as stored in a .npy file, (N, M) for all heads or (H, N, M); positions past its end are an error."""
+    """M as stored in a .npy file, (N, M); positions past its end are an error."""
 
-    def __init__(self, name: str, path: str, num_heads: int) -> None:
+    def __init__(self, name: str, path: str) -> None:
         import numpy as np  # for such files alone
 
         try:
             loaded = np.load(path)
         except (ValueError, EOFError):
             raise ValueError(f"{name}: {path} is not a complete .npy file of numbers") from None
-        if loaded.ndim not in (2, 3) or not loaded.size or not np.isin(loaded, (0, 1)).all():
-            raise ValueError(
-                f"{name}: {path} must hold zeros and ones, of shape (N, M) or (H, N, M), found "
-                f"{loaded.dtype} of shape {loaded.shape}"
-            )
-        array = torch.from_numpy(loaded == 1)
-        if array.dim() == 3 and len(array) != num_heads:
-            raise ValueError(f"{name}: {path} is for {len(array)} heads, but num_heads is {num_heads}")
-        self.matrix = array
+        if loaded.ndim != 2 or not loaded.size or not np.isin(loaded, (0, 1)).all():
+            raise ValueError(f"{name}: {path} must be a matrix of zeros and ones, found shape {loaded.shape}")
+        self.matrix = torch.from_numpy(loaded == 1)
         self.past_end = (
-            f"{name}: {path} is {array.shape[-2]} x {array.shape[-1]}, too small for these sentences: "
-            "store a larger matrix or lower data.max_tokens"
+            f"{name}: {path}, {loaded.shape}, is too small for these sentences: lower data.max_tokens"
         )
 
     def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the rows of queries (..., Q) at the columns of keys (S,), (..., Q, S)."""
-        if self.matrix.device != queries.device:
-            self.matrix = self.matrix.to(queries.device)
-        rows, columns = self.matrix.shape[-2:]
+        self.matrix = self.matrix.to(queries.device)
+        rows, columns = self.matrix.shape
         if has_checkable_values(queries):
             require((queries < rows).all() & (keys < columns).all(), self.past_end)
-        return self.matrix[..., queries, :][..., keys]
+        return self.matrix[queries][..., keys]
 
 
 def attend_to_source(pattern: MaskPattern | None, positions: Tensor, src_mask: Tensor) -> Tensor:
@@ -184,50 +182,36 @@ class SequencePatterns(NamedTuple):
             tgt_len: number of target positions T.
 
         Returns:
-            The mask, broadcasting to (B, H, S + T, S + T).
+            The mask, (B, 1, S + T, S + T).
         """
-        target = torch.arange(tgt_len, device=src_mask.device)
-        source = attend_within_source(self.encoder, src_mask).expand(-1, -1, src_mask.size(1), -1)
-        of_source = concatenate_masks((source, src_mask.new_zeros(1, 1, 1, tgt_len)), 3)
-        of_target = self._target_mask(target, target, src_mask[:, None, None, :])
-        return concatenate_masks((of_source, of_target), 2)
+        src_len, target = src_mask.size(1), torch.arange(tgt_len, device=src_mask.device)
+        mask = F.pad(src_mask, (0, tgt_len))[:, None, None].repeat(1, 1, src_len + tgt_len, 1)
+        mask[..., :src_len, :src_len] = attend_within_source(self.encoder, src_mask)
+        mask[..., src_len:, :src_len] = attend_to_source(self.cross, target, src_mask[:, None, None])
+        past = attend_to_past(self.decoder, target, target)
+        mask[..., src_len:, src_len:] = causal_mask(tgt_len, src_mask.device) if past is None else past
+        return mask
 
-    def step_mask(self, position: int, src_mask: Tensor) -> Tensor | None:
-        """Return the mask of the target position after ``position`` others, broadcasting to (B, H, 1, keys).
+    def step_mask(self, position: int, src_mask: Tensor) -> Tensor:
+        """Return the mask of the target position after ``position`` others, (B, 1, 1, S + position + 1).
 
         Args:
             position: number of earlier target positions.
             src_mask: True at real source tokens, (B, 1, 1, S).
-
-        Returns:
-            The mask; None if no pattern concerns targets, who then see all real tokens.
         """
         if self.decoder is None and self.cross is None:
-            return None
-        target = torch.arange(position + 1, device=src_mask.device)
-        return self._target_mask(target[-1:], target, src_mask)
-
-    def _target_mask(self, queries: Tensor, target: Tensor, src_mask: Tensor) -> Tensor:
-        """Return the mask of target positions (Q,) to the source and to target positions (T,)."""
-        past = attend_to_past(self.decoder, queries, target)
-        past = target <= queries.unsqueeze(-1) if past is None else past
-        across = attend_to_source(self.cross, queries, src_mask)
-        return concatenate_masks((across, past.view(1, -1, len(queries), len(target))), 3)
+            return F.pad(src_mask, (0, position + 1), value=True)
+        return self.sequence_mask(src_mask.flatten(1), position + 1)[:, :, -1:]
 
 
 # Checks of what a caller passes in.
 
 
-def is_traced() -> bool:
-    """Return whether torch.compile or torch.export is tracing the model, which then reads no values."""
-    return torch.compiler.is_compiling()
-
-
 def has_checkable_values(mask: Tensor) -> bool:
     """Return whether values can be checked: on CPU and CUDA, outside torch.compile."""
-    if is_traced():
-        return False
-    return mask.device.type in ("cpu", "cuda") and type(mask) is Tensor  # a FakeTensor has no values
+    # A FakeTensor has no values.
+    is_real = mask.device.type in ("cpu", "cuda") and type(mask) is Tensor
+    return is_real and not torch.compiler.is_compiling()
 
 
 def require(condition: Tensor, message: str) -> None:
@@ -256,35 +240,19 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
         ValueError: the mask has another shape, values other than 0 and 1, padding before a real token, or a
             sentence without real tokens.
     """
-    if src.dim() != 2 or src.size(1) == 0:
-        raise ValueError(f"src must be token ids of shape (sentences, tokens >= 1): got {tuple(src.shape)}")
     if src_mask is None:
         return torch.ones_like(src, dtype=torch.bool)
     if src_mask.shape != src.shape:
-        raise ValueError(
-            f"src_mask must have the shape of src, {tuple(src.shape)}: got {tuple(src_mask.shape)}; pass "
-            "`src != pad_id`, or None if no token is padding"
-        )
+        shapes = f"{tuple(src.shape)}: got {tuple(src_mask.shape)}"
+        raise ValueError(f"src_mask must have the shape of src, {shapes}")
     real = src_mask if src_mask.dtype == torch.bool else src_mask == 1
     if has_checkable_values(src_mask):
-        valid = (real[:, :-1] >= real[:, 1:]).all(1) & real[:, 0]  # (B,)
-        if real is not src_mask:
-            valid &= (real | (src_mask == 0)).all(1)
-        if src_mask.is_cuda:
-            torch._assert_async(valid.all(), MASK_RULE)
-        elif not valid.all():
-            row = int(valid.int().argmin())
-            raise ValueError(
-                f"{MASK_RULE}: row {row} begins with {src_mask[row, :8].tolist()}; pad on the right; pass "
-                "`~mask` if True marks padding (nn.MultiheadAttention), `mask == 0` for an additive mask"
-            )
+        is_right = (real[:, :-1] >= real[:, 1:]).all() & real[:, 0].all() & (real == src_mask).all()
+        require(is_right, MASK_RULE)
     return real
 
 
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
-    """Raise a ValueError unless ``tgt_in`` is token ids (B, T) for the sentences of src (B, S)."""
-    if tgt_in.dim() != 2 or tgt_in.size(0) != src.size(0):
-        raise ValueError(
-            f"tgt_in must be token ids of shape (sentences, tokens) with the sentences of src, "
-            f"{tuple(src.shape)}: got {tuple(tgt_in.shape)}"
-        )
+    """Raise a ValueError unless ``tgt_in`` (B, T) is of the sentences of src (B, S)."""
+    if tgt_in.size(0) != src.size(0):
+        raise ValueError(f"tgt_in is of {tgt_in.size(0)} sentences, but src of {src.size(0)}")

@@ -6,7 +6,7 @@ Masks are bool, True = may be attended.
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from .masks import (
     attend_to_past,
     attend_to_source,
     attend_within_source,
+    build_pattern,
     check_target,
     real_tokens,
 )
@@ -29,13 +30,15 @@ from .positions import PositionalEmbedding, Relation, attention_positions
 class LayerStack(nn.Module):
     """N layers over embedded tokens: base class of Encoder, Decoder, DecoderOnly and LanguageModel."""
 
+    cross_pattern: MaskPattern | None = None
+    """Which source positions a position may attend to; None: all."""
+
     def __init__(
         self,
         config: LayerConfig,
         layers: Iterable[nn.Module],
         embedding: nn.Embedding,
-        parts: Parts,
-        mask: str | None = None,
+        mask: Literal["encoder_mask", "decoder_mask"] | None = None,
     ) -> None:
         """Build the stack.
 
@@ -43,13 +46,12 @@ class LayerStack(nn.Module):
             config: gives sizes and options.
             layers: the layers, built as they are taken.
             embedding: the token embedding.
-            parts: attention function and mask.
-            mask: the setting of its own mask, "encoder_mask" or "decoder_mask"; None has none.
+            mask: the setting of its own mask; None has none.
         """
         super().__init__()
         self.table, self.place = embedding, PositionalEmbedding(config)
         self.order = attention_positions(config, causal=mask == "decoder_mask")
-        self.mask_pattern = None if mask is None else parts.mask_pattern(mask, config)
+        self.mask_pattern = None if mask is None else build_pattern(mask, getattr(config, mask))
         self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # of layers of one class
         self.norm = final_norm(config)
 
@@ -63,83 +65,55 @@ class LayerStack(nn.Module):
         return Relation(mask) if self.order is None else self.order(queries, keys, end, mask, like)
 
     def run(
-        self, x: Tensor, relation: Relation, memory: Memory | None = None, cross_mask: Tensor | None = None
-    ) -> Tensor:
-        """Apply all layers to all positions.
-
-        Args:
-            x: embedded tokens, (B, T, D).
-            relation: of their positions.
-            memory: what the layers of a decoder attend to.
-            cross_mask: True where they may, broadcasts to (B, H, T, S).
-
-        Returns:
-            The states, (B, T, D).
-        """
-        sources = [None] * len(self.layers) if memory is None else memory.layers
-        for layer, source in zip(self.layers, sources, strict=True):
-            x = layer(x, partial(layer.attention, relation=relation), source, cross_mask)
-        states: Tensor = self.norm(x)
-        return states
-
-    def run_causal(
-        self, ids: Tensor, memory: Memory | None = None, pattern: MaskPattern | None = None
-    ) -> Tensor:
-        """Embed ids (B, T) and apply all layers, so that position t depends on tokens 0 to t: (B, T, D).
-
-        Args:
-            ids: tokens.
-            memory: keys and values of the source, if there is one.
-            pattern: which source positions a position may attend to.
-        """
-        positions, end = torch.arange(ids.size(1), device=ids.device), ids.size(1)
-        x, mask = self.embed(ids, positions, end), attend_to_past(self.mask_pattern, positions, positions)
-        relation = self.relate(positions, positions, end, mask, x)
-        across = None if memory is None else attend_to_source(pattern, positions, memory.mask)
-        return self.run(x, relation, memory, across)
-
-    def advance(
         self,
         x: Tensor,
-        state: State,
         relation: Relation,
         memory: Memory | None = None,
-        memory_mask: Tensor | None = None,
+        cross_mask: Tensor | None = None,
+        state: State | None = None,
     ) -> Tensor:
-        """Apply all layers to the next token of each hypothesis.
+        """Apply all layers to all positions, or to the next token of each hypothesis.
 
         Args:
-            x: embedded tokens, (B, K, D).
-            state: cached keys and values, to which those of x are appended.
-            relation: see ``SelfAttention.step``.
+            x: embedded tokens, (B, T, D), or the next ones, (B, K, D).
+            relation: of their positions; of a single one see ``SelfAttention.step``.
             memory: keys and values of the source: of layers that attend to it, else a prefix of the sequence.
-            memory_mask: True where they may be attended, broadcasts to (B, H, 1, S).
+            cross_mask: True where they may attend to it, broadcasts to (B, H, T or 1, S).
+            state: cached keys and values, to which those of the next tokens are appended.
 
         Returns:
-            The states, (B, K, D).
+            The states, of the shape of x.
         """
         sources = [None] * len(self.layers) if memory is None else memory.layers
-        for layer, cache, source in zip(self.layers, state.layers, sources, strict=True):
-            own = partial(layer.attention.step, cache=cache, relation=relation)
-            if source and layer.cross is None:
-                own = partial(own, prefix=source, prefix_mask=memory_mask)
-            x = layer.forward(x, own, source, memory_mask)
+        caches = [None] * len(self.layers) if state is None else state.layers
+        for layer, source, cache in zip(self.layers, sources, caches, strict=True):
+            own = partial(layer.attention, relation=relation)
+            if cache is not None:
+                prefix = {"prefix": source} if source and layer.cross is None else {}
+                own = partial(layer.attention.step, cache=cache, relation=relation, **prefix)
+            x = layer(x, own, source, cross_mask)
         states: Tensor = self.norm(x)
         return states
 
-    def advance_causal(
-        self, tokens: Tensor, state: State, memory: Memory | None = None, pattern: MaskPattern | None = None
-    ) -> Tensor:
-        """Do the same as ``run_causal`` for the next token of each hypothesis, (B, K): (B, K, D)."""
-        end = state.length + 1
-        position = torch.arange(state.length, end, device=tokens.device)
-        x, relation = self.embed(tokens, position, end), Relation()
-        if self.order is not None or self.mask_pattern is not None:
-            keys = torch.arange(end, device=tokens.device)
-            mask = attend_to_past(self.mask_pattern, position, keys)
-            relation = self.relate(position, keys, end, mask, x)
-        across = None if memory is None else attend_to_source(pattern, position, memory.mask)
-        return self.advance(x, state, relation, memory, across)
+    def run_causal(self, ids: Tensor, memory: Memory | None = None, state: State | None = None) -> Tensor:
+        """Embed ids and apply all layers, so that position t depends on tokens 0 to t.
+
+        Args:
+            ids: tokens, (B, T), or the next token of each hypothesis, (B, K).
+            memory: keys and values of the source, if there is one.
+            state: cached keys and values of the tokens before the next ones; None: all positions.
+
+        Returns:
+            The states, (B, T, D) or (B, K, D).
+        """
+        begin, end = (0, ids.size(1)) if state is None else (state.length, state.length + 1)
+        keys = torch.arange(end, device=ids.device)
+        x, mask = self.embed(ids, keys[begin:], end), attend_to_past(self.mask_pattern, keys[begin:], keys)
+        relation = self.relate(keys[begin:], keys, end, mask, x)
+        across = None
+        if memory is not None:
+            across = attend_to_source(self.cross_pattern, keys[begin:], memory.mask)
+        return self.run(x, relation, memory, across, state)
 
     def empty_state(self, like: Tensor, sentences: int, beam: int, capacity: int) -> State:
         """Build the state before the first token.
@@ -183,7 +157,7 @@ class Encoder(LayerStack):
 
     def __init__(self, config: TransformerConfig, embedding: nn.Embedding, parts: Parts = STANDARD) -> None:
         layers = (Layer(config, parts) for _ in range(config.encoder_layers))
-        super().__init__(config, layers, embedding, parts, "encoder_mask")
+        super().__init__(config, layers, embedding, "encoder_mask")
 
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
@@ -233,8 +207,8 @@ class Decoder(LayerStack):
         """
         size = memory_size or config.d_model
         layers = (Layer(config, parts, causal=True, memory_size=size) for _ in range(config.decoder_layers))
-        super().__init__(config, layers, embedding, parts, "decoder_mask")
-        self.cross_pattern = parts.mask_pattern("cross_mask", config)
+        super().__init__(config, layers, embedding, "decoder_mask")
+        self.cross_pattern = build_pattern("cross_mask", config.cross_mask)
 
     def remember(self, states: Tensor, mask: Tensor) -> Memory:
         """Project encoder states to the keys and values of every layer, once per sentence.
@@ -259,7 +233,7 @@ class Decoder(LayerStack):
         Returns:
             The states, (B, T, D).
         """
-        return self.run_causal(tgt_in, memory, self.cross_pattern)
+        return self.run_causal(tgt_in, memory)
 
     def attention(self, tgt_in: Tensor, memory: Memory) -> dict[str, Tensor]:
         """Compute the weights "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S)."""
@@ -280,7 +254,7 @@ class Decoder(LayerStack):
         Returns:
             The states of the new position (B, K, D), and the same state object.
         """
-        return self.advance_causal(tokens, state, memory, self.cross_pattern), state
+        return self.run_causal(tokens, memory, state), state
 
 
 def build_embeddings(

@@ -21,8 +21,8 @@ from .attention import (
     softmax,
 )
 from .config import LayerConfig
-from .masks import causal_mask
-from .positions import Relation, RelativeVectors, mask_bias, rotate
+from .masks import mask_bias, restrict_to_past
+from .positions import Relation, RelativeVectors, rotate
 
 
 class KeyValueCache:
@@ -64,16 +64,11 @@ class KeyValueCache:
         """
         if self.length == self._buffer.size(0):
             raise ValueError(f"the state holds {self.length} tokens at most: give init_state more capacity")
-        buffer, width = self._buffer, values.size(-1)
-        if keys.size(-1) == width:
-            buffer[self.length, 0] = keys.detach()
-            buffer[self.length, 1] = values.detach()
-            self.length += 1
-            return buffer[: self.length, 0], buffer[: self.length, 1]
-        buffer[self.length, 0, ..., : keys.size(-1)] = keys.detach()
-        buffer[self.length, 1, ..., :width] = values.detach()
+        stored = self._buffer[:, 0, ..., : keys.size(-1)], self._buffer[:, 1, ..., : values.size(-1)]
+        for part, new in zip(stored, (keys, values), strict=True):
+            part[self.length] = new.detach()
         self.length += 1
-        return buffer[: self.length, 0, ..., : keys.size(-1)], buffer[: self.length, 1, ..., :width]
+        return stored[0][: self.length], stored[1][: self.length]
 
     def select(self, parents: Tensor) -> Self:
         """Reorder hypotheses: hypothesis k of sentence b continues ``parents[b, k]``; parents is (B, K)."""
@@ -130,12 +125,28 @@ class State(NamedTuple):
         return self.layers[0].length
 
 
-def query_factor(config: LayerConfig) -> float | None:
-    """Return the factor of queries that undoes the division of scores by sqrt(E); None if they are scaled."""
-    return math.sqrt(config.query_size) if config.attention_kind == "unscaled" else None
+class MultiHead(nn.Module):
+    """Settings and queries that self-attention and attention to a source have in common."""
+
+    def __init__(self, config: LayerConfig, attend: Attend) -> None:
+        super().__init__()
+        self.num_heads, self.kv_heads = config.num_heads, config.kv_heads
+        self.attend = attend_in_groups(attend, config)
+        self.dropout, self.is_linear = config.attention_dropout, config.attention_kind == "linear"
+        # Undoes the division of scores by sqrt(E).
+        self.factor = math.sqrt(config.query_size) if config.attention_kind == "unscaled" else None
+
+    def _prepare(self, query: Tensor) -> Tensor:
+        """Return the queries that the attention function takes, as linear attention its features."""
+        query = query if self.factor is None else query * self.factor
+        return elu_features(query) if self.is_linear else query
+
+    @property
+    def _dropout(self) -> float:
+        return self.dropout if self.training else 0.0
 
 
-class SelfAttention(nn.Module):
+class SelfAttention(MultiHead):
     """Every position of a sequence attends to the sequence; queries, keys and values are one product.
 
     Concat(head_1, ..., head_H) W_O, where head_i = Attention(x W_Q_i, x W_K_i, x W_V_i). All W_Q, W_K and W_V
@@ -151,11 +162,8 @@ class SelfAttention(nn.Module):
             causal: whether position t attends to positions 0 to t only.
             attend: attention function of each head.
         """
-        super().__init__()
-        self.num_heads, self.kv_heads, self.causal = config.num_heads, config.kv_heads, causal
-        self.attend = attend_in_groups(attend, config)
-        self.dropout, self.factor = config.attention_dropout, query_factor(config)
-        self.is_linear = config.attention_kind == "linear"
+        super().__init__(config, attend)
+        self.causal, self.heads = causal, (self.num_heads, self.kv_heads, self.kv_heads)
         self.normalise = {"hard": hard_weights, "linear": shares}.get(config.attention_kind, softmax)
         self.sizes = [config.attention_size, *config.keys_values_sizes]
         self.project_in = nn.Linear(config.d_model, sum(self.sizes), bias=config.bias)
@@ -173,21 +181,15 @@ class SelfAttention(nn.Module):
         Returns:
             The output, (B, T, D).
         """
-        queries, keys, values = map(split_heads, self._project(x, relation), self._heads)
+        queries, keys, values = map(split_heads, self._project(x, relation), self.heads)
         if stored is not None:
             stored.append(KeysValues(keys.contiguous(), values.contiguous()))
-        dropout = self.dropout if self.training else 0.0
-        contexts = self._attend(queries, keys, values, relation, self.causal, dropout)
+        contexts = self._attend(queries, keys, values, relation, self.causal)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
 
     def step(
-        self,
-        x: Tensor,
-        cache: KeyValueCache,
-        relation: Relation,
-        prefix: KeysValues | None = None,
-        prefix_mask: Tensor | None = None,
+        self, x: Tensor, cache: KeyValueCache, relation: Relation, prefix: KeysValues | None = None
     ) -> Tensor:
         """Attend from the next token of each hypothesis to itself and all earlier ones.
 
@@ -197,21 +199,21 @@ class SelfAttention(nn.Module):
             relation: of the next position to prefix, earlier tokens and itself; its mask is (H or 1, 1, keys)
                 without a prefix, broadcasting to (B, H, 1, keys) with one.
             prefix: keys and values that precede the cached ones, shared by the hypotheses of a sentence.
-            prefix_mask: True at real tokens of the prefix, (B, 1, 1, S).
 
         Returns:
             The output, (B, K, D).
         """
         query, key, value = self._project(x, relation)
         keys, values = cache.append(key, value)
-        if prefix is None:
-            context = self._attend_to_cache(query, keys, values, relation)
-        else:
-            query, keys, values = (
-                part.view(*part.shape[:-1], heads, -1)
-                for part, heads in zip((query, keys, values), self._heads, strict=True)
+        if prefix is not None:
+            context = self._attend_to_prefix(query, keys, values, prefix, relation)
+        else:  # hypotheses become batch rows
+            queries = split_heads(query.reshape(-1, 1, query.size(-1)), self.num_heads)  # (B K, H, 1, E)
+            keys, values = (
+                split_heads(part.flatten(1, 2).transpose(0, 1), self.kv_heads) for part in (keys, values)
             )
-            context = self._attend_to_prefix(query, KeysValues(keys, values), prefix, prefix_mask, relation)
+            contexts = self._attend(queries, keys, values, relation)
+            context = contexts.reshape(*query.shape[:2], -1)
         output: Tensor = self.project_out(context)
         return output
 
@@ -219,98 +221,62 @@ class SelfAttention(nn.Module):
         """Return an empty cache; arguments as of ``LayerStack.empty_state``."""
         return KeyValueCache(like, (sentences, beam, max(self.sizes[1:])), capacity)
 
-    @property
-    def _heads(self) -> tuple[int, int, int]:
-        """Number of heads of queries, keys and values."""
-        return self.num_heads, self.kv_heads, self.kv_heads
-
     def _project(self, x: Tensor, relation: Relation) -> tuple[Tensor, ...]:
         """Return queries, keys and values of all heads; the first two turned for rotary positions.
 
         Linear attention stores the features of keys, so that each is computed once.
         """
         query, key, value = self.project_in(x).split(self.sizes, -1)
-        if self.is_linear:
-            return elu_features(query), elu_features(key), value
-        if self.factor is not None:
-            query = query * self.factor
+        query, key = self._prepare(query), elu_features(key) if self.is_linear else key
         if relation.rotation is not None:
             query, key = (
                 rotate(part.view(*part.shape[:-1], heads, -1), relation.rotation).flatten(-2)
-                for part, heads in ((query, self.num_heads), (key, self.kv_heads))
+                for part, heads in zip((query, key), self.heads, strict=False)
             )
         return query, key, value
 
     def _attend(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        relation: Relation,
-        causal: bool = False,
-        dropout: float = 0.0,
+        self, queries: Tensor, keys: Tensor, values: Tensor, relation: Relation, causal: bool = False
     ) -> Tensor:
         """Compute the contexts (B, H, Q, E), with those of relative positions if there are any."""
         if self.relative is None or relation.bucket is None:
-            return self.attend(queries, keys, values, relation.mask, causal, dropout)
+            return self.attend(queries, keys, values, relation.mask, causal, self._dropout)
         bias = mask_bias(self.relative.scores(queries, relation.bucket), relation.mask)
-        weights = self.attend(queries, keys, None, bias, causal, dropout).to(values.dtype)
+        weights = self.attend(queries, keys, None, bias, causal, self._dropout).to(values.dtype)
         return weights @ values + self.relative.contexts(weights, relation.bucket)
 
-    def _attend_to_cache(self, query: Tensor, keys: Tensor, values: Tensor, relation: Relation) -> Tensor:
-        """Attend from query (B, K, H E) to keys (length, B, K, H E); hypotheses become batch rows."""
-        queries = split_heads(query.reshape(-1, 1, query.size(-1)), self.num_heads)  # (B K, H, 1, E)
-        keys, values = (
-            split_heads(part.flatten(1, 2).transpose(0, 1), self.kv_heads) for part in (keys, values)
-        )
-        return self._attend(queries, keys, values, relation).reshape(*query.shape[:2], -1)
-
     def _attend_to_prefix(
-        self,
-        query: Tensor,
-        generated: KeysValues,
-        prefix: KeysValues,
-        prefix_mask: Tensor | None,
-        relation: Relation,
+        self, query: Tensor, keys: Tensor, values: Tensor, prefix: KeysValues, relation: Relation
     ) -> Tensor:
-        """Attend from query (B, K, H, E) to a prefix and the generated tokens; returns (B, K, H E)."""
-        if self.kv_heads < self.num_heads:  # copies, as many as there are heads
-            repeats = self.num_heads // self.kv_heads
-            generated = KeysValues(*(part.repeat_interleave(repeats, dim=3) for part in generated))
+        """Attend from query (B, K, H E) to a prefix and to keys (length, B, K, H E); returns (B, K, H E)."""
+        parts = zip((query, keys, values), self.heads, strict=True)
+        query, *past = (part.view(*part.shape[:-1], heads, -1) for part, heads in parts)
+        repeats = self.num_heads // self.kv_heads
+        if repeats > 1:  # copies, as many as there are heads
+            past = [part.repeat_interleave(repeats, dim=3) for part in past]
             prefix = KeysValues(*(part.repeat_interleave(repeats, dim=1) for part in prefix))
-        bias = None if relation.mask is None else relation.mask.transpose(-3, -2)  # (B, 1, H, keys)
-        if self.relative is None or relation.bucket is None:
-            return prefix_attention(query, generated, prefix, prefix_mask, bias, self.normalise)[0].flatten(2)
-        bias = mask_bias(self.relative.scores(query, relation.bucket), bias)
-        context, weights = prefix_attention(query, generated, prefix, prefix_mask, bias, self.normalise)
-        return (context + self.relative.contexts(weights, relation.bucket)).flatten(2)
+        mask = None if relation.mask is None else relation.mask.transpose(-3, -2)  # (B, 1, H, keys)
+        if self.relative is not None and relation.bucket is not None:
+            mask = mask_bias(self.relative.scores(query, relation.bucket), mask)
+        context, weights = prefix_attention(query, KeysValues(*past), prefix, mask, self.normalise)
+        if self.relative is not None and relation.bucket is not None:
+            context = context + self.relative.contexts(weights, relation.bucket)
+        return context.flatten(2)
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(MultiHead):
     """Queries attend to a memory, whose keys and values are one product, computed once per sentence.
 
     Concat(head_1, ..., head_H) W_O, where head_i = Attention(x W_Q_i, m W_K_i, m W_V_i) for encoder states m.
     W_Q is the matrix of ``project_query``; W_K and W_V together are that of ``project_memory``.
     """
 
-    def __init__(
-        self, config: LayerConfig, memory_size: int | None = None, attend: Attend = fused_attention
-    ) -> None:
-        """Build the projections.
-
-        Args:
-            config: gives the sizes and the attention dropout.
-            memory_size: width of the encoder's states; None means ``d_model``.
-            attend: attention function of each head.
-        """
-        super().__init__()
-        self.num_heads, self.kv_heads = config.num_heads, config.kv_heads
-        self.attend = attend_in_groups(attend, config)
-        self.dropout, self.factor = config.attention_dropout, query_factor(config)
-        self.is_linear = config.attention_kind == "linear"
+    def __init__(self, config: LayerConfig, memory_size: int, attend: Attend = fused_attention) -> None:
+        """Build the projections; ``memory_size`` is the width of the encoder's states."""
+        super().__init__(config, attend)
         self.sizes = config.keys_values_sizes
         self.project_query = nn.Linear(config.d_model, config.attention_size, bias=config.bias)
-        self.project_memory = nn.Linear(memory_size or config.d_model, sum(self.sizes), bias=config.bias)
+        self.project_memory = nn.Linear(memory_size, sum(self.sizes), bias=config.bias)
         self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
 
     def remember(self, states: Tensor) -> KeysValues:
@@ -331,12 +297,8 @@ class CrossAttention(nn.Module):
         Returns:
             The output, of the shape of x.
         """
-        queries = split_heads(self.project_query(x), self.num_heads)
-        if self.factor is not None:
-            queries = queries * self.factor
-        queries = elu_features(queries) if self.is_linear else queries
-        dropout = self.dropout if self.training else 0.0
-        contexts = self.attend(queries, memory.keys, memory.values, mask, False, dropout)
+        queries = self._prepare(split_heads(self.project_query(x), self.num_heads))
+        contexts = self.attend(queries, memory.keys, memory.values, mask, False, self._dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
 
@@ -348,33 +310,21 @@ def attend_in_groups(attend: Attend, config: LayerConfig) -> Attend:
         attend: attention of as many heads of keys as of queries.
         config: gives the numbers of heads.
     """
-    groups, members = config.kv_heads, config.num_heads // config.kv_heads
-    if members == 1:
+    if config.kv_heads == config.num_heads:
         return attend
 
     def fold(x: Tensor) -> Tensor:  # (B, H, Q, ...) to (B, groups, members * Q, ...)
-        return x.reshape(len(x), groups, members * x.size(2), -1)
+        return x.reshape(len(x), config.kv_heads, -1, x.size(3))
 
     def attend_folded(
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor | None,
-        mask: Tensor | None,
-        causal: bool,
-        dropout: float,
+        queries: Tensor, keys: Tensor, values: Tensor | None, mask: Tensor | None, causal: bool, drop: float
     ) -> Tensor:
-        length = queries.size(2)
+        rows, heads, length, _ = queries.shape
         if causal:
-            past = causal_mask(length, queries.device)
-            mask = (
-                past if mask is None else mask & past if mask.dtype == torch.bool else mask_bias(mask, past)
-            )
+            mask = restrict_to_past(mask, length, queries.device)
         if mask is not None:
-            mask = mask.view(*[1] * (4 - mask.dim()), *mask.shape)
-            if mask.shape[1:3] != (1, 1):
-                mask = fold(mask.expand(-1, groups * members, length, -1))
-        contexts = attend(fold(queries), keys, values, mask, False, dropout)
-        return contexts.reshape(len(queries), groups * members, length, -1)
+            mask = fold(mask.expand(rows, heads, length, keys.size(2)))
+        return attend(fold(queries), keys, values, mask, False, drop).reshape(rows, heads, length, -1)
 
     return attend_folded
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .config import MAX_POSITIONS, LayerConfig
 from .fast import Dropout
-from .masks import has_checkable_values, is_traced, require
+from .masks import has_checkable_values, mask_bias, require
 
 BASE = 10000.0
 """Wavelengths range from 2 pi to BASE * 2 pi positions (Vaswani et al. 2017, section 3.5)."""
@@ -44,9 +44,9 @@ class CachedSinusoids:
         self.size = size
         self._stored: Tensor | None = None
 
-    def __call__(self, positions: Tensor, end: int | None, like: Tensor) -> Tensor:
+    def __call__(self, positions: Tensor, end: int, like: Tensor) -> Tensor:
         """Return the sinusoids of positions below ``end``, of the dtype and device of ``like``."""
-        if end is None or is_traced():
+        if torch.compiler.is_compiling():
             return sinusoids(positions, self.size).to(like.dtype)
         cached = self._stored
         if cached is None or len(cached) < end or (cached.dtype, cached.device) != (like.dtype, like.device):
@@ -90,17 +90,15 @@ class PositionalEmbedding(nn.Module):
         has_sinusoids = config.positions in ("sinusoidal", "concat", "network")
         self.sinusoids = CachedSinusoids(size) if has_sinusoids else None
         self.word_dropout = nn.Dropout(config.word_dropout) if config.word_dropout else None
-        self.dropout = Dropout(
-            config.dropout if config.embedding_dropout is None else config.embedding_dropout
-        )
+        self.dropout = Dropout(config.dropout)
 
-    def forward(self, embedded: Tensor, positions: Tensor, end: int | None = None) -> Tensor:
+    def forward(self, embedded: Tensor, positions: Tensor, end: int) -> Tensor:
         """Scale embedded tokens and add the encodings of their positions.
 
         Args:
             embedded: unscaled embeddings, (B, T, D).
             positions: their positions, counted from 0, (T,), (B, T) or (B, 1).
-            end: a number above all positions, if the caller knows one: then sinusoids come from a cache.
+            end: a number above all positions.
 
         Returns:
             The input of the first layer, (B, T, D).
@@ -117,7 +115,11 @@ class PositionalEmbedding(nn.Module):
             if self.network is not None:
                 encoded = self.network(encoded)
         elif self.places is not None:
-            encoded = self.places(self._learned(positions, end)) * math.sqrt(self.places.embedding_dim)
+            count = self.places.num_embeddings
+            if end > count and has_checkable_values(positions):
+                message = f"a sentence is longer than the {count} learned positions: raise max_positions or "
+                require((positions < count).all(), message + "lower data.max_tokens")
+            encoded = self.places(positions) * math.sqrt(self.places.embedding_dim)
         if self.is_concatenated and encoded is not None:
             own = x[..., : -encoded.size(-1)]
             x = torch.cat((own, encoded.expand(*own.shape[:-1], -1).to(own.dtype)), dim=-1)
@@ -125,19 +127,6 @@ class PositionalEmbedding(nn.Module):
             x = x + encoded
         output: Tensor = self.dropout(x)
         return output
-
-    def _learned(self, positions: Tensor, end: int | None) -> Tensor:
-        """Return the indices of learned vectors; positions beyond them are an error."""
-        assert self.places is not None
-        count = self.places.num_embeddings
-        # Whoever knows the largest position avoids a look at the values.
-        if (end is None or end > count) and has_checkable_values(positions):
-            message = (
-                f"a sentence is longer than the {count} learned positions: raise max_positions or lower "
-                "data.max_tokens"
-            )
-            require((positions < count).all(), message)
-        return positions
 
 
 # Positions in self-attention: rotary, relative, T5's, and ALiBi.
@@ -226,11 +215,6 @@ def distance_bucket(distance: Tensor, limit: int, causal: bool) -> Tensor:
     far = (single + (growth * (count - single)).long()).clamp(max=count - 1)
     bucket = torch.where(steps < single, steps, far)
     return bucket if causal else bucket + count * (distance > 0)
-
-
-def mask_bias(bias: Tensor, mask: Tensor | None) -> Tensor:
-    """Set a bias of scores to -inf where a mask forbids attention."""
-    return bias if mask is None else bias.masked_fill(~mask, float("-inf"))
 
 
 def alibi_slopes(heads: int) -> list[float]:

@@ -98,14 +98,14 @@ class HybridConfig:
         return self.decoder.dropout
 
 
-def hybrid_multiply_adds(model: Seq2Seq | Transformer, src_len: float, tgt_len: float) -> float:
+def hybrid_multiply_adds(hybrid: Seq2Seq | Transformer, src_len: float, tgt_len: float) -> float:
     """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
-    encoder: Any = model.encoder
-    if isinstance(model, Transformer):
+    encoder: Any = hybrid.encoder
+    if isinstance(hybrid, Transformer):
         reading = seq2seq.flops.encoder_multiply_adds(encoder, src_len)
-        return reading + transformer.flops.stack_multiply_adds(model.decoder, tgt_len, src_len)
-    reading, width = transformer.flops.stack_multiply_adds(encoder, src_len), encoder.table.embedding_dim
-    return reading + seq2seq.flops.decoder_multiply_adds(model.decoder, src_len, tgt_len, width)
+        return reading + transformer.flops.stack_multiply_adds(hybrid.decoder, tgt_len, src_len)
+    reading = transformer.flops.stack_multiply_adds(encoder, src_len)
+    return reading + seq2seq.flops.decoder_multiply_adds(hybrid.decoder, src_len, tgt_len)
 
 
 def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> Seq2Seq | Transformer:

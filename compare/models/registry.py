@@ -25,8 +25,7 @@ from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
 from compare.system.plugins import track_registry
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
-from seq2seq.language_model import RecurrentLanguageModel
-from seq2seq.model import Features, Seq2Seq
+from seq2seq.model import Features, RecurrentLanguageModel, Seq2Seq
 from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 from transformer.decoder_only import DecoderOnly, LanguageModel
@@ -145,7 +144,7 @@ _FAMILIES: tuple[tuple[Any, ...], ...] = (
         "recurrent-language-model",
         RecurrentLanguageModelConfig,
         lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
-        lambda model, _, tgt_len: seq2seq.flops.decoder_multiply_adds(model.model.decoder, 0, tgt_len, 0),
+        lambda model, _, tgt_len: seq2seq.flops.multiply_adds(model.model, 0, tgt_len),
         ("embedding_size", "hidden_size"),
     ),
     (

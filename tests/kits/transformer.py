@@ -76,9 +76,9 @@ def make_only(**changes: Any) -> DecoderOnly:
     return far(DecoderOnly(small_only(**changes), TGT_V if joint else SRC_V, TGT_V))
 
 
-def make_language_model(parts: Parts = STANDARD, **changes: Any) -> LanguageModel:
+def make_language_model(**changes: Any) -> LanguageModel:
     changes = {name: value for name, value in changes.items() if name not in ("encoder_mask", "cross_mask")}
-    return far(LanguageModel(small_only(**changes), TGT_V, parts))
+    return far(LanguageModel(small_only(**changes), TGT_V))
 
 
 def batch() -> tuple[Tensor, Tensor, Tensor]:

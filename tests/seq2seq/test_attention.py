@@ -180,7 +180,7 @@ def test_every_score_scope_and_normaliser_is_tested_and_cites_its_source() -> No
     ],
 )
 def test_multiply_adds(case: str, scope: str, per_word: int, per_query: int, per_pair: int) -> None:
-    found = attention_multiply_adds(make(case, scope).to("meta"), query_size(case), E, 7.5, 4)
+    found = attention_multiply_adds(make(case, scope).to("meta"), 7.5, 4)
     assert found == 7.5 * per_word + 4 * per_query + 30 * per_pair
 
 

@@ -126,7 +126,7 @@ def test_what_is_not_fed_back_runs_all_steps_at_once(name: str, calls: list[int]
     model, counts = make(name), []
     decoder = model.decoder
     parts = [decoder.rnn, decoder.attention]
-    if model.config.queries_below_top:
+    if decoder.query_depth < len(decoder.rnn.layers):
         parts = list(decoder.rnn.layers[1:])
     for number, part in enumerate(parts):
         part.register_forward_hook(lambda *_, number=number: counts.append(number))

@@ -10,10 +10,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from seq2seq import formulas
-from seq2seq.attention import Attention, Monotonic, Reinforce, StraightThrough
+from seq2seq.attention import Attention, Monotonic, Reinforce, StraightThrough, entmax15, sparsemax
 from seq2seq.config import AttentionConfig, ReinforceConfig
 from seq2seq.scores import Past, Queries
-from seq2seq.sparse import _sum_prefixes, cumulative_sum, entmax15, sparsemax
 from tests.kits.contract import seeded_float64
 from tests.kits.seq2seq import close
 
@@ -57,12 +56,6 @@ def test_hand_computed_sparse_weights() -> None:
     close(sparsemax(torch.tensor([z, 0.0])), torch.tensor([(1 + z) / 2, (1 - z) / 2]))
     small = (math.sqrt(2 - (z / 2) ** 2) - z / 2) / 2  # x^2 + (x + z / 2)^2 = 1
     close(entmax15(torch.tensor([z, 0.0])), torch.tensor([(small + z / 2) ** 2, small**2]))
-
-
-def test_cumulative_sums_of_a_gpu_in_its_deterministic_mode() -> None:
-    x = torch.randn(2, 3, 7)
-    close(_sum_prefixes(x), x.cumsum(-1))
-    close(cumulative_sum(x), x.cumsum(-1))
 
 
 # --- one position -------------------------------------------------------------------------------------------

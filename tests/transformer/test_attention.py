@@ -99,7 +99,8 @@ def test_attention_after_a_prefix_is_attention_to_all_of_it(beam: int):
     """A twin with a prefix copied for every hypothesis, and one softmax over the joined rows."""
     queries, own = torch.randn(B, beam, HEADS, 4), KeysValues(*torch.randn(2, T, B, beam, HEADS, 4))
     shared, (_, mask, _) = KeysValues(*torch.randn(2, B, HEADS, S, 4)), batch()
-    found, _ = prefix_attention(queries, own, shared, mask[:, None, None, :])
+    visible = nn.functional.pad(mask, (0, T), value=True)[:, None, None]
+    found, _ = prefix_attention(queries, own, shared, visible)
     unmasked, _ = prefix_attention(queries, own, shared, None)
     for b, k, head in itertools.product(range(B), range(beam), range(HEADS)):
         for contexts, length in ((found, LENGTHS[b]), (unmasked, S)):

@@ -23,7 +23,6 @@ from transformer import DecoderOnlyConfig, LanguageModelConfig
         ({"position_size": 4}, 'position_size has no effect with positions "sinusoidal": it needs "concat"'),
         ({"max_positions": 4}, 'max_positions has no effect .* needs "learned" or "concat-learned"'),
         ({"positions": "rotary", "max_distance": 4}, 'max_distance has no effect .* needs "relative"'),
-        ({"embedding_dropout": 2.0}, "embedding_dropout must be .* got 2.0"),
         ({"encoder_mask": "window"}, 'encoder_mask must be "full", "causal", "window:W".* got \'window\''),
         ({"cross_mask": "window:-1"}, "cross_mask must be .* got 'window:-1'"),
         ({"decoder_mask": "causal"}, 'decoder_mask "causal" has no effect: a decoder is causal'),

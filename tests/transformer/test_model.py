@@ -35,7 +35,7 @@ from tests.kits.transformer_twin import (
     language_model_twin,
     transformer_twin,
 )
-from transformer import Decoder, DecoderOnly, LanguageModel, Parts, Transformer, plain_attention
+from transformer import Decoder, DecoderOnly, LanguageModel, Transformer
 from transformer.attention import fused_attention
 from transformer.layers import Layer
 from transformer.model import initialise
@@ -204,12 +204,6 @@ def test_bf16_autocast_trains_and_steps(make: Make, positions: str):
     assert (found.float() - exact).abs().mean() / exact.std() < 0.1
     with torch.inference_mode():
         assert stepped(model.bfloat16(), src, mask, tgt).isfinite().all()
-
-
-def test_an_attention_of_a_study_cannot_be_stepped_here():
-    parts = Parts(attend=lambda *call: plain_attention(*call)[0])
-    with pytest.raises(ValueError, match="attend cannot be replaced in DecoderOnly: a step attends"):
-        DecoderOnly(small_only(), SRC_V, TGT_V, parts)
 
 
 # --- weights
