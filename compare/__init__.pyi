@@ -18,9 +18,9 @@ from compare.config.parse import load_experiment as load_experiment
 from compare.config.run import Run as Run
 from compare.config.run import resolve_models as resolve_models
 from compare.config.sections import Experiment as Experiment
-from compare.decoding.length_penalty import LengthPenalty as LengthPenalty
 from compare.decoding.sampling import Sampling as Sampling
 from compare.decoding.search import Hypothesis as Hypothesis
+from compare.decoding.search import LengthPenalty as LengthPenalty
 from compare.decoding.search import SpecialIds as SpecialIds
 from compare.decoding.translator import Translation as Translation
 from compare.decoding.translator import Translator as Translator

@@ -17,8 +17,7 @@ from torch import Tensor
 import seq2seq.fast
 import seq2seq.model
 from compare.cli import main
-from compare.decoding.length_penalty import NO_PENALTY
-from compare.decoding.search import LOOK_EVERY, Beams, search
+from compare.decoding.search import LOOK_EVERY, NO_PENALTY, Beams, search
 from compare.models.presets import PRESETS
 from compare.models.registry import build
 from compare.optim import build_optimizer

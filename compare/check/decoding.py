@@ -5,7 +5,7 @@ import math
 import torch
 
 from compare.check.invariants import CheckedRun, ComparedValue, Findings, Gap, join_differences
-from compare.decoding.length_penalty import length_penalties
+from compare.decoding.search import length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData

@@ -13,7 +13,7 @@ import numpy as np
 
 from compare.config.run import Run, settings_hash
 from compare.config.sections import run_name
-from compare.decoding.length_penalty import length_penalties
+from compare.decoding.search import length_penalties
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data, training_batches
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection

@@ -6,10 +6,11 @@ Shapes: B sentences, K samples each, S source positions, T steps, V vocabulary.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from compare.decoding.search import (
@@ -22,35 +23,26 @@ from compare.decoding.search import (
     token_logp,
 )
 from compare.protocol import EncoderDecoder, keep
+from compare.system.settings import Natural, Section
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
-    """Distribution that each token is drawn from; the filters apply in this order."""
+class Sampling(Section):
+    """Distribution that each token is drawn from; the filters apply in this order.
 
-    temperature: float = 1.0
-    """Divisor of the logits, above 0: below 1 sharper, above 1 flatter than the model's distribution."""
-    top_k: int = 0
+    Raises:
+        ValueError: a value out of range.
+    """
+
+    temperature: Annotated[float, Meta(gt=0)] = 1.0
+    """Divisor of the logits: below 1 sharper, above 1 flatter than the model's distribution."""
+    top_k: Natural = 0
     """Draw from the k most probable tokens only (Fan et al. 2018, section 5.3); 0: from all."""
-    top_p: float = 1.0
-    """Draw from the most probable tokens that together have at least this probability, above 0 up to 1
-    (Holtzman et al. 2020, section 3.1, nucleus sampling)."""
-    seed: int = 1
-    """Seed of the draws, at least 0."""
-
-    def __post_init__(self) -> None:
-        """Reject values outside their range."""
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(
-                f"temperature must be above 0 and finite, found {self.temperature:g}: "
-                "for the most probable token at each step, search with beam_size 1"
-            )
-        if self.top_k < 0:
-            raise ValueError(f"top_k must be at least 1, or 0 for all tokens, found {self.top_k}")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be above 0 and at most 1, found {self.top_p:g}")
-        if self.seed < 0:
-            raise ValueError(f"seed must be at least 0, found {self.seed}")
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Draw from the most probable tokens that together have at least this probability (Holtzman et al. 2020,
+    section 3.1, nucleus sampling)."""
+    seed: Natural = 1
+    """Seed of the draws."""
 
 
 @torch.inference_mode()

@@ -10,14 +10,15 @@ penalties, N hypotheses that are kept.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from compare.decoding.length_penalty import NO_PENALTY, LengthPenalty
+from compare.config.sections import DecodeConfig
 from compare.protocol import EncoderDecoder, keep, select
+from compare.system.settings import NonNegative, Section
 from data.vocabulary import BOS, EOS, PAD
 
 COMPACT_SHARE = 0.8
@@ -55,6 +56,53 @@ class SpecialIds:
 
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
 """Those of the vocabularies of this project."""
+
+Normalization = Literal["wu", "length"]
+
+
+@dataclass(frozen=True)
+class LengthPenalty(Section):
+    """The divisor of the log-probability of an ended hypothesis; it never falls as length grows.
+
+    - wu: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)
+    - length: length ** alpha; alpha = 1 gives the mean per token
+
+    Raises:
+        ValueError: a negative ``alpha``, or another form.
+    """
+
+    alpha: NonNegative = 0.0
+    """Strength: the larger, the longer are the translations; 0: no penalty in either form."""
+    normalization: Normalization = "wu"
+    """Form of the divisor."""
+
+    def divisor(self, length: int) -> float:
+        """Compute the divisor.
+
+        Args:
+            length: tokens of the hypothesis, at least 1: the end of sentence is counted.
+        """
+        base = (5 + length) / 6 if self.normalization == "wu" else float(length)
+        return math.pow(base, self.alpha)
+
+    def __str__(self) -> str:
+        """Describe it for messages: "0.6 (wu)"."""
+        return f"{self.alpha:g} ({self.normalization})"
+
+
+NO_PENALTY = LengthPenalty()
+
+
+def length_penalties(decode: DecodeConfig) -> tuple[LengthPenalty, ...]:
+    """List the penalties to choose from, in rising order; with both forms, alpha = 0 stands once.
+
+    Args:
+        decode: holds the grid of alpha and the form.
+    """
+    form = decode.length_normalization
+    forms: tuple[Normalization, ...] = ("wu", "length") if form == "both" else (form,)
+    grid = [LengthPenalty(alpha, each) for each in forms for alpha in decode.length_penalties]
+    return tuple(each for each in grid if each.alpha or each.normalization == forms[0])
 
 
 def search(
@@ -378,25 +426,18 @@ class Ensemble(nn.Module):
 
         Args:
             members: at least one model; all have the same vocabularies.
-
-        Raises:
-            ValueError: no members.
         """
         super().__init__()
-        if not members:
-            raise ValueError("an ensemble needs at least one member")
-        self.members = nn.ModuleList(members)  # type: ignore[arg-type]  # models are modules
+        self.members: Any = nn.ModuleList(members)  # type: ignore[arg-type]  # models are modules
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> tuple[Any, ...]:
         """Encode src (B, S) with src_mask (B, S) by every member."""
-        return tuple(member.encode(src, src_mask) for member in self._models())
+        return tuple(member.encode(src, src_mask) for member in self.members)
 
     def init_state(self, memory: tuple[Any, ...], beam: int, capacity: int) -> tuple[Any, ...]:
         """Build the states before the first token; arguments as in ``compare.protocol``."""
-        return tuple(
-            member.init_state(part, beam, capacity)
-            for member, part in zip(self._models(), memory, strict=True)
-        )
+        parts = zip(self.members, memory, strict=True)
+        return tuple(member.init_state(part, beam, capacity) for member, part in parts)
 
     def step(
         self, tokens: Tensor, state: tuple[Any, ...], memory: tuple[Any, ...]
@@ -412,7 +453,7 @@ class Ensemble(nn.Module):
             The logarithm of the mean probabilities, in fp32 or better, (B, K, V), and the next states.
         """
         logps, states = [], []
-        for member, part, source in zip(self._models(), state, memory, strict=True):
+        for member, part, source in zip(self.members, state, memory, strict=True):
             logits, next_state = member.step(tokens, part, source)
             logps.append(log_probabilities(logits))
             states.append(next_state)
@@ -421,9 +462,6 @@ class Ensemble(nn.Module):
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Return no weights: those of different members do not compare."""
         return {}
-
-    def _models(self) -> list[EncoderDecoder[Any, Any]]:
-        return list(self.members)  # type: ignore[arg-type]
 
 
 def mean_probability(logps: Sequence[Tensor]) -> Tensor:

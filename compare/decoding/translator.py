@@ -12,12 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.attention.sentence_attention import SentenceAttention
-from compare.config.sections import EXTRA_TOKENS, MAX_BEAM_SIZE, DecodeConfig
-from compare.decoding.length_penalty import NO_PENALTY, LengthPenalty, length_penalties
+from compare.config.sections import EXTRA_TOKENS, DecodeConfig
 from compare.decoding.sampling import Sampling, count_repeats, sample
-from compare.decoding.search import SPECIAL, Hypothesis, SpecialIds, search_all
-from compare.models.styles import picture_family, style_of
+from compare.decoding.search import (
+    NO_PENALTY,
+    SPECIAL,
+    Hypothesis,
+    LengthPenalty,
+    SpecialIds,
+    length_penalties,
+    search_all,
+)
 from compare.protocol import EncoderDecoder
 from compare.system.cpu import decoding_copy
 from compare.system.distributed import SINGLE, Processes
@@ -28,6 +33,7 @@ from data.files import ProgressCallback, no_progress
 from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
 
 if TYPE_CHECKING:
+    from compare.attention.sentence_attention import SentenceAttention
     from compare.models.registry import Model
 
 T = TypeVar("T")
@@ -139,12 +145,6 @@ class Translator:
         self.progress: ProgressCallback = no_progress
         """Called with the sentences translated so far; not set where searches are timed."""
 
-    def __repr__(self) -> str:
-        """Name the model and its size."""
-        weights = sum(parameter.numel() for parameter in self.model.parameters())
-        label = self.label or type(self.model).__name__
-        return f"Translator({label}, {weights:,} weights, on {self.device})"
-
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
 
@@ -194,7 +194,7 @@ class Translator:
         Returns:
             For each penalty the translations as ``translate`` gives them.
         """
-        found = self._translations(lines, penalties, self._beam_size(beam_size))
+        found = self._translations(lines, penalties, beam_size)
         return [[several[0].text for several in translations] for translations in found]
 
     def generate(
@@ -222,25 +222,22 @@ class Translator:
         Raises:
             ValueError: options out of range, or ``beam_size`` together with ``sampling``.
         """
-        if n_best < 1:
-            raise ValueError(f"n_best must be at least 1, found {n_best}")
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
-        width = self._beam_size(beam_size) if sampling is None else n_best
-        (found,) = self._translations(lines, [self.penalty], width, n_best, sampling)
+        (found,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
         return found
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
         sources = self.vocabularies.src.encode_all(lines)
-        (found,) = self._find(Request(sources, [self.penalty], self._beam_size(beam_size)))
+        (found,) = self._find(sources, [self.penalty], beam_size)
         return [best for (best,) in found]
 
     def _translations(
         self,
         lines: Sequence[str],
         penalties: Sequence[LengthPenalty],
-        beam_size: int,
+        beam_size: int | None,
         n_best: int = 1,
         sampling: Sampling | None = None,
     ) -> list[list[list[Translation]]]:
@@ -249,7 +246,7 @@ class Translator:
             raise ValueError(f"expected a list of lines, found one string: {lines!r:.60}")
         lines = list(lines)
         sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        found = self._find(Request(sources, penalties, beam_size, n_best, sampling))
+        found = self._find(sources, penalties, beam_size, n_best, sampling)
         decode = self.vocabularies.tgt.decode
         return [
             [
@@ -261,11 +258,24 @@ class Translator:
             for hypotheses in map(iter, found)
         ]
 
-    def _find(self, request: Request) -> list[list[list[Hypothesis]]]:
+    def _find(
+        self,
+        sources: list[list[int]],
+        penalties: Sequence[LengthPenalty],
+        beam_size: int | None,
+        n_best: int = 1,
+        sampling: Sampling | None = None,
+    ) -> list[list[list[Hypothesis]]]:
         """Return for each penalty the hypotheses of each source, found by all processes together."""
-        self._ensure_translates()
-        if not request.sources:
-            return [[] for _ in request.penalties]
+        if not self.reads_source:
+            raise ValueError(
+                "a language model reads no source, so it cannot translate, attend to a source or be aligned "
+                "with one: `attnbench score --probabilities` gives that of text"
+            )
+        if not sources:
+            return [[] for _ in penalties]
+        width = n_best if sampling else self.decode.beam_size if beam_size is None else beam_size
+        request = Request(sources, penalties, width, n_best, sampling)
         self.processes.broadcast(request)
         return self._search_shares(request)
 
@@ -274,21 +284,6 @@ class Translator:
         """Whether the model translates; a language model reads no source."""
         members = getattr(self.model, "members", (self.model,))  # of an ensemble
         return all(getattr(member, "reads_source", True) for member in members)
-
-    def _ensure_translates(self) -> None:
-        """Raise ValueError if the model is a language model, which has no source to translate."""
-        if not self.reads_source:
-            raise ValueError(
-                "a language model reads no source, so it cannot translate, attend to a source or be aligned "
-                "with one: `attnbench score --probabilities` gives that of text"
-            )
-
-    def _beam_size(self, beam_size: int | None) -> int:
-        """Return the beam size, by default that of the config; reject one out of range."""
-        beam_size = self.decode.beam_size if beam_size is None else beam_size
-        if not 1 <= beam_size <= MAX_BEAM_SIZE:
-            raise ValueError(f"beam_size must be from 1 to {MAX_BEAM_SIZE:,}, found {beam_size:,}")
-        return beam_size
 
     def _search_shares(self, request: Request) -> list[list[list[Hypothesis]]]:
         """Search for every source, each process in its share of the batches; all return all that is found."""
@@ -330,7 +325,7 @@ class Translator:
         return sum(UNK in self.vocabularies.src.encode(line) for line in lines)
 
     @torch.inference_mode()
-    def attend(self, line: str, translation: str | None = None) -> SentenceAttention:
+    def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
         """Translate one line and compute the attention weights of every piece of the translation.
 
         Args:
@@ -340,17 +335,12 @@ class Translator:
         Returns:
             The translation with source pieces, target pieces, and weights by name, (heads, T, S); ``plot()``
             draws them, and a notebook shows them in a viewer.
-
-        Raises:
-            TypeError: not one string.
         """
-        for text in (line, translation or ""):
-            if not isinstance(text, str):
-                raise TypeError(f"attend takes one sentence as a string, found {type(text).__name__}")
-        if translation is None:
-            ids = self.search([line])[0].tokens
-        else:
-            ids = self.vocabularies.tgt.encode(translation)
+        from compare.attention.sentence_attention import SentenceAttention
+        from compare.models.styles import picture_family, style_of
+
+        tgt = self.vocabularies.tgt
+        ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
         src, src_mask = (
             part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])
         )
@@ -363,7 +353,7 @@ class Translator:
         )
         if translation is None:
             return found
-        labels = self.vocabularies.tgt.labels(translation)  # its own words, also where they are unknown
+        labels = tgt.labels(translation)  # its own words, also where they are unknown
         return replace(found, translation=translation, tgt=[*labels, SPECIALS[EOS]])
 
 

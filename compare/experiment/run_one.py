@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.experiment.folder import initial_hash

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from compare.decoding.length_penalty import LengthPenalty, Normalization
+from compare.decoding.search import LengthPenalty, Normalization
 from compare.results.store import read_record
 from compare.system.device import Machine
 from compare.system.measure import Share, Speed

@@ -10,8 +10,7 @@ import torch
 
 from compare.config.parse import load_experiment
 from compare.config.run import Run, resolve_models
-from compare.decoding.length_penalty import LengthPenalty, length_penalties
-from compare.decoding.search import Ensemble
+from compare.decoding.search import Ensemble, LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.models.registry import build, ensure_fits_memory
 from compare.results.records import SELECTION, read_external, read_selection

@@ -12,8 +12,7 @@ import seq2seq.formulas
 import transformer.formulas
 from compare import formulas
 from compare.analysis.word_links import AlignmentCounts, count_links
-from compare.decoding.length_penalty import LengthPenalty
-from compare.decoding.search import best_continuations, mean_probability
+from compare.decoding.search import LengthPenalty, best_continuations, mean_probability
 from compare.models.presets import PRESETS
 from compare.optim import OptimConfig, build_optimizer
 from compare.training.checkpoints import MovingAverage

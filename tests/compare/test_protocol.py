@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compare.decoding.length_penalty import LengthPenalty
-from compare.decoding.search import Hypothesis, search
+from compare.decoding.search import Hypothesis, LengthPenalty, search
 from compare.experiment.verify import CHECKS, check_gradients, check_saving, check_seed
 from compare.optim import OptimConfig, build_optimizer
 from compare.training.loss import TranslationLoss

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compare.decoding.length_penalty import LengthPenalty, Normalization
-from compare.decoding.search import Hypothesis, SpecialIds, search, search_all
+from compare.decoding.search import Hypothesis, LengthPenalty, Normalization, SpecialIds, search, search_all
 
 PAD, UNK, BOS, EOS, A, B = range(6)
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)

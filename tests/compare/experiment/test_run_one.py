@@ -27,7 +27,7 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
-from compare.decoding.length_penalty import LengthPenalty, length_penalties
+from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment import run_one as evaluation
 from compare.experiment.budget import match_budget

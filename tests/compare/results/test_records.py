@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compare.decoding.length_penalty import LengthPenalty
+from compare.decoding.search import LengthPenalty
 from compare.results.records import (
     GridPoint,
     Likelihoods,
