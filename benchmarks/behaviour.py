@@ -618,7 +618,7 @@ class Recorder:
         found = self.checkout.json("align-links", systems=runs, links=links, gold=self.diagonal,
                                    src=self.english, tgt=self.german)  # fmt: skip
         files = {str(p.relative_to(links)): sha256(p.read_bytes()) for p in sorted(links.rglob("*.links*"))}
-        kept = ("aer", "entropy_nats", "shift")
+        kept = ("aer", "entropy_nats")
         heads = {f"{Path(r['system']).name}/{r['attention']}": {k: r.get(k) for k in kept} for r in found}
         return prefixed("attention", heads) | prefixed("links", files)
 

@@ -5,7 +5,6 @@ weights and links are heads.
 
 References:
 - Ghader and Monz 2017, What does Attention in Neural Machine Translation Pay Attention to? IJCNLP.
-- Koehn and Knowles 2017, Six Challenges for Neural Machine Translation. WNMT.
 - Luong et al. 2015, Effective Approaches to Attention-based Neural Machine Translation. EMNLP.
 """
 
@@ -149,11 +148,8 @@ def _force_decode(
 
 ARG_MAX = "arg max"
 """Name of the method that is most common in the literature."""
-SHIFTED = "arg max, shifted"
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6)
 """Minimum weights of a link; the best one is chosen on the validation split."""
-SHIFTS = (0, -1, 1, -2, 2)
-"""Numbers of source words by which all links of a head are moved, nearest first."""
 
 
 def arg_max(weights: FloatArray) -> BoolArray:
@@ -182,19 +178,6 @@ def above_threshold(weights: FloatArray, threshold: float) -> BoolArray:
     return weights >= threshold
 
 
-def shifted_arg_max(weights: FloatArray, by: int) -> BoolArray:
-    """Move the links of ``arg_max`` by source words, to the right if positive; some may leave the sentence.
-
-    Attention can be one word off: Koehn and Knowles 2017, section 3.5.
-    """
-    moved: BoolArray = np.roll(arg_max(weights), by, axis=-1)
-    if by >= 0:
-        moved[..., :by] = False
-    else:
-        moved[..., by:] = False
-    return moved
-
-
 def diagonal(tgt_words: int, src_words: int) -> BoolArray:
     """Link each target word to the source word that contains its middle by relative position; (T, S)."""
     links: BoolArray = np.zeros((tgt_words, src_words), dtype=np.bool_)
@@ -208,7 +191,7 @@ class Method(NamedTuple):
 
     name: str
     value: float | None
-    """Threshold or shift; methods with the same name differ only in this."""
+    """Threshold; methods with the same name differ only in this."""
     links: Callable[[FloatArray], BoolArray]
 
 
@@ -216,7 +199,6 @@ METHODS = (
     Method(ARG_MAX, None, arg_max),
     Method("intersection", None, mutual_arg_max),
     *(Method("threshold", value, partial(above_threshold, threshold=value)) for value in THRESHOLDS),
-    *(Method(SHIFTED, by, partial(shifted_arg_max, by=by)) for by in SHIFTS),
 )
 """All methods that derive links from weights."""
 
@@ -227,8 +209,7 @@ def method_number(name: str) -> int:
     Raises:
         ValueError: there is no such method.
     """
-    own = [each for each in METHODS if each.name != SHIFTED]
-    names = [each.name if each.value is None else str(each.value) for each in own]
+    names = [each.name if each.value is None else str(each.value) for each in METHODS]
     if name not in names:
         raise ValueError(f"unknown method {name!r}: choose from {', '.join(names)}")
     return names.index(name)
@@ -316,20 +297,13 @@ class AlignmentMeasurement:
         return choices[int(np.argmin([np.inf if error is None else error for error in errors]))]
 
     def rows(self, method: str) -> list[Row]:
-        """Return one table row per head and mean of heads; those by arg max also have the best shift.
+        """Return one table row per head and mean of heads.
 
         Args:
             method: see ``method_number``, which names the error.
         """
         number = method_number(method)
-        rows = []
-        for head in range(len(self.heads)):
-            rows.append(self.row(LinkChoice(number, head)))
-            if method == ARG_MAX:
-                best = self.best(SHIFTED, [head])
-                shifted = self.link_counts(best).aer
-                rows[-1] |= {"shift": METHODS[best.method].value, "aer_shifted": shifted}
-        return rows
+        return [self.row(LinkChoice(number, head)) for head in range(len(self.heads))]
 
     def row(self, choice: LinkChoice) -> Row:
         """Return the scores and entropy of one choice as a table row; a missing figure is None."""
@@ -496,28 +470,3 @@ def baseline_row(gold: Gold) -> Row:
     total = AlignmentCounts(*np.sum(counts, axis=0).tolist())
     names = {"label": BASELINE, "seed": None, "read": None, "attention": None, "method": BASELINE}
     return {**names, **total.scores()}
-
-
-def median_over_seeds(rows: Sequence[Row]) -> list[Row]:
-    """Summarise the rows that differ only in their seed by median, minimum and maximum.
-
-    Args:
-        rows: as in ``Alignments.rows``.
-
-    Returns:
-        One row per label, kind of head and method.
-    """
-    import pandas as pd
-
-    groups = pd.DataFrame(rows).groupby(["label", "read", "method"], dropna=False, sort=False)
-    medians = groups.agg(
-        seeds=("seed", "count"),
-        aer_median=("aer", "median"),
-        aer_lowest=("aer", "min"),
-        aer_highest=("aer", "max"),
-        precision_median=("precision", "median"),
-        recall_median=("recall", "median"),
-    )
-    return [
-        {str(name): value for name, value in row.items()} for row in medians.reset_index().to_dict("records")
-    ]

@@ -266,17 +266,14 @@ def read_links(path: Path, sentences: int, *, first_word: int = 0) -> list[Links
 
 def _warn_of_outside(path: Path, links: Sequence[Collection[Link]], pairs: Sequence[WordPair]) -> None:
     """Log how many links are to words that their sentences do not have: a file may have been read wrongly."""
-    outside = [links_outside(found, pair.size) for found, pair in zip(links, pairs, strict=True)]
-    if not any(outside):
-        return
-    first = next(index for index, part in enumerate(outside) if part)
-    (i, j), (src, tgt) = min(outside[first]), pairs[first].size
-    logger.warning(
-        f"{path}: {sum(map(len, outside)):,} of {sum(map(len, links)):,} links, in "
-        f"{sum(map(bool, outside)):,} of {len(pairs):,} sentences, are to words that the sentence does not "
-        f"have (the first: sentence {first + 1}, {i}-{j} counted from 0, with {src} source and {tgt} target "
-        "words); they count. Is the direction right, and the number of the first word?"
-    )
+    outside = [len(links_outside(found, pair.size)) for found, pair in zip(links, pairs, strict=True)]
+    if any(outside):
+        first = next(number for number, count in enumerate(outside, start=1) if count)
+        logger.warning(
+            f"{path}: {sum(outside):,} of {sum(map(len, links)):,} links are to words that the sentence does "
+            f"not have (the first: sentence {first}); they count. Is the direction right, and the number of "
+            "the first word?"
+        )
 
 
 def read_gold(

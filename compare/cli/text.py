@@ -194,8 +194,7 @@ def align(
     """Compare attention and word aligners with gold word alignments.
 
     Prints alignment error rate, precision and recall: of every head of a run, and of files of links by
-    fast_align, eflomal or awesome-align (Pharaoh format, source-target). For arg max also by how many
-    source words a head's links must be moved for the lowest error rate ("shift"), and that error rate.
+    fast_align, eflomal or awesome-align (Pharaoh format, source-target).
 
     Example: attnbench align runs/demo/bahdanau-seed1 eflomal.fwd --gold gold.talp --src test.en --tgt test.de
     """

@@ -108,8 +108,7 @@ def run_study(
         folder: the parent folder of the reports.
         seed: seed of all random numbers.
         quick: whether to use small sizes, for tests; the figures then mean nothing.
-        runs: a finished experiment to read instead of training, for studies that can (``reversal``,
-            ``contrastive``, ``head-roles``).
+        runs: a finished experiment to read instead of training, for ``contrastive`` and ``head-roles``.
         data_root: the folder of the corpus of ``runs``; empty: that of their config.
 
     Returns:

@@ -8,106 +8,55 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
-from typing import NamedTuple
 
 import torch
 
-from compare.analysis.finished_experiment import load_finished
 from compare.analysis.tables import Row
-from compare.models.registry import Architecture
 from compare.models.styles import PLAIN, RECURRENT
 from compare.optim import OptimConfig
 from compare.scoring.score import corpus_bleu
 from compare.studies.kit import Panel, conclude
-from compare.studies.study import Settings, StudyResult, describe
-from compare.studies.tasks import Build, embedded_task, family_of, fit, lstm
-from data.corpus import Pairs
-from seq2seq.config import Seq2SeqConfig
+from compare.studies.study import Settings, StudyResult
+from compare.studies.tasks import Build, embedded_task, fit, lstm
 
 logger = logging.getLogger(__name__)
 
-FORWARD, REVERSED, BOTH = "LSTM, forward", "LSTM, reversed", "LSTM, both directions"
-DIRECTIONS = {"forward": FORWARD, "backward": REVERSED, "both": BOTH}
+FORWARD, REVERSED = "LSTM, forward", "LSTM, reversed"
 EDGES = (0, 5, 7, 10, 15, 20, 25, 1_000)
 """Upper bounds of the length buckets in words; each bucket begins above the bound before it."""
 
 
-class Translations(NamedTuple):
-    """A test set and its translations by each model."""
-
-    origin: str
-    """Where they come from, in words."""
-    pairs: Pairs
-    lines: dict[str, Sequence[str]]
-    """Translations by the model's name."""
-    kinds: dict[str, str]
-    """Name of the first model of each kind present."""
-
-
 def run(settings: Settings) -> StudyResult:
-    """Train the three models, or read a finished experiment, and score by length."""
-    found = train(settings) if settings.runs is None else read(settings.runs, settings.data_root)
-    buckets, references = by_length(found.pairs.src), found.pairs.tgt
-    rows = {name: score(name, lines, references, buckets) for name, lines in found.lines.items()}
-    sizes = {"all": len(references), **{label: len(indices) for label, indices in buckets.items()}}
-    places = range(len(buckets))
-    lines = {name: (places, [row[label] for label in buckets]) for name, row in rows.items()}
-    return conclude(
-        "reversal",
-        tables={"bleu": list(rows.values()), "sentences": [sizes]},
-        measured=measures({kind: rows[name] for kind, name in found.kinds.items()}),
-        panels={"bleu": Panel(lines, ticks=list(buckets))},
-        words={"origin": found.origin},
-    )
-
-
-def train(settings: Settings) -> Translations:
-    """Train the three models and translate."""
+    """Train the three models, translate and score by length."""
     longest, pairs, tests, hidden, tokens, updates = (
         (6, 200, 60, 8, 128, 2) if settings.quick else (10, 60_000, 3_000, 256, 1_024, 2_000)
     )
     task = embedded_task(settings.seed, train=pairs, test=tests, longest=longest)
-    lines: dict[str, Sequence[str]] = {}
+    buckets, rows = by_length(task.test.src), {}
     build_lstm = partial(lstm, size=hidden, embedding_size=hidden // 2, dropout=0.1, tie="output")
     builds: dict[str, Build] = {  # the second and the third each differ from the first in one option
         FORWARD: build_lstm(PLAIN, direction="forward"),
         REVERSED: build_lstm(PLAIN, direction="backward"),
         RECURRENT: build_lstm(RECURRENT, direction="forward"),
     }
-    for kind, build in builds.items():
-        logger.info(f"reversal: {kind}, {updates:,} updates")
+    for name, build in builds.items():
+        logger.info(f"reversal: {name}, {updates:,} updates")
         torch.manual_seed(settings.seed)
         model = build(*task.sizes)
         optim = OptimConfig(learning_rate=3e-3, warmup_updates=min(100, updates))
         fit(model, task.train, optim, batch_tokens=tokens, updates=updates, seed=settings.seed)
-        lines[kind] = task.translate(model)
-    (src, tgt), sizes = task.sizes, {"longest": longest, "tokens": tokens, "updates": updates}
-    sizes |= {"embedding": hidden // 2, "hidden": hidden, "pairs": len(task.train), "src": src, "tgt": tgt}
-    origin = describe("reversal")["trained"].format(**sizes, tests=len(task.test.src))
-    return Translations(origin, task.test, lines, {kind: kind for kind in lines})
-
-
-def read(folder: Path, data_root: str = "") -> Translations:
-    """Read the translations of the first test set by an experiment's finished runs."""
-    finished = load_finished(folder, data_root=data_root)
-    test = finished.corpus.tests[0]
-    origin = describe("reversal")["read"].format(name=folder.resolve().name)
-    found = Translations(origin, finished.corpus.splits[test], {}, {})
-    for name, run in finished.named.items():
-        found.lines[name] = run.outputs[test]
-        kind = kind_of(run.run.model.architecture)
-        if kind is not None:
-            found.kinds.setdefault(kind, name)
-    return found
-
-
-def kind_of(architecture: Architecture) -> str | None:
-    """Classify a model as a plain LSTM by its direction, or one with attention; None for any other."""
-    family = family_of(architecture)
-    if family == PLAIN and isinstance(architecture, Seq2SeqConfig):
-        return DIRECTIONS.get(architecture.direction)
-    return family if family == RECURRENT else None
+        rows[name] = score(name, task.translate(model), task.test.tgt, buckets)
+    places, (src, tgt) = range(len(buckets)), task.sizes
+    lines = {name: (places, [row[label] for label in buckets]) for name, row in rows.items()}
+    sentences = {"all": len(task.test.tgt), **{label: len(indices) for label, indices in buckets.items()}}
+    return conclude(
+        "reversal",
+        tables={"bleu": list(rows.values()), "sentences": [sentences]},
+        measured=measures(*rows.values()),
+        panels={"bleu": Panel(lines, ticks=list(buckets))},
+        words={"longest": longest, "tokens": tokens, "updates": updates, "tests": len(task.test.src)}
+        | {"embedding": hidden // 2, "hidden": hidden, "pairs": len(task.train), "src": src, "tgt": tgt},
+    )
 
 
 def by_length(sources: Sequence[str]) -> dict[str, list[int]]:
@@ -133,26 +82,16 @@ def score(
     return {"model": name, "all": corpus_bleu(lines, references), **parts}
 
 
-def measures(rows: Mapping[str, Row]) -> dict[str, float | dict[str, float]]:
-    """Compute the measures of the claims about the kinds present.
-
-    Raises:
-        ValueError: no two kinds can be compared.
-    """
-    measured: dict[str, float | dict[str, float]] = {}
-    if FORWARD in rows and REVERSED in rows:
-        forward, backward = rows[FORWARD], rows[REVERSED]
-        longest = list(forward)[-1]
-        measured["reversed"] = backward["all"] - forward["all"]
-        measured["reversed_long"] = {longest: backward[longest] - forward[longest]}
-    plain = [row for kind, row in rows.items() if kind != RECURRENT]
-    if RECURRENT in rows and plain:
-        attention, best = rows[RECURRENT], max(plain, key=lambda row: float(row["all"]))
-        name, gain = best["model"], share_at_longest(attention) - share_at_longest(best)
-        measured |= {"attention": {name: attention["all"] - best["all"]}, "attention_long": {name: gain}}
-    if not measured:
-        raise ValueError("nothing to compare: needs a plain LSTM beside a reversed one or one with attention")
-    return measured
+def measures(forward: Row, backward: Row, attention: Row) -> dict[str, float | dict[str, float]]:
+    """Compute the measures of the claims."""
+    longest, best = list(forward)[-1], max(forward, backward, key=lambda row: float(row["all"]))
+    gain = share_at_longest(attention) - share_at_longest(best)
+    return {
+        "reversed": backward["all"] - forward["all"],
+        "reversed_long": {longest: backward[longest] - forward[longest]},
+        "attention": {best["model"]: attention["all"] - best["all"]},
+        "attention_long": {best["model"]: gain},
+    }
 
 
 def share_at_longest(row: Row) -> float:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from compare.analysis.alignment import ARG_MAX, BASELINE, align_experiment, median_over_seeds
+from compare.analysis.alignment import ARG_MAX, BASELINE, align_experiment
 from compare.analysis.efficiency import COSTS, pareto, progress, time_to_quality, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
-from compare.analysis.quality import behaviour, by_distance, by_length, rare_words
+from compare.analysis.quality import by_distance, by_length, faults, rare_words
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.layers import AttentionHead
 from compare.config.run import runs_to_toml
@@ -192,7 +192,7 @@ def _words(finished: FinishedExperiment) -> Iterator[Part]:
 
 def _faults(finished: FinishedExperiment) -> Iterator[Part]:
     require_texts(finished)
-    yield _means(behaviour(finished))
+    yield _means(faults(finished))
 
 
 ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] = {
@@ -202,7 +202,7 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
     "speed": ("Speed", speed),
     "lengths": ("Quality by length", _lengths),
     "rare-words": ("Rare words", _words),
-    "faults": ("Repetition, truncation, length", _faults),
+    "faults": ("Repetition and length", _faults),
 }
 """The analyses in the order of the page: title and what makes the parts, by id."""
 
@@ -212,8 +212,9 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
 
 ERRORS = (
     "Against the gold links of the test set (Och and Ney 2003), by the best head or mean of heads and the "
-    "best threshold, both chosen on validation; medians over seeds. The diagonal needs no model."
+    "best threshold, both chosen on validation; means over seeds. The diagonal needs no model."
 )
+ERROR_COLUMNS = ("label", "seed", "read", "method", "aer", "precision", "recall")
 HEADS = "On validation, by arg max; means over seeds."
 SPREAD = (
     "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
@@ -234,7 +235,8 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
         chosen.update(found.chosen)
         if found.rows:
             yield _error_bars(found.rows, finished)
-            yield Table(ERRORS, median_over_seeds(found.rows), "Alignment errors")
+            rows = [{name: row.get(name) for name in ERROR_COLUMNS} for row in found.rows]
+            yield Table(ERRORS, mean_over_seeds(rows), "Alignment errors")
             yield Table(HEADS, mean_over_seeds(found.heads), "Alignment errors of every head")
         else:
             yield "Alignment errors are not shown: the corpus has no gold links."

@@ -22,10 +22,8 @@ from compare.analysis.alignment import (
     diagonal,
     entropy,
     measure_alignment,
-    median_over_seeds,
     mutual_arg_max,
     shared_bytes,
-    shifted_arg_max,
     sum_entropy,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
@@ -127,9 +125,6 @@ def test_links_by_hand():
     assert np.argwhere(above_threshold(weights, 0.3)).tolist() == [[0, 0], [0, 1], [1, 0], [2, 1], [2, 2]]
     assert diagonal(2, 4).argmax(axis=1).tolist() == [1, 3]  # middles of the target words: 1/4 and 3/4 of 4
     assert diagonal(4, 2).argmax(axis=1).tolist() == [0, 0, 1, 1]
-    shifts = {0: [[1, 0, 0], [0, 0, 1]], 1: [[0, 1, 0], [0] * 3], -1: [[0] * 3, [0, 1, 0]], 3: [[0] * 3] * 2}
-    for by, expected in shifts.items():  # those that leave the sentence do not come back
-        assert shifted_arg_max(np.array([[9.0, 1, 1], [0, 1, 2]]), by).astype(int).tolist() == expected
 
 
 # Models with given attention weights, and corpora of reversed sentences with gold links.
@@ -263,20 +258,6 @@ def test_the_best_head_on_validation_is_reported_on_test():
     assert rows[3]["entropy_nats"] == pytest.approx(np.log(2) * 3 / 4)  # both agree for one of four words
 
 
-def test_attention_that_is_one_word_early_is_found_by_hand():
-    """Each word attends to the one before its own, the last to the first: shifted, 6 of 9 links are right.
-
-    The sentence of one word has no link then, as it leaves the sentence.
-    """
-    heads = {"cross": [lambda n, t: max(backwards(n, t) - 1, 0), backwards]}
-    measurement = measure_alignment(fixed_attention(heads), reversed_gold(*SENTENCES))
-    early, right, _ = measurement.plus(measurement).rows("arg max")
-    assert early["aer"] == pytest.approx(1 - (4 + 4) / (10 + 10))  # the last word of each sentence
-    assert (early["shift"], early["aer_shifted"]) == (1, pytest.approx(1 - (6 + 6) / (9 + 10)))
-    assert (right["shift"], right["aer_shifted"]) == (0, 0)
-    assert "shift" not in measurement.rows("intersection")[0]
-
-
 @pytest.fixture
 def experiment(monkeypatch: pytest.MonkeyPatch) -> FinishedExperiment:
     """Two seeds of a good model, a model without attention, and one whose attention is monotonic."""
@@ -332,18 +313,6 @@ def test_rows_of_an_experiment(experiment: FinishedExperiment):
     splits = {name: pairs._replace(links=()) for name, pairs in experiment.corpus.splits.items()}
     without = align_experiment(replace(experiment, corpus=replace(experiment.corpus, splits=splits)))
     assert without == ([], [], {}, alignments.spread)
-
-
-def test_seeds_are_summarised_by_their_median():
-    names = ("label", "seed", "read", "method", "aer", "precision", "recall")
-    values = [("head", 0.3, None), ("head", 0.1, 0.5), ("head", 0.2, 0.75), ("mean", 0.9, 1)]
-    rows = [
-        dict(zip(names, ("a", seed, read, "arg max", aer, precision, aer), strict=True))
-        for seed, (read, aer, precision) in enumerate(values)
-    ]
-    head, mean = median_over_seeds(rows)
-    assert list(head.values()) == ["a", "head", "arg max", 3, 0.2, 0.1, 0.3, 0.625, 0.2]
-    assert (mean["seeds"], mean["aer_median"]) == (1, 0.9)
 
 
 # Trained models.

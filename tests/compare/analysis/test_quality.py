@@ -9,18 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compare.analysis.quality import (
-    behaviour,
     by_distance,
     by_length,
     count_matches,
     extract_words,
+    faults,
     make_buckets,
     rare_words,
     repetition_penalty,
-    token_counts,
 )
 from data.corpus import Pairs
-from data.vocabulary import UNK, build_vocabulary
 from tests.kits.finished_experiments import make_finished, pairs
 
 NAMES = ("a", "bb", "ccc", "dddd", "eeeee")
@@ -168,22 +166,6 @@ def test_repetition_by_hand():
         assert repetition_penalty(hypothesis.split(), reference.split()) == penalty
 
 
-def test_an_unknown_word_is_one_token():
-    vocabulary = build_vocabulary("words", ["the dog sees, the cat."], size=40)
-    ids = vocabulary.encode("the zebra, the zebra zebra.")
-    assert ids.count(UNK) == 3
-    assert token_counts([vocabulary.decode(ids), ""], vocabulary) == [len(ids), 0] == [7, 0]
-
-
-def test_a_translation_of_at_least_the_limit_is_cut_off(tmp_path: Path):
-    """Sources of 5 and 3 characters and a ratio of 1.5: search stops after 17 and 14 tokens."""
-    lines = pairs(*[("abcde", "abcd")] * 3, *[("abc", "abcd")] * 2)
-    outputs = {("a", 1): {"test": ["a" * n for n in (16, 17, 18, 13, 14)]}}
-    options = {"train": lines, "tests": {"test": lines}, "kind": "characters", "max_ratio": 1.5}
-    (row,) = behaviour(make_finished(tmp_path, outputs=outputs, **options)).rows
-    assert row["cut_off_percent"] == 60
-
-
 def test_faults_of_each_test_set_by_hand(tmp_path: Path):
     one = pairs(("a b c d", "x y z v"), ("a", "x y z v"))
     two = pairs(("a b", "x y"), ("c d", "z, v"))
@@ -195,8 +177,8 @@ def test_faults_of_each_test_set_by_hand(tmp_path: Path):
         results={("m", 3): {"length_ratio": 0.75, "tests": {"test_b": {"length_ratio": 0.5}}}},
     )
     names = ("label", "seed", "test", "length_ratio", "rep_score", "repeating_percent")
-    names += ("cut_off_percent", "empty_percent")
-    assert [[row[name] for name in names] for row in behaviour(finished).rows] == [
-        ["m", 3, "test_a", 0.75, 100 * 2 / 8, 50, 0, 0],
-        ["m", 3, "test_b", 0.5, 0, 0, 0, 100],
+    names += ("empty_percent",)
+    assert [[row[name] for name in names] for row in faults(finished).rows] == [
+        ["m", 3, "test_a", 0.75, 100 * 2 / 8, 50, 0],
+        ["m", 3, "test_b", 0.5, 0, 0, 100],
     ]

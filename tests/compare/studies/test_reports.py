@@ -150,7 +150,7 @@ def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match="reads no finished runs"):
         run_study("norm", tmp_path, runs=tmp_path)
     with pytest.raises(ValueError, match="name these too, with --runs"):
-        run_study("reversal", tmp_path, data_root="corpus")
+        run_study("contrastive", tmp_path, data_root="corpus")
     assert not list(tmp_path.iterdir())
 
 

@@ -13,7 +13,6 @@ from compare.experiment.likelihood import SentenceScore
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.studies import contrastive, designs, heads, positions, reversal, tasks, training
 from compare.studies.contrastive import Group
-from compare.studies.registry import run_study
 from compare.studies.study import Settings, judge
 from compare.studies.tasks import TRANSLATORS, embedded_task, valid_loss
 from data import Contrast
@@ -298,41 +297,34 @@ def test_sentences_are_bucketed_by_their_words():
 
 
 def test_verdicts_on_reversal():
-    def row(name: str, *scores: float) -> dict:
-        return {"model": name, **dict(zip(("all", "5", "20"), scores, strict=True))}
+    def verdict(*scores):
+        names = (reversal.FORWARD, reversal.REVERSED, RECURRENT)
+        rows = [
+            {"model": name, "all": a, "5": b, "20": c} for name, (a, b, c) in zip(names, scores, strict=True)
+        ]
+        return verdicts("reversal", reversal.measures(*rows))
 
-    def verdict(**rows):
-        kinds = {"f": reversal.FORWARD, "r": reversal.REVERSED, "a": RECURRENT}
-        by_kind = {kinds[name]: row(name, *scores) for name, scores in rows.items()}
-        return verdicts("reversal", reversal.measures(by_kind))
-
-    assert verdict(f=(10, 20, 5), r=(15, 20, 8), a=(20, 25, 20)) == [True] * 4
-    assert verdict(f=(10, 20, 15), r=(9, 20, 10), a=(10, 20, 15)) == [False] * 4
-    assert verdict(f=(10, 20, 5), a=(20, 25, 20)) == [True] * 2
-    with pytest.raises(ValueError, match="nothing to compare"):
-        verdict(f=(10, 20, 15))
+    assert verdict((10, 20, 5), (15, 20, 8), (20, 25, 20)) == [True] * 4
+    assert verdict((10, 20, 15), (9, 20, 10), (10, 20, 15)) == [False] * 4
 
 
 @pytest.mark.parametrize(
-    ("config", "family", "kind"),
+    ("config", "family"),
     [
-        (Seq2SeqConfig(attention=None), PLAIN, reversal.BOTH),
-        (Seq2SeqConfig(attention=None, direction="forward"), PLAIN, reversal.FORWARD),
-        (Seq2SeqConfig(attention=None, direction="backward"), PLAIN, reversal.REVERSED),
-        (Seq2SeqConfig(attention=None, direction="both-bottom", num_layers=2), PLAIN, None),
-        (Seq2SeqConfig(attention=AttentionConfig(score="additive")), RECURRENT, RECURRENT),
-        (Seq2SeqConfig(cell="gru"), None, None),
-        (TransformerConfig(), TRANSFORMER, None),
+        (Seq2SeqConfig(attention=None), PLAIN),
+        (Seq2SeqConfig(attention=AttentionConfig(score="additive")), RECURRENT),
+        (Seq2SeqConfig(cell="gru"), None),
+        (TransformerConfig(), TRANSFORMER),
     ],
 )
-def test_families_of_finished_models(config, family, kind):
-    assert (tasks.family_of(config), reversal.kind_of(config)) == (family, kind)
+def test_families_of_finished_models(config, family):
+    assert tasks.family_of(config) == family
 
 
 # Finished experiments: that of the tests has an LSTM with attention and a Transformer, and words of its own
 
 
-def test_a_finished_experiment_is_measured(finished, tmp_path):
+def test_a_finished_experiment_is_measured(finished):
     settings = Settings(seed=1, quick=True, runs=finished)
     found = contrastive.run(settings)
     assert {row["model"] for row in found.tables["accuracy"].rows} == {RECURRENT, TRANSFORMER}
@@ -341,11 +333,6 @@ def test_a_finished_experiment_is_measured(finished, tmp_path):
     names = [f"{side}layer 1, head {head}" for side in ("encoder ", "decoder ", "") for head in (1, 2)]
     assert [row["head"] for row in rows if row["model"] == "trained"] == names
     assert all("gold" not in row and 0 <= row["entropy"] <= 1 for row in rows)
-    translations = reversal.read(finished)
-    assert translations.kinds == {RECURRENT: "luong"}
-    assert set(translations.lines) == {"luong", "transformer"}
-    with pytest.raises(ValueError, match="nothing to compare"):
-        run_study("reversal", tmp_path, runs=finished, quick=True)
 
 
 def test_an_experiment_without_the_families_is_an_error(copy):
