@@ -2,37 +2,82 @@
 
 import json
 import shutil
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
+from hashlib import blake2b
 from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from data.checks import MarkedLines, find_marks, notable_marks
 from data.files import ProgressCallback, described, ensure_unchanged, new_folder, no_progress
 from data.formats import PairBlock, Source
-from data.split import (
-    DROPPED,
-    SPLITS,
-    TRAIN,
-    Hashes,
-    Labels,
-    Mask,
-    assign_splits,
-    hash_array,
-    hash_text,
-    held_out_size,
-    is_repeat,
-    normalise,
-    pair_hashes,
-)
+from data.marks import MarkedLines, find_marks, notable_marks
 from data.text import BROKEN, BUFFER, count_words, display_name, open_text
 from data.workers import map_blocks
+
+# 64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines.
+
+
+Hashes = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
+HASH_BYTES = 8
+"""Among ten million different texts, two share a hash with a probability of 3 in a million."""
+
+
+def normalise(text: str) -> str:
+    """Apply NFKC and case folding, and reduce white space to single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def hash_text(text: str) -> bytes:
+    """Hash a text to ``HASH_BYTES`` bytes, the same ones in every process."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
+
+
+def hash_array(content: bytes | bytearray) -> Hashes:
+    """View concatenated results of ``hash_text`` as an array.
+
+    Args:
+        content: the hashes' bytes; a bytearray must not grow while the array is in use.
+    """
+    return np.frombuffer(content, dtype="<u8")
+
+
+def splitmix64(values: Hashes, seed: int = 0) -> Hashes:
+    """Map 64-bit numbers one-to-one to pseudo-random ones that depend on ``seed`` (Steele et al. 2014)."""
+    x = values + np.uint64((seed + 1) * 0x9E3779B97F4A7C15 % 2**64)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def pair_hashes(src: Hashes, tgt: Hashes) -> Hashes:
+    """Combine the hashes of source and target into one hash per pair."""
+    return splitmix64(src) ^ tgt
+
+
+def is_repeat(hashes: Hashes) -> Mask:
+    """Return True at each hash that occurs earlier in the array too."""
+    repeated = np.ones(len(hashes), dtype=np.bool_)
+    repeated[np.unique(hashes, return_index=True)[1]] = False
+    return repeated
+
+
+def is_unique(hashes: Hashes) -> Mask:
+    """Return True at each hash that occurs only once in the array."""
+    _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
+    unique = np.zeros(len(hashes), dtype=np.bool_)
+    unique[first[counts == 1]] = True
+    return unique
+
 
 # Rules for dropping pairs of a raw corpus; the manifest counts the dropped pairs by rule.
 
@@ -63,9 +108,7 @@ class Filters:
     """Drop training pairs whose source or target, normalised, occurs in a given valid or test set."""
 
     def __post_init__(self) -> None:
-        """Reject limits that would drop everything."""
-        if self.max_words < 0:
-            raise ValueError(f"max_words must be at least 0, found {self.max_words}")
+        """Reject a limit that would drop everything."""
         if self.max_ratio and not self.max_ratio >= 1:
             raise ValueError(f"max_ratio must be 0 or at least 1, found {self.max_ratio:g}")
 
@@ -97,6 +140,68 @@ class Filters:
 def clean(text: str) -> str:
     """Remove white space at both ends, and byte order marks, which joined files have in the middle."""
     return text.replace("\ufeff", "").strip()
+
+
+# Division into train, valid and test sets that share no source and no target.
+
+
+TRAIN, VALID, TEST, DROPPED = range(4)
+SPLITS = ("train", "valid", "test")
+Labels = NDArray[np.uint8]
+
+MAX_HELD_OUT = 1_000
+"""Upper bound on the default number of pairs of valid and of test."""
+
+
+def held_out_size(requested: int | None, pairs: int) -> int:
+    """Return the number of pairs of valid or test.
+
+    Args:
+        requested: the user's choice; None: a tenth of the corpus, from 1 to ``MAX_HELD_OUT``.
+        pairs: size of the corpus.
+    """
+    return min(MAX_HELD_OUT, max(pairs // 10, 1)) if requested is None else requested
+
+
+def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int, seed: int) -> Labels:
+    """Assign each pair to a split.
+
+    Valid and test are drawn from the pairs whose source and target both occur only once in the corpus. So
+    splits share no source and no target, and no further pair must be dropped. The choice depends on the texts
+    and ``seed`` only, not on the order of the lines.
+
+    Args:
+        src: hashes of the sources, (N,).
+        tgt: hashes of the targets, (N,).
+        kept: True at the pairs to divide, (N,).
+        valid: number of pairs of valid.
+        test: number of pairs of test.
+        seed: seed of the draw.
+
+    Returns:
+        TRAIN, VALID or TEST for each pair, DROPPED where ``kept`` is False, (N,).
+
+    Raises:
+        ValueError: too few pairs are unique on both sides, or none would be left for training.
+    """
+    labels = np.where(kept, TRAIN, DROPPED).astype(np.uint8)
+    rows = np.flatnonzero(kept)
+    candidates = rows[is_unique(src[rows]) & is_unique(tgt[rows])]
+    if valid + test >= len(rows):
+        raise ValueError(
+            f"valid and test are to have {valid + test:,} pairs, but the corpus has {len(rows):,}: "
+            f"give at least {valid + test + 1:,} different pairs"
+        )
+    if valid + test > len(candidates):
+        raise ValueError(
+            f"valid and test are to have {valid + test:,} pairs, but only {len(candidates):,} of "
+            f"{len(rows):,} have a source and a target that occur once; set --valid and --test lower"
+        )
+    order = splitmix64(pair_hashes(src[candidates], tgt[candidates]), seed)
+    drawn = candidates[np.argsort(order, kind="stable")[: valid + test]]
+    labels[drawn[:test]] = TEST
+    labels[drawn[test : test + valid]] = VALID
+    return labels
 
 
 # First pass over a raw corpus: apply the filters and assign each remaining pair to a split.

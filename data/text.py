@@ -51,8 +51,6 @@ BROKEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd\ufffe\uffff\ud8
 
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Chinese characters and Japanese kana, as the inside of a character class of a regular expression."""
-NO_SPACES = f"{UNSPACED}\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-"""These, and Thai, Lao, Burmese and Khmer, which put no spaces between words either."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from compare.config.parse import toml_assignments
 from compare.models.presets import find_preset
-from data.checks import CUT, UNSPACED
+from data.marks import CUT, UNSPACED
 from data.prepare import MAX_DISTINCT_WORDS, FirstPass
 
 TOKENS_PER_PAIR = 20

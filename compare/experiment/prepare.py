@@ -14,10 +14,9 @@ from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, VocabularyC
 from compare.models.registry import Architecture, train_flops_per_token
 from compare.results.store import read_registry
 from data.batches import BatchStream
-from data.checks import CUT, SAMPLE_LINES, describe_text
 from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
-from data.named import CORPORA
+from data.marks import CUT, SAMPLE_LINES, describe_text
 from data.sampling import SampledSplit
 from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair, load_pair
 
@@ -99,6 +98,8 @@ def _corpus_folder(root: Path, src: str) -> Path:
     """
     files = f"train*.{src}*"
     if not root.is_dir():
+        from data.named import CORPORA  # imported here: others need no named corpus
+
         there = ", ".join(sorted({str(path.parent) for path in root.parent.glob(f"*/{files}")}))
         get = f"attnbench data get {root.name} downloads it, then --set data.root=corpora/{root.name}"
         remedy = "; ".join([get] * (root.name in CORPORA) + [f"there is {there}"] * bool(there))

@@ -7,7 +7,8 @@ from typing import Any
 
 from compare.results.text import terminal_width
 from compare.system.log import counting
-from data.checks import BROKEN, MARKS, QUANTILES, CorpusCheck, Finding, SplitCheck
+from data.checks import QUANTILES, CorpusCheck, Finding, SplitCheck
+from data.marks import BROKEN, REMEDIES
 from data.named import CORPORA, NamedCorpus, fetch, named_corpus
 
 # Text output of ``data check`` and ``data prepare``.
@@ -67,8 +68,8 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
     more = ", ..." if finding.count > len(finding.lines) else ""
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
-    if kind in MARKS:
-        characters = MARKS[kind][1]
+    if kind in REMEDIES:
+        characters = REMEDIES[kind]
     if kind == BROKEN:
         characters = "bytes that are not UTF-8: save the file as UTF-8, or drop these lines by --drop-broken"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from compare.config.sections import TOKENIZERS
 from compare.scoring.metrics import METRICS, TOKENIZE, MetricOptions, clip, make_bleu
 from data.files import as_paths, ensure_unchanged
+from data.marks import describe_text
 from data.text import read_lines
 
 
@@ -138,8 +139,6 @@ def score_texts(
         ValueError: one string instead of a list, texts of different length or without lines, or a
             tokenizer whose package is not installed.
     """
-    from data.checks import describe_text  # needs numpy, and lists of columns do not
-
     _check_lengths(hypotheses, references)
     options = MetricOptions(tokenize=scoring.tokenize, lowercase=scoring.lowercase, n_bootstrap=n_bootstrap)
     columns: dict[str, float | str] = {}
@@ -171,8 +170,6 @@ def score_files(
     Raises:
         ValueError, OSError: a file that cannot be read, that changes meanwhile, or of another length.
     """
-    from data.checks import describe_text
-
     scores = {}
     paths, reference_paths = as_paths(systems), as_paths(references)
     with ensure_unchanged(*paths, *reference_paths):

@@ -11,17 +11,13 @@ from hypothesis import strategies as st
 
 from compare.cli import main
 from data.checks import (
-    BPE,
-    NOT_NFC,
-    PIECES,
-    UNSPACED,
     CorpusCheck,
     Finding,
     SideCheck,
     check_corpus,
-    unusual_characters,
 )
 from data.formats import Table, TwoFiles
+from data.marks import ALL, CUT, NOT_NFC, UNSPACED, find_marks
 from tests.kits.raw_data import Pair, lines, made_up, refused, two_files, write
 
 
@@ -95,9 +91,9 @@ def test_overlap_is_counted_on_either_side(tmp_path: Path):
         ("mixed script", "pа́ssword", None),  # the second letter is Cyrillic
         ("mojibake", "FuÃŸball, Â£5", None),
         ("mojibake", "donâ€™t", None),
-        (BPE, "ri@@ ding a horse", None),
-        (BPE, "a hor@@", None),
-        (PIECES, "▁ri ding", None),
+        (CUT[0], "ri@@ ding a horse", None),
+        (CUT[0], "a hor@@", None),
+        (CUT[1], "▁ri ding", None),
         ("entities (&amp;)", "Tom &amp; Jerry &#39;s", None),
         ("<unk>, <s> or <pad>", "a <unk> </s>", None),
         ("tokenised (' .')", "a man , a horse .", None),
@@ -119,12 +115,11 @@ def test_unusual_characters(kind: str, text: str, characters: dict[str, int] | N
 @given(st.lists(st.text(st.characters(exclude_characters="\n")), min_size=1, max_size=20))
 @settings(deadline=None)
 def test_each_line_is_judged_by_itself(texts: list[str]):
-    together = [(kind, set(rows.tolist())) for kind, rows, _ in unusual_characters(texts)]
-    alone = [[kind for kind, *_ in unusual_characters([text])] for text in texts]
-    assert together == [
-        (kind, {row for row, kinds in enumerate(alone) if kind in kinds}) for kind, _ in together
-    ]
-    assert {kind for kinds in alone for kind in kinds} == {kind for kind, _ in together}
+    together = {kind: rows for kind, rows in find_marks(texts, ALL)}
+    alone = [{kind for kind, _ in find_marks([text], ALL)} for text in texts]
+    assert together == {
+        kind: [row for row, kinds in enumerate(alone) if kind in kinds] for kind in set().union(*alone)
+    }
 
 
 def test_languages_of_any_script_are_usual():
@@ -137,7 +132,7 @@ def test_languages_of_any_script_are_usual():
         "שלום",
         "👩‍👩‍👧",
     ]
-    assert list(unusual_characters(lines)) == []
+    assert [kind for kind, _ in find_marks(lines, ALL)] == [UNSPACED]
 
 
 def test_quantiles_are_those_of_the_sorted_lengths():
@@ -167,7 +162,6 @@ def test_sides_of_one_language_are_never_suspected(tmp_path: Path):
 
 def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Each further pair takes 32 bytes, and some more during sorting; a set of its texts would take 180."""
-    monkeypatch.setattr("data.checks.SAMPLE_PAIRS", 1_000)
     monkeypatch.setattr("data.formats.BLOCK_PAIRS", 500)
     pairs, peaks = made_up(1_000), []
     for times in (5, 15):

@@ -14,11 +14,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.cli import main
-from data.checks import UNSPACED
 from data.corpus import read_corpus
 from data.formats import TwoFiles
-from data.prepare import Filters, PreparationPlan, prepare_corpus, run_first_pass
-from data.split import is_repeat, is_unique, normalise, smallest
+from data.marks import UNSPACED
+from data.prepare import (
+    Filters,
+    PreparationPlan,
+    is_repeat,
+    is_unique,
+    normalise,
+    prepare_corpus,
+    run_first_pass,
+)
 from tests.kits.cli import Refusal, real
 from tests.kits.raw_data import Pair, lines, made_up, records, refused, table, two_files, write
 
@@ -49,13 +56,11 @@ def split_pairs(folder: Path) -> dict[str, list[Pair]]:
 HASHES = st.lists(st.integers(0, 9), max_size=30).map(lambda values: np.array(values, dtype=np.uint64))
 
 
-@given(hashes=HASHES, size=st.integers(0, 30))
-def test_repeated_unique_and_smallest_hashes(hashes: "np.ndarray", size: int):
+@given(hashes=HASHES)
+def test_repeated_and_unique_hashes(hashes: "np.ndarray"):
     values = hashes.tolist()
     assert is_repeat(hashes).tolist() == [value in values[:index] for index, value in enumerate(values)]
     assert is_unique(hashes).tolist() == [values.count(value) == 1 for value in values]
-    size = min(size, len(hashes))
-    assert smallest(hashes, size).tolist() == np.argsort(hashes, kind="stable")[:size].tolist()
 
 
 @pytest.mark.parametrize(

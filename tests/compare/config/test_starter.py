@@ -12,9 +12,9 @@ from compare.config.run import resolve_models
 from compare.config.starter import SIZES, starter_experiment
 from compare.experiment.prepare import build_vocabularies
 from compare.models.presets import PRESETS
-from data.checks import UNSPACED, MarkedLines
 from data.corpus import read_corpus
 from data.grammar import embedded_splits
+from data.marks import UNSPACED, MarkedLines
 from data.prepare import FirstPass
 from tests.kits.raw_data import Pair, made_up, two_files, write
 
