@@ -25,7 +25,6 @@ from compare.decoding.search import SpecialIds as SpecialIds
 from compare.decoding.translator import Translation as Translation
 from compare.decoding.translator import Translator as Translator
 from compare.decoding.translator import generate as generate
-from compare.experiment.dry_run import dry_run as dry_run
 from compare.experiment.dry_run import estimate_experiment as estimate_experiment
 from compare.experiment.fit import fit as fit
 from compare.experiment.launch import Launch as Launch

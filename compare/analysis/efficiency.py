@@ -176,7 +176,7 @@ def tuning_curve(trials: Sequence[TrialResult]) -> Table:
     """Compute the expected best validation BLEU of each model after 1, 2, ... trials.
 
     A failed trial counts as BLEU 0, as it gives nobody a usable model. Of a trial with several seeds the
-    first counts: the others were trained because of its score.
+    first counts.
 
     Args:
         trials: ended trials, as read by ``read_trials``.

@@ -218,30 +218,16 @@ def publish(
     replace: Annotated[
         bool, cli.flag("replace", "Replace the published results in the output folder.")
     ] = False,
-    add: Annotated[bool, cli.flag("add", "Add to the published results in the output folder.")] = False,
-    unfinished: Annotated[bool, cli.flag("unfinished", "Publish runs that have not ended, too.")] = False,
-    finished_only: Annotated[bool, cli.flag("finished-only", "Leave out runs that have not ended.")] = False,
     weights: Annotated[bool, cli.flag("weights", "Also the weights of each model's first seed.")] = False,
 ) -> int:
     """Copy results and translations for others.
 
-    They can show, check and score them again, with their own copy of the corpus.
+    They can show, check and score them again, with their own copy of the corpus. Runs that have not ended are
+    left out.
 
     Example: attnbench publish runs/demo --out results/demo
     """
-    if unfinished and finished_only:
-        raise ValueError("--unfinished takes the runs that --finished-only leaves out: give one of the two")
-    if add and replace:
-        raise ValueError("--add keeps what --replace deletes: give one of the two")
-    published = compare.publish_experiment(
-        folder,
-        out,
-        tuning=tuning,
-        replace=replace,
-        add=add,
-        unfinished=unfinished,
-        finished_only=finished_only,
-        weights=weights,
+    cli.print_visible(
+        compare.publish_experiment(folder, out, tuning=tuning, replace=replace, weights=weights)
     )
-    cli.print_visible(published)
     return 0

@@ -91,13 +91,6 @@ def tune(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     seeds: cli.Seeds = "",
-    finalists: Annotated[
-        int,
-        typer.Option(
-            help="Trials per model that get all seeds, the best with the first.",
-            show_default="all",
-        ),
-    ] = 0,
     settings: cli.Settings = None,
     only: cli.Only = "",
     jobs: cli.Jobs = "",
@@ -123,7 +116,6 @@ def tune(
         updates=updates,
         seed=seed,
         seeds=cli.parse_seeds(seeds),
-        finalists=finalists,
         space=compare.parse_space(space or []),
         only=cli.parse_list(only),
     )
@@ -132,7 +124,9 @@ def tune(
     launch = compare.parse_launch(jobs, slurm)
     if dry_run:
         drawn, draws = compare.draw_candidates(experiment, plan, context)
-        compare.dry_run(drawn, folder, only=list(draws), context=context, launch=launch, tests=False)
+        compare.estimate_experiment(
+            drawn, folder, only=list(draws), context=context, launch=launch, tests=False, timed=False
+        )
         rows = [{"label": draw.label, "trial": draw.trial, **draw.settings} for draw in draws.values()]
         cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
         return 0

@@ -1,12 +1,10 @@
 """Dry run and estimate of the cost of an experiment; nothing is written."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypedDict, Unpack
 
 import torch
 
@@ -27,8 +25,6 @@ from compare.training.metrics_log import read_metrics
 
 PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
 """Work of a timed forward and backward pass by kind of device: some tenths of a second."""
-MAX_CPU_BYTES = 4e9
-"""A model with more memory for its weights and their training is not timed on a processor."""
 TIMED = 3
 """Updates that are timed, after one of warm-up."""
 
@@ -54,23 +50,28 @@ class RunEstimate:
     """Seconds of these updates, without validation, translation and timing; None: could not be measured."""
 
 
-class Request(TypedDict, total=False):
-    """What a call asks for, as for ``run_experiment``."""
-
-    seeds: Sequence[int]
-    only: Sequence[str]
-    context: str
-    launch: Launch | None
-    tests: bool
-
-
-def dry_run(experiment: Experiment, folder: str | Path, **request: Unpack[Request]) -> list[Run]:
+def estimate_experiment(
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    seeds: Sequence[int] = (),
+    only: Sequence[str] = (),
+    context: str = "config",
+    launch: Launch | None = None,
+    tests: bool = True,
+    timed: bool = True,
+) -> list[RunEstimate]:
     """Check settings, folder and data as ``run_experiment`` would, without writing any file.
 
     Args:
         experiment: as for ``run_experiment``, as are the others.
         folder: where the runs would be kept.
-        request: some of seeds, only, context, launch, tests.
+        seeds: see there.
+        only: see there.
+        context: see there.
+        launch: see there.
+        tests: see there.
+        timed: estimate training times by some updates of each model on this machine; else they are unknown.
 
     Returns:
         The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
@@ -79,44 +80,18 @@ def dry_run(experiment: Experiment, folder: str | Path, **request: Unpack[Reques
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
     """
-    with _planned(experiment, Path(folder), **request) as (runs, _):
-        return [run.run for run in runs]
-
-
-def estimate_experiment(
-    experiment: Experiment, folder: str | Path, **request: Unpack[Request]
-) -> list[RunEstimate]:
-    """Estimate the size, memory and training time of runs; arguments and errors are those of ``dry_run``.
-
-    Some updates of each model are timed on this machine; see ``RunEstimate`` for what the figures include.
-    """
+    folder, seeds = Path(folder), seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    with _planned(experiment, Path(folder), **request) as (runs, prepared):
-        by_label = {run.run.label: run.run for run in runs}
-        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
-        return [_estimate(run, prepared, seconds[run.run.label]) for run in runs]
-
-
-@contextmanager
-def _planned(
-    experiment: Experiment,
-    folder: Path,
-    seeds: Sequence[int] = (),
-    only: Sequence[str] = (),
-    context: str = "config",
-    launch: Launch | None = None,
-    tests: bool = True,
-) -> Iterator[tuple[list[RunFolder], PreparedData]]:
-    """Yield the runs and their data, which are encoded in a folder that is removed again."""
-    models, seeds = plan_models(experiment, folder, context, launch), seeds or experiment.seeds
-    runs = request_runs(models, folder, seeds, only)
+    models = plan_models(experiment, folder, context, launch)
     if experiment.budget.match == "none":
-        find_shorter(runs)  # before the data are read
+        find_shorter(request_runs(models, folder, seeds, only))  # before the data are read
     with TemporaryDirectory() as encoded:
         runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
         if experiment.budget.match != "time":
             find_shorter(runs)
-        yield runs, prepared
+        by_label = {run.run.label: run.run for run in runs} if timed else {}
+        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
+        return [_estimate(run, prepared, seconds.get(run.run.label)) for run in runs]
 
 
 def total_seconds(estimates: Sequence[RunEstimate]) -> float | None:
@@ -146,15 +121,12 @@ def _estimate(folder: RunFolder, prepared: PreparedData, per_update: float | Non
 
 
 def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
-    """Time some updates; None if the device of the run is not here, or the model too large for a short look.
+    """Time some updates; None if the device of the run is not here, or the model too large for it.
 
     Of a batch that would take long, one of equal parts is computed, and its time is multiplied.
     """
     device = torch.device(run.train.device)
     if device.type == "cuda" and not torch.cuda.is_available():
-        return None
-    model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
-    if device.type == "cpu" and training_bytes(model, ema=run.train.ema > 0) > MAX_CPU_BYTES:
         return None
     flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
     counts = prepared.stream.token_counts(1)

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from compare.config.run import Run
 from compare.config.sections import Experiment
 from compare.experiment.folder import has_ended
 from compare.experiment.prepare import PreparedData, sides, training_batches
@@ -48,10 +49,10 @@ from data.vocabulary import VocabularyPair
 
 logger = logging.getLogger(__name__)
 
-START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from compare.experiment.launch import main; "
-)
-START += "sys.exit(main())"
+START = """import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from compare.experiment.launch import main
+sys.exit(main())"""
 """Program of a process on this machine; it finds the modules that this process finds."""
 POLL_S = 0.2
 CORES_PER_JOB = 2
@@ -324,20 +325,25 @@ def run_processes(
     Raises:
         Interrupted: a signal arrived, and all have ended.
     """
-    work, workers = Work(call), list[subprocess.Popen[bytes]]()
-    # In a session of their own, so that Ctrl-C in a terminal reaches this process alone.
-    group: Any = {"creationflags": 0x200} if sys.platform == "win32" else {"start_new_session": True}
+    work, workers = pickle.dumps(Work(call)), list[subprocess.Popen[bytes]]()
+    command = [sys.executable, "-c", START, json.dumps(sys.path)]
     with stop_on_signals() as stop, ExitStack() as pipes:
         try:
             for environment in _environments(number, device):
-                command = [sys.executable, "-c", START, json.dumps(sys.path)]
-                worker = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, **group)
+                worker = subprocess.Popen(
+                    command,
+                    stdin=subprocess.PIPE,
+                    env=environment,
+                    bufsize=0,
+                    # A session, or on Windows a group, of its own: Ctrl-C reaches the first process alone.
+                    start_new_session=True,
+                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+                )
                 workers.append(worker)
                 assert worker.stdin
-                pipes.callback(_close, worker.stdin)
+                pipes.enter_context(worker.stdin)
                 with suppress(BrokenPipeError):
-                    pickle.dump(work, worker.stdin)
-                    worker.stdin.flush()
+                    worker.stdin.write(work)
             while any(worker.poll() is None for worker in workers):
                 time.sleep(POLL_S)
                 watch()
@@ -350,11 +356,6 @@ def run_processes(
     if stop.signum:
         raise Interrupted(stop.signum, "stopped, and all processes have saved their states")
     return [worker.returncode for worker in workers]
-
-
-def _close(pipe: IO[bytes]) -> None:
-    with suppress(BrokenPipeError):
-        pipe.close()
 
 
 def main() -> int:
@@ -440,30 +441,19 @@ def _queued(name: str) -> list[str]:
 # Runs that several processes train together: process 0 announces each of them, the others take part.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Announcement:
-    """A run to train together, as process 0 sends it to the others; they read no text."""
-
-    folder: RunFolder
-    vocabularies: VocabularyPair
-    train: Path
-    """Folder of the encoded training set."""
-    valid: Path
-    """Folder of the encoded validation set."""
-    batch_hash: str
-
-    def open_data(self) -> PreparedData:
-        """Map the data of the run, without its text."""
-        run = self.folder.run
-        split = sides(open_split(self.train), run)
-        return PreparedData(
-            corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
-            vocabularies=self.vocabularies,
-            train=split,
-            valid=sides(open_split(self.valid), run),
-            stream=training_batches(split, self.vocabularies, run),
-            batch_hash=self.batch_hash,
-        )
+def _open_data(
+    run: Run, vocabularies: VocabularyPair, train: Path, valid: Path, batch_hash: str
+) -> PreparedData:
+    """Map the data of a run from the folders of the encoded training and validation set, without text."""
+    split = sides(open_split(train), run)
+    return PreparedData(
+        corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
+        vocabularies=vocabularies,
+        train=split,
+        valid=sides(open_split(valid), run),
+        stream=training_batches(split, vocabularies, run),
+        batch_hash=batch_hash,
+    )
 
 
 @contextmanager
@@ -482,17 +472,12 @@ def announced(folder: RunFolder, prepared: PreparedData, processes: Processes) -
     if processes.size == 1:
         yield
         return
-    if prepared.train.folder is None or prepared.valid.folder is None:
-        raise ValueError("only data in files can be read by several processes")
-    announcement = Announcement(
-        folder=replace(folder, folder=folder.folder.resolve()),
-        vocabularies=prepared.vocabularies,
-        train=prepared.train.folder.resolve(),
-        valid=prepared.valid.folder.resolve(),
-        batch_hash=prepared.batch_hash,
-    )
+    assert prepared.train.folder
+    assert prepared.valid.folder
+    splits = prepared.train.folder.resolve(), prepared.valid.folder.resolve()
+    open_data = partial(_open_data, folder.run, prepared.vocabularies, *splits, prepared.batch_hash)
     with processes.task():
-        processes.broadcast(announcement)
+        processes.broadcast((replace(folder, folder=folder.folder.resolve()), open_data))
         processes.use_device(folder.run.train.device)
         logger.info(
             f"{folder.run.label}: {processes.size} processes on {processes.devices} devices "
@@ -508,20 +493,20 @@ def take_part(processes: Processes) -> None:
     Raises:
         ConnectionError: another process has ended.
     """
-    announcement: Announcement | None
+    announcement: Any
     while (announcement := processes.broadcast(None)) is not None:
         try:
             with processes.task():
-                _train_announced(announcement, processes)
+                _train_announced(*announcement, processes)
         except Exception:
             if not processes.together:
                 raise
 
 
-def _train_announced(announcement: Announcement, processes: Processes) -> None:
-    processes.use_device(announcement.folder.run.train.device)
+def _train_announced(folder: RunFolder, open_data: Callable[[], PreparedData], processes: Processes) -> None:
+    processes.use_device(folder.run.train.device)
     opened: list[PreparedData] = []
-    processes.gather(lambda: opened.append(announcement.open_data()))
-    trainer, translator = build_trainer(announcement.folder, opened[0], lambda _: None, processes)
+    processes.gather(lambda: opened.append(open_data()))
+    trainer, translator = build_trainer(folder, opened[0], lambda _: None, processes)
     trainer.run()
     translator.lead(lambda: None)

@@ -5,7 +5,6 @@ validation set chooses the best of each model, which best.toml has in place of t
 """
 
 import dataclasses
-import json
 import logging
 import math
 import shutil
@@ -75,8 +74,6 @@ class TuningPlan:
     """Seed of the draws."""
     seeds: Sequence[int] = ()
     """Seeds of weights and batches, whose mean decides; by default the experiment's alone."""
-    finalists: int = 0
-    """Trials of each model that get the other seeds, those that are best with the first; 0: all."""
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
     """Tuned settings; see ``parse_space``."""
     only: Sequence[str] = ()
@@ -86,10 +83,6 @@ class TuningPlan:
         """Reject an effort that decides nothing."""
         if self.trials < 1 or self.updates < 0:
             raise ValueError(f"--trials {self.trials}, --updates {self.updates}: must be at least 1 and 0")
-        if self.finalists and (len(self.seeds) < 2 or not 2 <= self.finalists <= self.trials):
-            raise ValueError(
-                "--finalists needs several --seeds, and must be from 2 to the number of --trials"
-            )
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -197,7 +190,7 @@ def tune_experiment(
 ) -> Tuning:
     """Search the best settings of every model of an experiment on its validation set.
 
-    The same call continues, with more trials, seeds or finalists too; several processes may work in one
+    The same call continues, with more trials or seeds too; several processes may work in one
     folder, as for ``run_experiment``. The weights of ended trials are deleted.
 
     Args:
@@ -214,19 +207,13 @@ def tune_experiment(
     """
     plan, folder = plan or TuningPlan(), Path(folder)
     drawn, draws = draw_candidates(experiment, plan, context)
-    first, *others = plan.seeds or (experiment.train.seed,)
-    stages = [([first], list(draws))] if plan.finalists else [([first, *others], list(draws))]
-    trials, missing = list[TrialResult](), 0
-    for seeds, names in stages:  # the finalists are appended once they are known
-        results = run_experiment(
-            drawn, folder, reporter, seeds=seeds, only=names, context=context, launch=launch, tests=False
-        )
-        ended = [each for each in results if each.status != "unfinished" or each.reason]
-        trials += [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
-        missing += len(results) - len(ended)
-        if plan.finalists and seeds == [first] and not missing:
-            finalists = find_finalists(trials, plan.finalists)
-            stages.append((others, [name for name, draw in draws.items() if draw[:2] in finalists]))
+    seeds, names = plan.seeds or (experiment.train.seed,), list(draws)
+    results = run_experiment(
+        drawn, folder, reporter, seeds=seeds, only=names, context=context, launch=launch, tests=False
+    )
+    ended = [each for each in results if each.status != "unfinished" or each.reason]
+    trials = [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
+    missing = len(results) - len(ended)
     with lock_folder(folder, wait=True):
         write_trials(folder, trials)
         winners = find_winners(trials)
@@ -352,9 +339,7 @@ def _read_trial(folder: Path, result: Result, draw: Draw) -> TrialResult:
         seed=result.seed,
         settings=draw.settings,
         status="done" if done else "diverged" if result.status == "failed" else "out of memory",
-        bleu=last["bleu"] if done else None,
-        loss=last["loss"] if done else None,
-        best_update=last["best_update"] if done else None,
+        **{name: last[name] if done else None for name in ("bleu", "loss", "best_update")},
         updates=last.get("update", 0),
         seconds=round(last.get("seconds", 0.0) + last.get("validation_s", 0.0), 3),
         code_version=result.code_version or "",
@@ -364,8 +349,7 @@ def _read_trial(folder: Path, result: Result, draw: Draw) -> TrialResult:
 
 def write_trials(folder: Path, trials: Sequence[TrialResult]) -> None:
     """Write trials.jsonl into the folder of a search."""
-    lines = [json.dumps(msgspec.to_builtins(trial), ensure_ascii=False) + "\n" for trial in trials]
-    write_atomically(folder / TRIALS, "".join(lines))
+    write_atomically(folder / TRIALS, msgspec.json.Encoder().encode_lines(trials))
 
 
 def read_trials(folder: str | Path) -> list[TrialResult]:
@@ -379,13 +363,10 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
         ValueError: a line is not the result of a trial.
     """
     path = Path(folder) / TRIALS
-    trials = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            trials.append(msgspec.json.decode(line, type=TrialResult))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}, line {number}: not the result of a trial: {error}") from None
-    return trials
+    try:
+        return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: a line is not the result of a trial: {error}") from None
 
 
 def group_trials(trials: Iterable[TrialResult]) -> dict[str, list[Candidate]]:
@@ -394,16 +375,6 @@ def group_trials(trials: Iterable[TrialResult]) -> dict[str, list[Candidate]]:
     for each in trials:
         groups.setdefault(each.label, {}).setdefault(each.trial, []).append(each)
     return {label: [Candidate(group[trial]) for trial in sorted(group)] for label, group in groups.items()}
-
-
-def find_finalists(trials: Sequence[TrialResult], number: int) -> set[tuple[str, int]]:
-    """Find the ``number`` best trials of each model, by label and number, of those that did not fail."""
-    finalists = set()
-    for label, found in group_trials(trials).items():
-        done = [each for each in found if each.loss < math.inf]
-        best = sorted(done, key=lambda each: each.rank, reverse=True)[:number]
-        finalists |= {(label, each.trial) for each in best}
-    return finalists
 
 
 def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
@@ -451,16 +422,15 @@ def best_config(experiment: Experiment, plan: TuningPlan, winners: Mapping[str, 
         f"{plan.updates or experiment.train.max_updates} updates, the same random draws",
         f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS} holds all trials.",
     ]
-    tables = []
-    for row in experiment.models:
-        table = {"preset": row.preset, "label": row.label, **row.overrides}
-        if winner := winners.get(row.label):
-            table |= winner.settings
-            lines.append(
-                f"{row.label}: trial {winner.trial}, validation BLEU {winner.bleu:.2f}, loss "
-                f"{winner.loss:.3f}, means of {len(winner.results)} seeds"
-            )
-        tables.append(table)
-    sections = experiment.sections()
+    lines += [
+        f"{label}: trial {winner.trial}, validation BLEU {winner.bleu:.2f}, loss {winner.loss:.3f}, means of "
+        f"{len(winner.results)} seeds"
+        for label, winner in winners.items()
+    ]
+    settings = {label: winner.settings for label, winner in winners.items()}
+    tables = [
+        {"preset": row.preset, "label": row.label, **row.overrides, **settings.get(row.label, {})}
+        for row in experiment.models
+    ]
     comment = "".join(f"# {line}\n" for line in lines)
-    return f"{comment}\nschema = {SCHEMA}\n\n{to_toml(sections, tables, experiment.plugins)}"
+    return f"{comment}\nschema = {SCHEMA}\n\n{to_toml(experiment.sections(), tables, experiment.plugins)}"

@@ -147,7 +147,7 @@ def render_estimates(estimates: Sequence[RunEstimate]) -> str:
         "training: from a few updates of each model timed on this machine just now, one run after the other; "
         "validation, translation of the test sets and the timing of all models come on top"
         if total is not None
-        else "training: unknown where the device is not here, or a model is too large for a short look",
+        else "training: unknown where the device is not here, or a model is too large for it",
     ]
     if total is not None:
         notes.insert(0, f"all runs: about {format_duration(total)} of training")

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compare.experiment import verify
 from transformer import DecoderOnly, DecoderOnlyConfig, LanguageModel, Transformer, TransformerConfig
 from transformer.layers import STANDARD, Parts
 
@@ -89,4 +88,9 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
 
 def stepped(model: Any, src: Tensor, mask: Tensor, tgt: Tensor) -> Tensor:
     """Compute the logits (B, T, V) of tgt (B, T) step by step."""
-    return verify.stepped(model, src, mask, tgt.unsqueeze(1)).squeeze(1)
+    memory, steps = model.encode(src, mask), []
+    state = model.init_state(memory, 1, tgt.size(1))
+    for t in range(tgt.size(1)):
+        logits, state = model.step(tgt[:, t : t + 1], state, memory)
+        steps.append(logits)
+    return torch.cat(steps, dim=1)

@@ -17,10 +17,8 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.experiment.publish import publish_experiment
 from compare.results.run_folder import RunFolder, load_model
-from compare.results.store import read_registry, read_result, read_results, save_result
-from data.files import hash_file
+from compare.results.store import read_result, read_results, save_result
 from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files
 
 RUN = ROWS[0]
@@ -126,28 +124,11 @@ def test_commands_show_it_and_write_nothing_into_it(
     assert files(published) == before
 
 
-def test_runs_that_have_not_ended(copy: Path, tmp_path: Path, refusal: Refusal):
-    (copy / RUN / "result.json").unlink()
-    said = refusal("publish", copy, "--out", tmp_path / "out")
-    assert said.startswith(f"{copy / RUN} has not ended: run the experiment to its end")
-    assert not (tmp_path / "out").exists()
-    assert main(["publish", str(copy), "--out", str(tmp_path / "out"), "--unfinished"]) == 0
-    assert {path.name for path in (tmp_path / "out" / RUN).iterdir()} == FILES - {"result.json"}
-    shutil.rmtree(copy / RUN)
-    publish_experiment(copy, tmp_path / "without", unfinished=True)
-    for out in ("out", "without"):
-        results = read_results(tmp_path / out)
-        assert [result.status for result in results] == ["unfinished", "done"]
-        assert f"{RUN} unfinished" in (tmp_path / out / "README.md").read_text()
-
-
-def test_finished_runs_while_others_are_not(copy: Path, tmp_path: Path, refusal: Refusal):
-    """The note and the seeds that were asked for tell of those left out, so nobody can hide a run so."""
+def test_runs_that_have_not_ended_are_left_out_and_named(copy: Path, tmp_path: Path, refusal: Refusal):
+    """The note and the seeds that were asked for tell of them, so nobody can hide a run so."""
     (copy / RUN / "result.json").unlink()
     out = tmp_path / "out"
-    options = ("publish", str(copy), "--out", str(out), "--finished-only")
-    assert refusal(*options, "--unfinished").startswith("--unfinished takes the runs that --finished-only")
-    publish_experiment(copy, out, finished_only=True)
+    publish_experiment(copy, out)
     assert [(result.run, result.status) for result in read_results(out)] == [(ROWS[1], "done")]
     assert {path.name for path in out.iterdir() if path.is_dir()} == {ROWS[1]}
     note = (out / "README.md").read_text()
@@ -155,8 +136,13 @@ def test_finished_runs_while_others_are_not(copy: Path, tmp_path: Path, refusal:
     assert "`attnbench check` reports them\nas missing and exits with 1." in note
     differences = [str(each) for each in check_experiment(out).differences]
     assert [each for each in differences if f"runs, {RUN}: recorded not listed" in each]
+    failed = replace(read_result(copy / ROWS[1]), status="unfinished", reason="out of memory")
+    save_result(copy / ROWS[1], failed)
+    publish_experiment(copy, tmp_path / "failed")
+    assert [result.reason for result in read_results(tmp_path / "failed")] == ["out of memory"]
+    assert f"{ROWS[1]} unfinished" in (tmp_path / "failed" / "README.md").read_text()
     (copy / ROWS[1] / "result.json").unlink()
-    assert "no run has ended: nothing to publish" in refusal(*options, "--replace")
+    assert "no run has ended: nothing to publish" in refusal("publish", copy, "--out", out, "--replace")
 
 
 @pytest.mark.parametrize("name", ["test.hyp", "metrics.jsonl", "checkpoints/final.safetensors"])
@@ -190,44 +176,3 @@ def test_results_are_replaced_only_when_asked(
         assert "only published results can be replaced" in said
     assert files(copy) == before
     assert not [path for path in tmp_path.rglob("*.tmp")]
-
-
-# Runs of a second machine, added to a published folder.
-DEMO = ROOT / "results" / "grammar"
-
-
-def of_one_machine(folder: Path, seed: int) -> Path:
-    """Copy the runs of one seed as an experiment, timed on a machine of their own."""
-    registry = read_registry(DEMO)
-    names = [name for name in registry.runs if name.endswith(f"-seed{seed}")]
-    folder.mkdir(parents=True)
-    for name in names:
-        shutil.copytree(DEMO / name, folder / name)
-        speed = folder / name / "speed.json"
-        content = json.loads(speed.read_text())
-        content["timings"]["session"] |= {"timed_together": f"{seed:012}", "timed_run": name}
-        train = content["timings"]["train"]
-        train["seconds"] = [seconds * seed for seconds in train["seconds"]]
-        speed.write_text(json.dumps(content))
-        files = read_result(folder / name).files | {"speed.json": hash_file(speed)}
-        save_result(folder / name, replace(read_result(folder / name), files=files))
-    asked = {label: [seed] for label in registry.asked_seeds}
-    replace(registry, runs=names, asked_seeds=asked, published=None).write(folder)
-    return folder
-
-
-@pytest.fixture
-def machines(tmp_path: Path) -> tuple[Path, Path]:
-    return of_one_machine(tmp_path / "a" / "demo", 1), of_one_machine(tmp_path / "b" / "demo", 2)
-
-
-def test_runs_of_two_machines_stand_in_one_folder(machines: tuple[Path, Path], tmp_path: Path):
-    for folder in machines:
-        publish_experiment(folder, tmp_path / "out", add=True)
-    results = read_results(tmp_path / "out")
-    assert len(results) == 8
-    assert read_registry(tmp_path / "out").runs == [each.run for each in results]
-    hashes = [RunFolder.read(tmp_path / "out" / each.run).hashes() for each in results]
-    assert all(found.items() <= each.files.items() for found, each in zip(hashes, results, strict=True))
-    again = publish_experiment(machines[0], tmp_path / "out", add=True)  # runs of the same names are replaced
-    assert [each.run for each in read_results(again)] == [each.run for each in results]

@@ -13,11 +13,9 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.decoding.translator import Translator
-from compare.experiment import dry_run as estimate
 from compare.experiment import run as run_all
-from compare.experiment.dry_run import dry_run, estimate_experiment
+from compare.experiment.dry_run import estimate_experiment
 from compare.experiment.run import run_experiment
-from compare.report.score_tables import render_estimates
 from compare.results.records import read_speed
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
@@ -282,7 +280,8 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
 def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):
     """A run that has ended, one that was stopped at update 40 of 90, and a new one."""
     before = files(copy)
-    assert [run.name for run in dry_run(load_experiment(tiny_toml), copy)] == list(ROWS)
+    found = estimate_experiment(load_experiment(tiny_toml), copy, timed=False)
+    assert [(run.name, run.train_s) for run in found] == [(name, None) for name in ROWS]
     assert files(copy) == before
     (copy / ROWS[1] / "result.json").unlink()
     log = copy / ROWS[1] / "metrics.jsonl"
@@ -297,16 +296,6 @@ def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Pa
     assert (stopped.status, stopped.updates, stopped.updates_left) == ("unfinished", 90, 50)
     assert [(run.status, run.updates_left) for run in new] == [("new", 90)] * 2
     assert stopped.train_s == pytest.approx(new[1].train_s * 50 / 90)
-
-
-def test_a_model_that_is_too_large_for_a_short_look_is_not_timed(
-    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(estimate, "fresh_update_work", lambda *_: pytest.fail("a model is built"))
-    monkeypatch.setattr(estimate, "MAX_CPU_BYTES", 0)
-    found = estimate_experiment(load_experiment(tiny_toml), tmp_path / "run")
-    assert [run.train_s for run in found] == [None, None]
-    assert "training: unknown where" in render_estimates(found)
 
 
 PAIRS = made_up(60)

@@ -25,7 +25,6 @@ from compare.experiment.tune import (
     TuningPlan,
     draw_candidates,
     draw_settings,
-    find_finalists,
     find_winners,
     parse_space,
     read_trials,
@@ -123,7 +122,6 @@ def test_candidates_are_the_models_with_drawn_settings_and_a_warm_up_in_proporti
     ("arguments", "message"),
     [
         (["--trials", "0"], "--trials 0, --updates 0: must be at least 1 and 0"),
-        (["--finalists", "2"], "--finalists needs several --seeds"),
         (["--space", "hidden_size=8,16"], "--space hidden_size: no model has this setting of its optimizer"),
         (["--space", "lerning_rate=1,2"], "did you mean 'learning_rate'?"),
         (["--space", "dropout=3"], "--space: models.luong: dropout"),
@@ -177,10 +175,6 @@ def test_the_best_is_chosen_by_mean_bleu_then_loss_then_number():
     assert find_winners([one, two, *again])["lstm"].trial == 1  # a failed seed counts as BLEU 0
     third = trial(number=3, bleu=9.0)
     assert find_winners([one, two, third, *again])["lstm"].trial == 1  # of those with most seeds
-    assert find_finalists([one, two, third, trial(number=4, bleu=None, loss=None)], 2) == {
-        ("lstm", 3),
-        ("lstm", 2),
-    }
     assert find_winners([trial(bleu=None, loss=None)]) == {}
     (row,) = summarize([one, two, third, *again])
     assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)
@@ -213,13 +207,10 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
         tune(tiny_toml, folder, replace(PLAN, seed=2))
 
 
-def test_finalists_get_further_seeds(tiny_toml: Path, tmp_path: Path):
-    plan = TuningPlan(trials=3, updates=4, seeds=(1, 2), finalists=2, only=["luong"])
+def test_several_seeds_of_one_model(tiny_toml: Path, tmp_path: Path):
+    plan = TuningPlan(trials=1, updates=4, seeds=(1, 2), only=["luong"])
     tuning = tune(tiny_toml, tmp_path / "out", plan)
-    first = {each.trial: each for each in tuning.trials if each.seed == 1}
-    second = {each.trial for each in tuning.trials if each.seed == 2}
-    assert len(tuning.trials) == 5
-    assert second == {number for _, number in find_finalists(list(first.values()), 2)}
+    assert [each.seed for each in tuning.trials] == [1, 2]
     given, best = load_experiment(tiny_toml), load_experiment(tmp_path / "out" / "best.toml")
     assert best.models[1] == given.models[1]  # not tuned
     assert len(find_winners(tuning.trials)["luong"].results) == 2
@@ -289,5 +280,5 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     assert drawn == [{"label": each.label, "trial": each.trial, **each.settings} for each in trials]
     with (tmp_path / "wild" / "trials.jsonl").open("a") as file:
         file.write("{")
-    with pytest.raises(ValueError, match=r"trials.jsonl, line 3: not the result of a trial: "):
+    with pytest.raises(ValueError, match=r"trials.jsonl: a line is not the result of a trial: "):
         read_trials(tmp_path / "wild")
