@@ -356,7 +356,7 @@ def test_the_page_has_the_section_only_with_trials(
     assert named == (copied / "report.html").read_text()
     assert "<h2>Tuning</h2>" in named
     (copied / "trials.jsonl").write_text(json.dumps({"label": 1}) + "\n")
-    assert "line 1: not the result of a trial" in tuning_section(load_finished(copied), None).notes[0]
+    assert "a line is not the result of a trial" in tuning_section(load_finished(copied), None).notes[0]
 
 
 # The page: nothing of the data becomes markup, nothing is loaded.
