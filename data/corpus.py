@@ -167,7 +167,7 @@ def read_pairs(src_path: str | Path, tgt_path: str | Path) -> Pairs:
     """Read two parallel files into memory.
 
     Args:
-        src_path: source sentences, one per line, in UTF-8, plain, .gz or .zst.
+        src_path: source sentences, one per line, in UTF-8, plain or .gz.
         tgt_path: their translations, line by line.
 
     Returns:

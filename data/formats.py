@@ -3,7 +3,6 @@
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from data.corpus import KINDS, corpus_files
 from data.files import as_paths
-from data.text import STDIN, SURROGATE, display_name, iter_lines, line_count_error, plain_name
+from data.text import display_name, iter_lines, line_count_error, plain_name
 
 BLOCK_PAIRS = 4_000
 """Pairs that are read, examined and written at a time."""
@@ -39,7 +38,7 @@ class Source(ABC):
         """Stream the pairs; a blank line gives a blank pair.
 
         Args:
-            keep_broken: keep bytes that are not UTF-8, see ``iter_lines``, and unpaired surrogates.
+            keep_broken: keep bytes that are not UTF-8, see ``iter_lines``.
 
         Raises:
             ValueError: a line breaks the format; see ``iter_lines`` for others.
@@ -64,22 +63,46 @@ class TwoFiles(Source):
 
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs; the files must have equally many lines."""
-        options = {"allow_blank": True, "keep_broken": keep_broken}
-        with closing(iter_lines(self.src, **options)) as src, closing(iter_lines(self.tgt, **options)) as tgt:
-            for number, (left, right) in enumerate(zip_longest(src, tgt)):
-                if left is None or right is None:
-                    longer = number + 1 + sum(1 for _ in chain(src, tgt))
-                    counts = (number, longer) if left is None else (longer, number)
-                    raise line_count_error(self.src, counts[0], self.tgt, counts[1])
-                yield left, right
+        src, tgt = (iter_lines(path, allow_blank=True, keep_broken=keep_broken) for path in self.paths)
+        for number, (left, right) in enumerate(zip_longest(src, tgt)):
+            if left is None or right is None:
+                longer = number + 1 + sum(1 for _ in chain(src, tgt))
+                counts = (number, longer) if left is None else (longer, number)
+                raise line_count_error(self.src, counts[0], self.tgt, counts[1])
+            yield left, right
+
+
+Parser = Callable[[str], tuple[str, str]]
+"""Finds source and target in a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(Source):
-    """A file of columns separated by tabs, without quotes."""
+class OneFile(Source):
+    """A file with a pair in each line."""
 
     path: Path
     """The file; see ``iter_lines`` for the supported kinds."""
+
+    def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
+        """Stream the pairs; errors name the line."""
+        lines = enumerate(iter_lines(self.path, allow_blank=True, keep_broken=keep_broken), start=1)
+        parse = self._parser(next(lines)[1] if self.header_lines else "")
+        for number, line in lines:
+            try:
+                pair = parse(line) if line.strip() else ("", "")
+            except ValueError as error:
+                raise ValueError(f"{display_name(self.path)}, line {number}: {error}") from None
+            yield pair
+
+    @abstractmethod
+    def _parser(self, header: str) -> Parser:
+        """Return what finds the pair of a line; ``header`` is the first line if that names the columns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(OneFile):
+    """A file of columns separated by tabs, without quotes."""
+
     columns: tuple[int, int] | tuple[str, str] | None = None
     """Source column and target column: their numbers, from 1, where there is no header line; or their names
     in the header line; None: the only two of a table without a header line."""
@@ -89,77 +112,53 @@ class Table(Source):
         """Number of lines before the first pair: 1 where columns are named."""
         return int(self.columns is not None and isinstance(self.columns[0], str))
 
-    def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
-        """Stream the pairs.
-
-        A line with too few columns is an error, as are names that the header lacks, and, if the columns are
-        not given, a line with more than two.
-        """
-        with closing(iter_lines(self.path, allow_blank=True, keep_broken=keep_broken)) as lines:
-            names = next(lines).split("\t") if self.header_lines else []
-            src, tgt = (self._index(column, names) for column in self.columns or (1, 2))
-            for number, line in enumerate(lines, start=1 + self.header_lines):
-                if not line.strip():
-                    yield "", ""
-                    continue
-                cells, context = line.split("\t"), f"{display_name(self.path)}, line {number}"
-                if self.columns is None and len(cells) > 2:
-                    raise ValueError(
-                        f"{context}: {len(cells)} columns, of which two are needed: name them by --columns, "
-                        "such as --columns 1,2, or en,de if the first line has these names"
-                    )
-                if len(cells) <= max(src, tgt):
-                    raise ValueError(
-                        f"{context}: column {1 + max(src, tgt)} is asked for, found {len(cells)}; "
-                        + ("correct the line, or give other --columns" if len(cells) > 1 else NO_TABS)
-                    )
-                yield cells[src], cells[tgt]
-
-    def _index(self, column: int | str, names: list[str]) -> int:
-        """Return the index of a column in the cells of a line."""
-        if isinstance(column, int):
-            return column - 1
-        if column not in names:
+    def _parser(self, header: str) -> Parser:
+        names, columns = header.split("\t"), self.columns or (1, 2)
+        for missing in [name for name in columns if isinstance(name, str) and name not in names]:
             raise ValueError(
-                f"{display_name(self.path)}, line 1: no column {column!r} in the header line {names!r:.200}"
+                f"{display_name(self.path)}, line 1: no column {missing!r} in the header line {names!r:.200}"
             )
-        return names.index(column)
+        src, tgt = (names.index(each) if isinstance(each, str) else each - 1 for each in columns)
+        last = max(src, tgt)
 
+        def parse(line: str) -> tuple[str, str]:
+            cells = line.split("\t")
+            if self.columns is None and len(cells) > 2:
+                raise ValueError(
+                    f"{len(cells)} columns, of which two are needed: name them by --columns, "
+                    "such as --columns 1,2, or en,de if the first line has these names"
+                )
+            if len(cells) <= last:
+                raise ValueError(
+                    f"column {last + 1} is asked for, found {len(cells)}; columns are separated by tabs: "
+                    "correct the line, or give other --columns"
+                )
+            return cells[src], cells[tgt]
 
-NO_TABS = "there is no tab in it, and columns are separated by tabs, not by commas or spaces"
+        return parse
 
 
 @dataclass(frozen=True, kw_only=True)
-class Records(Source):
+class Records(OneFile):
     """A JSON Lines file, one object per line; a line feed inside a sentence becomes a space."""
 
-    path: Path
-    """The file; see ``iter_lines`` for the supported kinds."""
     fields: tuple[str, str]
     """Names of the source field and the target field; dots separate nested keys ("translation.en")."""
 
-    def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
-        """Stream the pairs.
+    def _parser(self, header: str) -> Parser:
+        src, tgt = self.fields
 
-        A line must be a JSON object with both fields, which are strings that can be written to a file.
-        """
-        with closing(iter_lines(self.path, allow_blank=True, keep_broken=keep_broken)) as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    yield "", ""
-                    continue
-                try:
-                    record = json.loads(line)
-                    src, tgt = (_field_text(record, field, keep_broken=keep_broken) for field in self.fields)
-                except json.JSONDecodeError as error:
-                    reason = f"not JSON ({error}); expected one object per line"
-                    raise ValueError(f"{display_name(self.path)}, line {number}: {reason}") from None
-                except ValueError as error:
-                    raise ValueError(f"{display_name(self.path)}, line {number}: {error}") from None
-                yield src, tgt
+        def parse(line: str) -> tuple[str, str]:
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"not JSON ({error}); expected one object per line") from None
+            return _field_text(record, src), _field_text(record, tgt)
+
+        return parse
 
 
-def _field_text(record: Any, field: str, *, keep_broken: bool) -> str:
+def _field_text(record: Any, field: str) -> str:
     """Return the text of a field."""
     value = record
     for name in field.split("."):
@@ -169,11 +168,6 @@ def _field_text(record: Any, field: str, *, keep_broken: bool) -> str:
         value = value[name]
     if not isinstance(value, str):
         raise ValueError(f"field {field!r} must be a text, found {type(value).__name__}")
-    if not keep_broken and (broken := SURROGATE.search(value)):
-        raise ValueError(
-            f"field {field!r} holds an unpaired surrogate (U+{ord(broken[0]):04X}), which is half a "
-            "character; correct the line"
-        )
     return value.replace("\r\n", " ").replace("\n", " ")
 
 
@@ -225,8 +219,6 @@ def find_sources(
     if columns and fields:
         raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
     paths = files or list(chain(*zip(src, tgt, strict=True)))
-    if paths.count(STDIN) > 1:
-        raise ValueError("standard input (-) is named twice, but can be read only once")
     suffixes = {Path(plain_name(path)).suffix for path in paths}
     if fields or (suffixes and suffixes <= {*RECORDS}):
         names = _two_names("--fields", fields, FIELDS, all)
@@ -283,7 +275,7 @@ def parse_languages(text: str) -> tuple[str, str]:
 
 def is_language(name: str) -> bool:
     """Return whether ``name`` can be the suffix of a corpus file, as in "train.NAME"."""
-    return bool(name) and name not in ("gz", "zst") and all(c.isalnum() or c in "-_" for c in name)
+    return bool(name) and name != "gz" and all(c.isalnum() or c in "-_" for c in name)
 
 
 def _two_names(option: str, text: str, expected: str, valid: Callable[[list[str]], bool]) -> tuple[str, str]:

@@ -44,8 +44,6 @@ def _spell(match: re.Match[str]) -> str:
 # Characters that a corpus should not contain, and characters that count as one word each.
 
 
-SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half a character, or a byte that was not UTF-8; neither can be written to a file."""
 BROKEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd\ufffe\uffff\ud800-\udfff]")
 """Controls except white space, replacement characters, noncharacters and surrogates."""
 
@@ -60,18 +58,13 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text)) if _UNSPACED.search(text) else len(text.split())
 
 
-# Reading of plain, .gz and .zst files and of standard input as streams of bytes, and packing as .gz.
+# Reading of plain and .gz files and of standard input as streams of bytes, and packing as .gz.
 
 
-COMPRESSED_SUFFIXES = (".gz", ".zst")
-"""Suffixes of files that are decompressed while they are read."""
 STDIN = Path("-")
 """The path that stands for standard input."""
-
 BUFFER = 1 << 20
 """Size of read buffers, in bytes."""
-ZSTD_INPUT_BYTES = 1 << 7
-"""Compressed bytes given to Zstandard at a time: even at a ratio of 32,768 they become only 4 MiB."""
 
 
 @contextmanager
@@ -79,7 +72,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading; the suffix of its name decides how it is decompressed.
 
     Args:
-        path: a plain, .gz or .zst file, or ``STDIN``.
+        path: a plain or .gz file, or ``STDIN``.
 
     Returns:
         A context manager that gives a stream of the decompressed bytes.
@@ -97,47 +90,10 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     with path.open("rb", buffering=BUFFER) as file:
-        if path.suffix not in COMPRESSED_SUFFIXES:
-            yield file
-            return
-        unpacked = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else _ZstandardFile(file)
         try:
-            yield io.BufferedReader(unpacked, BUFFER)
+            yield io.BufferedReader(gzip.GzipFile(fileobj=file), BUFFER) if path.suffix == ".gz" else file
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(
-                f"{path}: not a whole {path.suffix} file ({error}); fetch or pack it again"
-            ) from None
-
-
-class _ZstandardFile(io.RawIOBase):
-    """Decompressed bytes of a .zst file of one or more frames.
-
-    The reader of the library does not notice a file that ends too early.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        import zstandard  # imported here: few files need it
-
-        self._file, self._library = file, zstandard
-        self._frame: Any = None
-        self._rest, self._ready = b"", b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready and (compressed := self._rest or self._file.read(ZSTD_INPUT_BYTES)):
-            frame = self._frame or self._library.ZstdDecompressor().decompressobj()
-            try:
-                self._ready = frame.decompress(compressed)
-            except self._library.ZstdError as error:
-                raise EOFError(error) from None
-            self._frame, self._rest = (None, frame.unused_data) if frame.eof else (frame, b"")
-        if not self._ready and self._frame is not None:
-            raise EOFError("it ends in the middle of a frame")
-        size = min(len(buffer), len(self._ready))
-        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
-        return size
+            raise ValueError(f"{path}: not a whole .gz file ({error}); fetch or pack it again") from None
 
 
 def plain_or_gzip(path: Path) -> Path:
@@ -152,13 +108,13 @@ def pack_gzip(content: bytes) -> bytes:
 
 
 def read_decompressed(path: Path) -> bytes:
-    """Read a whole file as ``read_bytes`` does; a .gz or .zst file is decompressed."""
+    """Read a whole file as ``read_bytes`` does; a .gz file is decompressed."""
     with open_text(path) as file:
         return file.read()
 
 
 def hash_decompressed(path: Path) -> str:
-    """Compute the sha256 of a file's content, decompressed if the file is .gz or .zst."""
+    """Compute the sha256 of a file's content, decompressed if the file is .gz."""
     digest = hashlib.sha256()
     with open_text(path) as file:
         while chunk := file.read(BUFFER):
@@ -167,8 +123,8 @@ def hash_decompressed(path: Path) -> str:
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without its folder and without .gz or .zst."""
-    return path.stem if path.suffix in COMPRESSED_SUFFIXES else path.name
+    """Return the name of a file without its folder and without .gz."""
+    return path.name.removesuffix(".gz")
 
 
 def display_name(path: Path) -> str:
@@ -180,8 +136,6 @@ def display_name(path: Path) -> str:
 
 
 BYTE_ORDER_MARK = "\ufeff"
-MAX_LINE_BYTES = 1 << 20
-"""Upper bound on a line, in bytes: a longer one is not a sentence and could fill the memory."""
 BLOCK_BYTES = 1 << 16
 """Bytes that are read at a time, few enough for a core's cache; the rest of the last line is read too."""
 TEXTS_PER_UPDATE = 100
@@ -201,14 +155,14 @@ def iter_lines(
     Only ``\n`` ends a line. One ``\r`` before it and a byte order mark at the start of the file are removed.
 
     Args:
-        path: a file in UTF-8, plain, .gz or .zst, or "-" for standard input.
+        path: a file in UTF-8, plain or .gz, or "-" for standard input.
         allow_blank: yield blank lines; otherwise they raise ValueError, because they cannot be translated.
         keep_broken: decode bytes that are not UTF-8 as U+DC80 to U+DCFF; otherwise they raise ValueError.
         keep_mark: keep a byte order mark as a character of the first line.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is empty, a line is blank, too long or not UTF-8, or compressed data is damaged.
+        ValueError: the file is empty, a line is blank or not UTF-8, or compressed data is damaged.
     """
     for block in _blocks(path, allow_blank=allow_blank, keep_broken=keep_broken, keep_mark=keep_mark):
         yield from block
@@ -220,24 +174,17 @@ def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool, keep_mark: bool
     errors = "surrogateescape" if keep_broken else "strict"
     with open_text(path) as file:
         while raw := file.read1(BLOCK_BYTES):  # type: ignore[attr-defined]  # all of ours are buffered
-            if not raw.endswith(b"\n"):  # a line over MAX_LINE_BYTES is the last one of its block
-                raw += file.readline(MAX_LINE_BYTES + 1)
+            if not raw.endswith(b"\n"):
+                raw += file.readline()
             if not count and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
                 raise ValueError(f"{name} begins like UTF-16: save the file as UTF-8")
-            lines, at_start = None, not count and not keep_mark
-            if _last_line(raw) <= MAX_LINE_BYTES:
-                lines = _decode(raw, errors, at_start=at_start)
+            lines = _decode(raw, errors, at_start=not count and not keep_mark)
             if lines is None or not (allow_blank or all(map(str.strip, lines))):
                 raise _bad_line(raw, f"{name}, line", count, errors, allow_blank=allow_blank)
             count += len(lines)
             yield lines
     if not count:
         raise ValueError(f"{name} is empty; expected one sentence per line")
-
-
-def _last_line(raw: bytes) -> int:
-    """Return the length of the last line of a block."""
-    return len(raw) - raw.rfind(b"\n", 0, -1) - 1
 
 
 def _decode(raw: bytes, errors: str, *, at_start: bool) -> list[str] | None:
@@ -255,12 +202,8 @@ def _decode(raw: bytes, errors: str, *, at_start: bool) -> list[str] | None:
 
 
 def _bad_line(block: bytes, context: str, before: int, errors: str, *, allow_blank: bool) -> ValueError:
-    """Make the error for the first bad line of a block: too long, not UTF-8 or, unless allowed, blank."""
+    """Make the error for the first bad line of a block: not UTF-8 or, unless allowed, blank."""
     for number, raw in enumerate(io.BytesIO(block), start=before + 1):
-        if len(raw) > MAX_LINE_BYTES:
-            return ValueError(
-                f"{context} {number}: over {MAX_LINE_BYTES:,} bytes; expected one sentence per line"
-            )
         try:
             line = raw.decode("utf-8", errors)
             if not (allow_blank or (line if number > 1 else line.removeprefix(BYTE_ORDER_MARK)).strip()):

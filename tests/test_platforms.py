@@ -21,7 +21,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {"compare", "data", "seq2seq", "transformer"}
-OTHERS = "filelock matplotlib.pyplot pandas rich.progress sacrebleu sentencepiece torch torchtext zstandard"
+OTHERS = "filelock matplotlib.pyplot pandas rich.progress sacrebleu sentencepiece torch torchtext"
 MISSING = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty", "msvcrt", "winreg"}
 UNIX_NAMES = {
     os: "O_DIRECTORY fork getloadavg geteuid killpg mkfifo nice sched_getaffinity sched_setaffinity",

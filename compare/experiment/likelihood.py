@@ -180,7 +180,7 @@ def score_model(
 
     Args:
         runs: one or more folders of runs with weights.
-        src: the source text, one sentence per line, plain, .gz or .zst; None for language models, which read
+        src: the source text, one sentence per line, plain or .gz; None for language models, which read
             none.
         tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
         ensemble: average the probabilities of all runs, as one system.
@@ -222,7 +222,7 @@ def score_runs(
 
     Args:
         runs: one or more folders of runs with weights.
-        src: the source text, one sentence per line, plain, .gz or .zst.
+        src: the source text, one sentence per line, plain or .gz.
         references: one or more files of references, with as many lines.
         out: a folder for the translations, RUN.hyp; by default they are not kept.
         ensemble: average the probabilities of all runs, as one system, with the search of the first.

@@ -160,7 +160,7 @@ def score_files(
     """Score each of the files ``systems`` against all of ``references``.
 
     Args:
-        systems: one or more files of translations, one line per sentence, plain, .gz or .zst.
+        systems: one or more files of translations, one line per sentence, plain or .gz.
         references: one or more files of references, with as many lines.
         scoring: metrics and their options.
 

@@ -199,7 +199,7 @@ def test_every_format_gives_the_same_corpus(tmp_path: Path, capsys: pytest.Captu
     )
     forms = {
         "files": two_files(tmp_path, pairs, packing=".gz"),
-        "table": [table(tmp_path / "t.tsv.zst", pairs), "--columns", "2,3", "--langs", "en,de"],
+        "table": [table(tmp_path / "t.tsv.gz", pairs), "--columns", "2,3", "--langs", "en,de"],
         "records": [records(tmp_path / "r.jsonl", pairs), "--fields", "translation.en,translation.de"],
         "several": [a, b, c, d],
         "sides": ["--src", a, "--src", c, "--tgt", b, "--tgt", d],
@@ -289,7 +289,7 @@ def test_a_named_pipe_can_be_read(tmp_path: Path):
         (["a.en", "a.en"], ["a.en is given as source and as target"]),
         (["a.en", "a.de", "b.de", "b.en"], ["b.de is given as a source and a.en too", "name b.en first"]),
         (["a.en", "--src", "b"], ["--src names 1 files, --tgt 0, and 1 are without"]),
-        (["-", "-"], ["named twice"]),
+        (["-", "-"], ["standard input is given as source and as target"]),
         (["a.jsonl"], ["--fields (none)", "translation.en"]),
         (["a.jsonl", "--fields", "en"], ["--fields en:"]),
         (["a.tsv", "--columns", "0,1"], ["--columns 0,1:", "from 1 on"]),

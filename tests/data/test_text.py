@@ -9,13 +9,11 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.corpus import Pairs, open_pairs, read_pairs
 from data.text import (
-    MAX_LINE_BYTES,
     TextFile,
     hash_decompressed,
     hash_lines,
@@ -91,26 +89,24 @@ def test_which_file_is_read_and_reproducible_packing(tmp_path: Path, monkeypatch
     assert pack_gzip(CONTENT) == content
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".zst"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "rest", "plain"])
-def test_a_damaged_file_is_refused(tmp_path: Path, suffix: str, damage: str):
-    text = b"a line of text\n" * 100
-    pack = zstandard.ZstdCompressor(write_checksum=True).compress if suffix == ".zst" else gzip.compress
-    whole, middle = pack(text), len(pack(text)) // 2
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: str):
+    whole = gzip.compress(b"a line of text\n" * 100)
+    middle = len(whole) // 2
     content = {
         "cut": whole[:-5],
         "flipped": whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :],
         "rest": whole + b"rest of it",
         "plain": b"plain text, however it is named\n",
     }[damage]
-    path = tmp_path / f"x{suffix}"
+    path = tmp_path / "x.gz"
     path.write_bytes(content)
-    refused(lambda: read_lines(path), f"x{suffix}: not a whole {suffix} file", "again")
+    refused(lambda: read_lines(path), "x.gz: not a whole .gz file", "again")
 
 
 @pytest.mark.parametrize("read", [hash_decompressed, read_decompressed, read_lines])
 def test_what_is_no_file(tmp_path: Path, read):
-    for name in ("x", "x.gz", "x.zst"):
+    for name in ("x", "x.gz"):
         refused(lambda name=name: read(tmp_path / name), f"{name}: no such file")
     refused(lambda: read(tmp_path), f"{tmp_path}: this is a folder")
 
@@ -159,17 +155,12 @@ def test_only_one_carriage_return_and_one_byte_order_mark_are_removed(tmp_path: 
     assert read_lines(tmp_path / "text") == ("\ufeffa\r", "b\ufeff\rc")
 
 
-@pytest.mark.parametrize("suffix", PACK)
-def test_reading_takes_little_memory_and_an_endless_line_is_refused(tmp_path: Path, suffix: str):
-    many = write(tmp_path / f"many{suffix}", b"one more line of the text\n" * 200_000)
-    longest = write(tmp_path / f"longest{suffix}", b"x" * (MAX_LINE_BYTES - 1) + b"\n")
-    endless = write(tmp_path / f"endless{suffix}", b"short\n" + b"x" * (32 << 20))
+def test_reading_takes_little_memory(tmp_path: Path):
+    many = write(tmp_path / "many.gz", b"one more line of the text\n" * 1_000_000)
     tracemalloc.start()
     try:
-        assert sum(1 for _ in iter_lines(many)) == 200_000
-        assert list(map(len, iter_lines(longest))) == [MAX_LINE_BYTES - 1]
-        refused(lambda: read_lines(endless), "line 2: over 1,048,576 bytes", "one sentence per line")
-        assert tracemalloc.get_traced_memory()[1] < 12 * MAX_LINE_BYTES
+        assert sum(1 for _ in iter_lines(many)) == 1_000_000
+        assert tracemalloc.get_traced_memory()[1] < 12 << 20
     finally:
         tracemalloc.stop()
 

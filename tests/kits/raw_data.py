@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-import zstandard
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": lambda content: content,
     ".gz": gzip.compress,
-    ".zst": lambda content: zstandard.ZstdCompressor().compress(content),
 }
 WORDS = {
     "red": "roter",
