@@ -82,10 +82,10 @@ from compare.scoring.score import ScoringOptions as ScoringOptions
 from compare.scoring.score import SystemScores as SystemScores
 from compare.scoring.score import score_files as score_files
 from compare.scoring.score import score_texts as score_texts
-from compare.studies.registry import Study as Study
-from compare.studies.registry import list_studies as list_studies
-from compare.studies.registry import register_study as register_study
-from compare.studies.registry import run_study as run_study
+from compare.studies.study import Study as Study
+from compare.studies.study import list_studies as list_studies
+from compare.studies.study import register_study as register_study
+from compare.studies.study import run_study as run_study
 from compare.system.doctor import diagnose as diagnose
 from compare.system.plugins import load_installed_plugins as load_installed_plugins
 from compare.system.plugins import load_plugins as load_plugins

@@ -40,7 +40,7 @@ PROCESSES.set_forkserver_preload(
     [
         *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
         *("compare.experiment.publish", "compare.benchmark", "compare.report.html"),
-        *("compare.report.table", "compare.studies.registry", "compare.studies.gradients", "data.prepare"),
+        *("compare.report.table", "compare.studies.study", "compare.studies.gradients", "data.prepare"),
         *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
     ]
 )
@@ -128,7 +128,7 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
 
     data.workers.SERIAL_BLOCKS, data.formats.BLOCK_PAIRS = 0, 10  # several blocks for each of two processes
     data.workers.available_cores = lambda: 2
-    compare.studies.run_study = partial(compare.studies.registry.run_study, quick=True)
+    compare.studies.run_study = partial(compare.studies.study.run_study, quick=True)
     # What takes most of the time: the files of plots are written all the same.
     matplotlib.figure.Figure.savefig = lambda _, file, **__: file.write(b"<svg></svg>")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

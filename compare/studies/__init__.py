@@ -1,8 +1,21 @@
 """Studies that test claims of the literature by measurement: ``run_study`` runs one of ``STUDIES``."""
 
 from compare.analysis.tables import Table
-from compare.studies.registry import STUDIES, Study, list_studies, register_study, render_studies, run_study
-from compare.studies.study import Claim, Settings, StudyResult, at_least, at_most, between, near
+from compare.studies.study import (
+    STUDIES,
+    Claim,
+    Settings,
+    Study,
+    StudyResult,
+    at_least,
+    at_most,
+    between,
+    list_studies,
+    near,
+    register_study,
+    render_studies,
+    run_study,
+)
 
 __all__ = [
     "STUDIES",

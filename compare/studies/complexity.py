@@ -25,7 +25,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from compare.analysis.tables import Row
 from compare.studies.kit import Panel, column, conclude, exponent, fit_power_law, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
-from compare.studies.tasks import transformer
+from compare.studies.training import transformer
 from compare.system.measure import best_of
 from transformer.attention import plain_attention
 from transformer.model import Transformer

@@ -14,8 +14,7 @@ from compare.experiment.likelihood import score_translations
 from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, differences, mean
 from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.tasks import TRANSLATORS
-from compare.studies.training import obtain_translators
+from compare.studies.training import TRANSLATORS, obtain_translators
 from data.grammar import BINS, PHENOMENA, Contrast, contrastive_pairs
 
 logger = logging.getLogger(__name__)

@@ -34,18 +34,21 @@ from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.scoring.score import corpus_bleu
 from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean
 from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.tasks import (
+from compare.studies.training import (
     SHORT_WORDS,
     TRANSLATORS,
     Build,
     Model,
+    Plan,
+    Trained,
     TranslationTask,
     lstm,
+    make_plan,
     short_task,
+    train_designs,
     transformer,
     translator,
 )
-from compare.studies.training import Plan, Trained, make_plan, train_designs
 from data.vocabulary import EOS
 from transformer.layers import Parts
 

@@ -26,7 +26,7 @@ from compare.analysis.tables import Row
 from compare.models.styles import PLAIN
 from compare.studies.kit import Panel, conclude, exponent, lines_by, lines_of
 from compare.studies.study import Settings, StudyResult
-from compare.studies.tasks import TRANSLATORS, Model, lstm, one_way, transformer
+from compare.studies.training import TRANSLATORS, Model, lstm, one_way, transformer
 from transformer.model import Transformer
 
 logger = logging.getLogger(__name__)

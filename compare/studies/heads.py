@@ -39,8 +39,7 @@ from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, differences, mean
 from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.tasks import make_split
-from compare.studies.training import obtain_translators
+from compare.studies.training import make_split, obtain_translators
 from data.batches import make_batch
 from data.corpus import Corpus, Pairs
 from transformer.attention import plain_attention

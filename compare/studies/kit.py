@@ -1,8 +1,8 @@
 """Tools of the studies: rows of tables, results by their descriptions, panels of lines, counts and errors."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -81,7 +81,7 @@ def lines_by(rows: Sequence[Row], by: str, x: str, y: str) -> dict[str, Points]:
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel of a figure; title, labels, logarithmic axes and range come from the description."""
+    """One panel of a figure; its title, labels, logarithmic axes and range are in the description."""
 
     lines: Mapping[str, Points]
     """Measured points by label."""
@@ -89,15 +89,6 @@ class Panel:
     """Predicted points by label, drawn dashed."""
     ticks: Sequence[str] = ()
     """Labels of x = 0, 1, and so on, where x is no number."""
-    title: str = ""
-    x: str = ""
-    """Label of the x axis."""
-    y: str = ""
-    """Label of the y axis."""
-    log: Literal["", "x", "y", "xy"] = ""
-    """The logarithmic axes."""
-    limits: Sequence[float] = ()
-    """Range of the y axis; of one number the lower end."""
 
 
 def conclude(
@@ -119,23 +110,23 @@ def conclude(
     """
     description = describe(name)
     known = {**COMMON, **description.get("words", {}), **words}
-    drawn = []
-    for key, panel in panels.items():
-        described = description["panels"][key]
-        drawn.append(replace(panel, **{**described, "title": described["title"].format(**known)}))
     return StudyResult(
         method=description["method"].format(**known),
         tables={key: Table(description["tables"][key].format(**known), rows) for key, rows in tables.items()},
         claims=judge(name, measured, **words),
-        figure=draw_panels(drawn, description["caption"].format(**known)),
+        figure=draw_panels(panels, description, known),
     )
 
 
-def draw_panels(panels: Sequence[Panel], caption: str) -> Figure:
-    """Draw panels side by side, each with a legend, above a caption of one line."""
+def draw_panels(
+    panels: Mapping[str, Panel], description: Mapping[str, Any], words: Mapping[str, Any]
+) -> Figure:
+    """Draw described panels side by side, each with a legend, above a caption of one line."""
     figure, drawn = make_panels(len(panels))
-    add_caption(figure, caption)
-    for axes, panel in zip(drawn, panels, strict=True):
+    add_caption(figure, description["caption"].format(**words))
+    for axes, (name, panel) in zip(drawn, panels.items(), strict=True):
+        described = description["panels"][name]
+        log = described.get("log", "")
         styles = line_styles(list(panel.lines))
         for label, points in panel.lines.items():
             style = line_style(styles[label])
@@ -144,12 +135,12 @@ def draw_panels(panels: Sequence[Panel], caption: str) -> Figure:
             axes.plot(*points, **style, label=label)
         for (label, points), dashes in zip(panel.predicted.items(), ("--", ":", "-."), strict=False):
             axes.plot(*points, **REFERENCE_LINE | {"linestyle": dashes}, label=label, zorder=1)
-        if "x" in panel.log:
+        if "x" in log:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:g}")
         else:
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if "y" in panel.log:
+        if "y" in log:
             axes.set_yscale("log")
             low, high = axes.get_ylim()
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < FEW_DECADES * low else (1,)))
@@ -159,11 +150,10 @@ def draw_panels(panels: Sequence[Panel], caption: str) -> Figure:
             many = sum(map(len, panel.ticks)) > MAX_TICK_CHARACTERS / len(panels)
             style = {"rotation": 90, "fontsize": 6} if many else {}
             axes.set_xticks(range(len(panel.ticks)), panel.ticks, **style)
-        if panel.limits:
-            axes.set_ylim(*panel.limits)
-        axes.set_title(panel.title, fontsize=11)
-        axes.set_xlabel(panel.x)
-        axes.set_ylabel(panel.y)
+        axes.set(xlabel=described["x"], ylabel=described["y"])
+        if "limits" in described:
+            axes.set_ylim(*described["limits"])
+        axes.set_title(described["title"].format(**words), fontsize=11)
         tidy_axes(axes)
         axes.legend(fontsize=8, frameon=False)
     return figure

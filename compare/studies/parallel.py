@@ -15,7 +15,7 @@ from compare.analysis.tables import Row
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
-from compare.studies.tasks import TRANSLATORS, Model, one_way
+from compare.studies.training import TRANSLATORS, Model, one_way
 from compare.system.measure import Workload, best_of
 from compare.training.loss import TranslationLoss
 from data.vocabulary import SPECIALS

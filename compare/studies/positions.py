@@ -28,7 +28,7 @@ from compare.analysis.tables import Row
 from compare.optim import OptimConfig
 from compare.studies.kit import Panel, column, conclude, lines_of, mean, relative_error
 from compare.studies.study import Settings, StudyResult
-from compare.studies.tasks import fit, make_split, transformer
+from compare.studies.training import fit, make_split, transformer
 from data.batches import Batch, make_batch
 from data.encode import EncodedSplit
 from data.vocabulary import EOS

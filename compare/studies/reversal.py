@@ -17,7 +17,7 @@ from compare.optim import OptimConfig
 from compare.scoring.score import corpus_bleu
 from compare.studies.kit import Panel, conclude
 from compare.studies.study import Settings, StudyResult
-from compare.studies.tasks import Build, embedded_task, fit, lstm
+from compare.studies.training import Build, embedded_task, fit, lstm
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
 from compare.results.store import _warn, read_result
 from compare.scoring.metrics import METRICS
-from compare.studies.registry import STUDIES
+from compare.studies.study import STUDIES
 from compare.system.plugins import code_version, load_installed_plugins, load_plugins, source_version
 from seq2seq.scores import SCORES
 from tests.kits.cli import Refusal

@@ -2,8 +2,7 @@
 
 import pytest
 
-from compare.studies.registry import run_study
-from compare.studies.study import StudyReport
+from compare.studies.study import StudyReport, run_study
 
 
 @pytest.fixture(scope="session")

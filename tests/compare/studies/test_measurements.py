@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from compare.optim import OptimConfig
-from compare.studies import complexity, gradients, kit, linearity, parallel, positions, scaling, tasks
+from compare.studies import complexity, gradients, kit, linearity, parallel, positions, scaling, training
 from compare.studies.study import Settings, judge
 from data.batches import make_batch
 from data.vocabulary import EOS
@@ -257,13 +257,13 @@ def test_verdicts_on_order():
 
 def test_training_learns_and_counts_real_tokens_only():
     sequences = [[EOS + 1 + n % 3] * (1 + n % 4) for n in range(60)]
-    split = tasks.make_split(sequences, sequences)
+    split = training.make_split(sequences, sequences)
     torch.manual_seed(0)
-    model = tasks.transformer(16, 1, num_heads=2, ffn_size=16)(8, 8)
+    model = training.transformer(16, 1, num_heads=2, ffn_size=16)(8, 8)
     batch = make_batch(split, np.arange(12))
     before = positions.accuracy(model, batch)
     optim = OptimConfig(learning_rate=1e-2, warmup_updates=5)
-    tasks.fit(model, split, optim, batch_tokens=60, updates=100, seed=1)
+    training.fit(model, split, optim, batch_tokens=60, updates=100, seed=1)
     assert not model.training
     assert before < 0.6 < 0.95 < positions.accuracy(model, batch)
     model.forward = lambda src, mask, tgt_in: nn.functional.one_hot(batch.tgt_out.clamp(min=1), 8).float()
@@ -305,7 +305,7 @@ def test_gradients_are_assigned_to_their_distance():
 def test_a_gradient_belongs_to_the_embedding_at_its_position(monkeypatch):
     """Against finite differences of the probed output along each axis of an embedding."""
     torch.manual_seed(0)
-    model = tasks.one_way("LSTM", 4)(6, 6).double()
+    model = training.one_way("LSTM", 4)(6, 6).double()
     probe, order_ = torch.randn(4, dtype=torch.float64), torch.tensor([3, 0, 5, 1, 4, 2])
     monkeypatch.setattr(gradients.torch, "randperm", lambda n: order_)
     monkeypatch.setattr(gradients.torch, "randint", lambda high, size: torch.ones(size, dtype=torch.long))

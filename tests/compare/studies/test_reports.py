@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from compare.studies import STUDIES
-from compare.studies.registry import run_study
 from compare.studies.study import (
     StudyReport,
     StudyResult,
@@ -24,6 +23,7 @@ from compare.studies.study import (
     describe,
     judge,
     near,
+    run_study,
 )
 
 EXACT = ["scaling", "order", "reversal", "warmup"]

@@ -11,10 +11,10 @@ from torch import nn
 
 from compare.experiment.likelihood import SentenceScore
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
-from compare.studies import contrastive, designs, heads, positions, reversal, tasks, training
+from compare.studies import contrastive, designs, heads, positions, reversal, training
 from compare.studies.contrastive import Group
 from compare.studies.study import Settings, judge
-from compare.studies.tasks import TRANSLATORS, embedded_task, valid_loss
+from compare.studies.training import TRANSLATORS, embedded_task, valid_loss
 from data import Contrast
 from data.vocabulary import EOS
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
@@ -62,7 +62,7 @@ def test_each_design_gets_its_own_best_rate(task, monkeypatch):
 
 def test_the_weights_of_the_lowest_loss_are_kept(task):
     """A rate that is far too large, after which the first of two measurements is the best."""
-    build = tasks.translator(RECURRENT, 8, 0.0)
+    build = training.translator(RECURRENT, 8, 0.0)
     losses, model = training.train(
         "x", build, task, plan(updates=6, measure_every=1, warmup_updates=6), 3.0, 1
     )
@@ -277,7 +277,7 @@ def test_verdicts_on_head_roles():
 
 def test_an_untrained_model_has_the_same_sizes(task):
     torch.manual_seed(1)
-    translator = task.translator(tasks.translator(TRANSFORMER, 16, 0.1)(*task.sizes))
+    translator = task.translator(training.translator(TRANSFORMER, 16, 0.1)(*task.sizes))
     fresh = heads.untrained(translator)
     pairs = list(zip(fresh.model.parameters(), translator.model.parameters(), strict=True))
     assert all(one.shape == other.shape for one, other in pairs)
@@ -318,7 +318,7 @@ def test_verdicts_on_reversal():
     ],
 )
 def test_families_of_finished_models(config, family):
-    assert tasks.family_of(config) == family
+    assert training.family_of(config) == family
 
 
 # Finished experiments: that of the tests has an LSTM with attention and a Transformer, and words of its own
