@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import dropout, pad
 
 from .attention import Attention, AttentionOutput, Source
 from .config import AttentionConfig, Seq2SeqConfig
@@ -256,8 +256,10 @@ class Decoder(nn.Module):
         inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
         is_fed_back = self.attends_before or self.input_feeding or self.needs_past
         if is_fed_back or self.query_depth < len(self.rnn.layers):
-            return self._run_stepwise(inputs, state, memory)[0]
-        return self._run_fused(inputs, state, memory)
+            output = self._run_stepwise(inputs, state, memory)[0]
+        else:
+            output = self._run_fused(inputs, state, memory)
+        return output._replace(readout=dropout(output.readout, self.config.dropout, self.training))
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """Feed one token per hypothesis.
@@ -271,7 +273,7 @@ class Decoder(nn.Module):
             The readout (B, K, D) and the next state.
         """
         output, state = self._run_stepwise(self._inputs(tokens.reshape(1, -1), memory), state, memory)
-        return output.readout, state
+        return dropout(output.readout, self.config.dropout, self.training), state
 
     def _inputs(self, tokens: Tensor, memory: Memory) -> Tensor:
         """Return the inputs that do not depend on attention, (T, N, X), for tokens (T, N)."""

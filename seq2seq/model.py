@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from .attention import Choices, Source
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
@@ -296,11 +295,11 @@ class Seq2Seq(nn.Module):
         """
         memory = self.encode(src, src_mask, src_lengths)
         check_target(src, tgt_in)
-        readout, attention, _ = self.decoder(tgt_in, memory)
+        hidden, attention, _ = self.decoder(tgt_in, memory)
         choices = None if attention is None else attention.choices
         if choices is not None and self.decoder.attention is not None:
             choices = choices._replace(average=self.decoder.attention.normaliser.average)
-        return Features(self._dropout(readout), choices)
+        return Features(hidden, choices)
 
     def encode(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
@@ -329,9 +328,8 @@ class Seq2Seq(nn.Module):
         Returns:
             Logits of the next token (B, K, V) and the next state.
         """
-        readout, state = self.decoder.step(tokens, state, memory)
-        logits: Tensor = self.output(self._dropout(readout))
-        return logits, state
+        hidden, state = self.decoder.step(tokens, state, memory)
+        return self.output(hidden), state
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
         """Compute the attention weights of a whole target; arguments as for ``features``.
@@ -352,9 +350,6 @@ class Seq2Seq(nn.Module):
         if decoded.attention is not None:
             named["cross"] = decoded.attention.weights
         return {name: weights for name, weights in named.items() if weights is not None}
-
-    def _dropout(self, readout: Tensor) -> Tensor:
-        return dropout(readout, self.config.dropout, self.training)
 
 
 class RecurrentLanguageModel(nn.Module):
@@ -388,7 +383,8 @@ class RecurrentLanguageModel(nn.Module):
 
     def states(self, tokens: Tensor) -> Tensor:
         """Compute the input of ``output`` at all positions of tokens (B, T): (B, T, D)."""
-        return self._dropout(self.decoder(tokens, self._memory(tokens.size(0))).readout)
+        hidden: Tensor = self.decoder(tokens, self._memory(tokens.size(0))).readout
+        return hidden
 
     def attention(self, tokens: Tensor) -> dict[str, Tensor]:
         """Return the attention weights by name: none, as an RNN has no attention."""
@@ -400,9 +396,8 @@ class RecurrentLanguageModel(nn.Module):
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """Feed tokens (B, K), one per hypothesis; returns the next logits (B, K, V) and the next state."""
-        readout, state = self.decoder.step(tokens, state, self._memory(tokens.size(0)))
-        logits: Tensor = self.output(self._dropout(readout))
-        return logits, state
+        hidden, state = self.decoder.step(tokens, state, self._memory(tokens.size(0)))
+        return self.output(hidden), state
 
     def _memory(self, sentences: int) -> Memory:
         """Return what a decoder without attention reads of a source: a first state, here of zeros."""
@@ -410,6 +405,3 @@ class RecurrentLanguageModel(nn.Module):
         nothing = weight.new_zeros(sentences, 0, 0)
         start = weight.new_zeros(sentences, config.num_layers, config.start_size // config.num_layers)
         return Memory(Source(nothing, nothing, nothing.new_zeros(sentences, 0).bool()), start)
-
-    def _dropout(self, readout: Tensor) -> Tensor:
-        return dropout(readout, self.config.dropout, self.training)

@@ -6,6 +6,7 @@ vector, G gates (LSTM: 4 H, GRU: 3 H, plain RNN: H).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -301,18 +302,26 @@ class RecurrentStack(nn.Module):
         for i, layer in enumerate(layers, start=first):
             below = entries
             if i:
-                below = below if self.gain is None else self.normalise(i, below)
                 sizes = x.batch_sizes if isinstance(x, PackedSequence) else None
-                below = drop_units(below, self.config, self.training, sizes=sizes)
-            if i and context is not None:
-                below = torch.cat((below, context.to(below.dtype)), dim=-1)
+                drop = partial(drop_units, config=self.config, training=self.training, sizes=sizes)
+                below = self.prepare_input(i, below, drop, context)
             steps, final = self._run(layer, _as(x, below), starts[i - first])
-            output: Tensor = steps if isinstance(steps, Tensor) else steps.data
-            entries = output if i < self.first_residual else entries + output
+            entries = self.add_residual(i, entries, steps if isinstance(steps, Tensor) else steps.data)
             finals.append(tuple(part[-1:] for part in final) if self.both_at_bottom and i == 0 else final)
         if self.gain is not None:  # and so all layers are run: none below the top one attends
             entries = self.normalise(len(self.gain), entries)
         return _as(x, entries), tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
+
+    def prepare_input(
+        self, layer: int, x: Tensor, drop: Callable[[Tensor], Tensor], context: Tensor | None
+    ) -> Tensor:
+        """Return what a layer above the bottom one reads of the output x of those below and the context."""
+        x = drop(x if self.gain is None else self.normalise(layer, x))
+        return x if context is None else torch.cat((x, context.to(x.dtype)), dim=-1)
+
+    def add_residual(self, layer: int, x: Tensor, output: Tensor) -> Tensor:
+        """Return the output of a layer over x, from the first residual one on with x added."""
+        return output if layer < self.first_residual else x + output
 
     def normalise(self, layer: int, x: Tensor) -> Tensor:
         """Apply the RMSNorm above the lowest layers.
@@ -484,8 +493,9 @@ class StepwiseStack:
             joined: output of ``join_gates``, for one step without gradients and dropout.
         """
         self.stack = stack
-        self.masks: list[Tensor] = []
-        """Dropout of the input of each layer where all steps share it, (N, H) each."""
+        each_step = partial(dropout, p=stack.config.dropout, training=stack.training)
+        self.drops: list[Callable[[Tensor], Tensor]] = [each_step] * len(stack.layers)
+        """Dropout of the input of each layer, (N, H)."""
         if joined is not None:
             self.layers = [_join_layer(layer, () if i else (inputs[0],)) for i, layer in enumerate(joined)]
             return
@@ -498,7 +508,7 @@ class StepwiseStack:
             if settings.recurrent_dropout:
                 recurrent_masks = [draw_mask(units, settings.recurrent_dropout) for _ in cells]
             if settings.variational:
-                self.masks = [draw_mask(units, stack.config.dropout) for _ in cells]
+                self.drops = [partial(torch.mul, draw_mask(units, stack.config.dropout)) for _ in cells]
         self.layers = [_prepare_layer(cells[0], offsets, weight[:, size:], recurrent_masks[0])]
         for cell, mask in zip(cells[1:], recurrent_masks[1:], strict=True):
             known = _known_offsets(cell.input_bias, offsets)
@@ -517,19 +527,11 @@ class StepwiseStack:
             The outputs of the layers, (N, H) each.
         """
         stack, x, outputs = self.stack, feedback, []
+        context = feedback if stack.context_size else None
         for i, layer in enumerate(self.layers):
-            below = x
-            if i:
-                if stack.gain is not None:
-                    below = stack.normalise(i, below)
-                if self.masks:
-                    below = below * self.masks[i]
-                elif stack.training:
-                    below = dropout(below, stack.config.dropout)
-                if stack.context_size:
-                    below = torch.cat((below, feedback.to(below.dtype)), dim=-1)
+            below = stack.prepare_input(i, x, self.drops[i], context) if i else x
             h[i], c[i] = layer(below, h[i], c[i])
-            x = h[i] if i < stack.first_residual else x + h[i]
+            x = stack.add_residual(i, x, h[i])
             outputs.append(x)
         if stack.gain is not None:
             outputs[-1] = stack.normalise(len(outputs), x)

@@ -23,6 +23,8 @@ Positions = Literal[
 ]
 AttentionKind = Literal["scaled", "unscaled", "hard", "linear"]
 Tie = Literal["none", "output", "all"]
+IN_ATTENTION = ("rotary", "relative", "t5", "alibi")
+"""Values of ``positions`` that self-attention implements; the others are of embeddings."""
 MAX_POSITIONS = 512
 """Number of learned position vectors, unless the config says otherwise."""
 MAX_DISTANCE = 16
@@ -152,7 +154,7 @@ class LayerConfig:
         yield self.decoder_mask == "causal", 'decoder_mask "causal" has no effect: a decoder is causal'
         is_linear = self.attention_kind == "linear"
         yield (
-            is_linear and self.positions in ("rotary", "relative", "t5", "alibi"),
+            is_linear and self.positions in IN_ATTENTION,
             f'{positions} change softmax scores, which attention_kind "linear" does not have: use positions '
             'in the embeddings, such as "sinusoidal"',
         )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import record_weights
-from .config import LayerConfig, TransformerConfig
+from .config import IN_ATTENTION, LayerConfig, TransformerConfig
 from .layers import STANDARD, Layer, Parts, final_norm
 from .masks import (
     MaskPattern,
@@ -24,7 +24,7 @@ from .masks import (
     real_tokens,
 )
 from .multihead import CrossAttention, Features, Memory, SelfAttention, State
-from .positions import PositionalEmbedding, Relation, attention_positions
+from .positions import AttentionPositions, PositionalEmbedding, Relation
 
 
 class LayerStack(nn.Module):
@@ -50,7 +50,9 @@ class LayerStack(nn.Module):
         """
         super().__init__()
         self.table, self.place = embedding, PositionalEmbedding(config)
-        self.order = attention_positions(config, causal=mask == "decoder_mask")
+        self.order = None
+        if config.positions in IN_ATTENTION:
+            self.order = AttentionPositions(config, causal=mask == "decoder_mask")
         self.mask_pattern = None if mask is None else build_pattern(mask, getattr(config, mask))
         self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # of layers of one class
         self.norm = final_norm(config)

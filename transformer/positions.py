@@ -136,8 +136,6 @@ class PositionalEmbedding(nn.Module):
 # hypotheses.
 
 
-KINDS = ("rotary", "relative", "t5", "alibi")
-"""Values of ``positions`` that self-attention implements."""
 BUCKETS = 32
 """Ranges of distances with a bias of their own: Raffel et al. 2020, section 2.1."""
 
@@ -196,11 +194,6 @@ class AttentionPositions(nn.Module):
             return Relation(mask, bucket=distance.clamp(-self.limit, self.limit) + self.limit)
         slopes = torch.tensor(self.slopes, dtype=dtype, device=like.device).view(-1, 1, 1)
         return Relation(mask_bias(slopes * -distance.abs(), mask))
-
-
-def attention_positions(config: LayerConfig, *, causal: bool = False) -> AttentionPositions | None:
-    """Build the module; None for positions that self-attention knows nothing of."""
-    return AttentionPositions(config, causal=causal) if config.positions in KINDS else None
 
 
 def distance_bucket(distance: Tensor, limit: int, causal: bool) -> Tensor:

@@ -24,7 +24,7 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.fast import plan_packing
 from seq2seq.stack import RecurrentStack, StepwiseStack
 from transformer import Memory, Parts, Transformer
-from transformer.config import LayerConfig, TransformerConfig
+from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
 from transformer.layers import Residual
 from transformer.model import initialise as initialise_transformer
 from transformer.positions import Relation
@@ -91,11 +91,6 @@ class HybridConfig:
                 '"tanh" or "maxout"',
             )
             yield rnn.start == "last", f'decoder_start must be "bridge" or "zeros": {no_last_state}'
-
-    @property
-    def dropout(self) -> float:
-        """Dropout probability of both halves."""
-        return self.decoder.dropout
 
 
 def hybrid_multiply_adds(hybrid: Seq2Seq | Transformer, src_len: float, tgt_len: float) -> float:
@@ -237,7 +232,7 @@ class LadderConfig(TransformerConfig):
             is_masked = getattr(self, f"{side}_mask") != "full"
             yield is_masked, f'{side}_mask has no effect with {side}_mixer "{mixer}"'
         yield (
-            len(recurrent) == 2 and self.positions in ("rotary", "relative", "t5", "alibi"),
+            len(recurrent) == 2 and self.positions in IN_ATTENTION,
             f'positions "{self.positions}" need self-attention in the encoder or the decoder',
         )
         for name, default in (("activation_dropout", 0.0), ("activation", "relu")):

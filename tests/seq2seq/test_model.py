@@ -9,12 +9,18 @@ import torch
 from torch import nn
 
 from compare.experiment.verify import CHECKS
-from seq2seq import Decoder, EncoderOutput, RegularisationConfig, SelfAttention, Seq2Seq, Seq2SeqConfig
-from seq2seq.decoder import Readout
-from seq2seq.min_rnn import reversal_index
-from seq2seq.model import EncoderSelfAttention
+from seq2seq import (
+    Decoder,
+    EncoderOutput,
+    RecurrentLanguageModel,
+    RecurrentLanguageModelConfig,
+    RegularisationConfig,
+    Seq2Seq,
+    Seq2SeqConfig,
+    formulas,
+)
 from tests.kits.contract import sources, targets
-from tests.kits.recurrent_twin import decode, encode
+from tests.kits.recurrent_twin import cells_of, decode, encode, zeros
 from tests.kits.seq2seq import LENGTHS, MASK, MODELS, SMOOTH, SRC, TGT, V, before, close, double, make
 
 # --- every model ------------------------------------------------------------------------------------------
@@ -47,6 +53,26 @@ def test_a_model_equals_the_papers_equations_and_so_do_its_gradients(name: str) 
     for parameter, one, two in zip(names, ours, theirs, strict=True):
         torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-11, msg=parameter)
         assert one.abs().max() > 0
+
+
+@pytest.mark.parametrize(("layers", "tie"), [(1, "none"), (2, "output"), (4, "output")])
+def test_a_language_model_equals_its_formula_and_so_do_its_gradients(layers: int, tie: str) -> None:
+    config = RecurrentLanguageModelConfig(embedding_size=6, hidden_size=6, num_layers=layers, tie=tie)
+    model = RecurrentLanguageModel(config, V).double().eval()
+    for parameter in model.parameters():
+        nn.init.uniform_(parameter, -0.8, 0.8)
+    assert (model.output.weight is model.decoder.embedding.weight) == (tie == "output")
+    cells, expected = cells_of(model.decoder.rnn), []
+    for text in TGT:
+        states: list[Any] = [zeros(6, 2) for _ in cells]
+        for token in text:
+            outputs, states = formulas.stack_step(model.decoder.embedding.weight[token], states, cells)
+            expected.append(model.output.weight @ outputs[-1] + model.output.bias)
+    logits, twin = model(TGT), torch.stack(expected).view(4, 5, V)
+    close(logits, twin)
+    ours, theirs = (torch.autograd.grad(each.sin().sum(), [*model.parameters()]) for each in (logits, twin))
+    for one, other in zip(ours, theirs, strict=True):
+        close(one, other, 1e-11)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -99,24 +125,6 @@ def test_a_bfloat16_copy_keeps_the_cell_state_in_float32_and_steps_as_it_runs(na
     torch.testing.assert_close(torch.cat(steps, dim=1).float(), full, rtol=0, atol=0.15)
 
 
-def test_a_small_input_adds_up_in_a_bfloat16_copy() -> None:
-    """With open gates c grows by 1/128 per step; from 2 on, bfloat16 would round that away."""
-    model = Seq2Seq(Seq2SeqConfig(attention=None, embedding_size=2, hidden_size=2), 5, 5)
-    with torch.no_grad():
-        for parameter in model.decoder.rnn.parameters():
-            parameter.zero_()
-        increment = torch.tensor(1 / 128).atanh().repeat(2)
-        bias = model.decoder.rnn.layers[0].bias_ih_l0
-        bias.copy_(torch.cat((torch.full((4,), 30.0), increment, increment)))
-    model = model.bfloat16().eval()
-    memory = model.encode(SRC[:1, :3] % 5, None)
-    state = model.init_state(memory, 1, 512)
-    start = state.c
-    for _ in range(512):
-        _, state = model.step(torch.ones(1, 1, dtype=torch.long), state, memory)
-    torch.testing.assert_close(state.c - start, torch.full_like(start, 4.0), rtol=1e-2, atol=0)
-
-
 @pytest.mark.parametrize(
     ("name", "calls"),
     [("luong-general", [1, 1]), ("min-gru", [1, 1]), ("gnmt", [1, 1, 1]), ("middle-before", [0, 1, 1])],
@@ -137,32 +145,6 @@ def test_what_is_not_fed_back_runs_all_steps_at_once(name: str, calls: list[int]
 # --- parts ------------------------------------------------------------------------------------------------
 
 
-def test_self_attention_matches_hand_computation_and_has_its_gradient() -> None:
-    """States of size 1 and W = (1, 1): a closed form. Some attend to nothing: the first, and padding."""
-    self_attention = SelfAttention(1).double()
-    nn.init.ones_(self_attention.join.weight)
-    a, b, c = 0.3, -0.7, 1.1
-    states = torch.tensor([[a], [b], [c]], dtype=torch.float64)
-    combined, weights = self_attention(states, states, torch.ones(3, 3, dtype=torch.bool).tril(-1))
-    p = math.exp(a * c) / (math.exp(a * c) + math.exp(b * c))
-    close(weights, torch.tensor([[0, 0, 0], [1, 0, 0], [p, 1 - p, 0]], dtype=torch.float64))
-    expected = torch.tensor([a, b + a, c + p * a + (1 - p) * b], dtype=torch.float64).tanh()
-    close(combined[:, 0], expected)
-    module, mask = EncoderSelfAttention(2, (True, False)).double(), torch.arange(3) < torch.tensor([[3], [1]])
-    inputs = (double(2, 3, 4), *module.parameters())
-    assert torch.autograd.gradcheck(lambda states, *_: module(states, mask), inputs)
-
-
-def test_maxout_keeps_the_larger_of_each_pair_of_neighbours() -> None:
-    """Pairs of x and -x: the larger one is |x|."""
-    readout = Readout(2, 2, maxout=True).double()
-    with torch.no_grad():
-        readout.weight.copy_(torch.tensor([[1, 0], [-1, 0], [0, 2], [0, -2]]))
-        readout.bias.zero_()
-    x = torch.tensor([[3.0, -5.0], [-0.5, 0.25]], dtype=torch.float64)
-    close(readout(x), x.abs() * torch.tensor([1, 2]))
-
-
 @pytest.mark.parametrize("name", ["bahdanau", "luong-general", "heads-feed", "own-both", "static-before"])
 def test_a_decoder_accepts_any_encoder_output(name: str) -> None:
     """States of size 10 and a summary of 7, as of another package; stepping still equals the full pass."""
@@ -174,11 +156,6 @@ def test_a_decoder_accepts_any_encoder_output(name: str) -> None:
     for t in range(5):
         readout, state = decoder.step(TGT[:, t : t + 1], state, memory)
         close(readout[:, 0], full.readout[:, t])
-
-
-def test_reversal_reverses_real_tokens_only() -> None:
-    expected = [[2, 1, 0, 3], [0, 1, 2, 3], [3, 2, 1, 0]]
-    assert reversal_index(torch.tensor([3, 1, 4]), 4).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -245,12 +222,13 @@ def test_dropout_acts_in_training_only_and_preserves_the_mean(name: str) -> None
 
 
 def test_dropout_is_applied_to_the_embeddings_of_both_sides() -> None:
-    """With one layer nothing else in encoder and decoder is random: dropout on the readout comes later."""
+    """With one layer nothing else is random in the encoder and in the states that attend."""
     model = make("bahdanau", dropout=0.5)
     memory = model.encode(SRC, MASK)
     model.train()
     assert (model.encoder(SRC, MASK).states - model.encoder(SRC, MASK).states).abs().max() > 1e-3
-    assert (model.decoder(TGT, memory).readout - model.decoder(TGT, memory).readout).abs().max() > 1e-3
+    one, other = (model.decoder(TGT, memory).attention.weights for _ in range(2))
+    assert (one - other).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "layer-norm-lstm"])

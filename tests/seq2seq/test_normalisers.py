@@ -50,14 +50,6 @@ def test_sparse_weights_and_their_gradients(function: Callable[[Tensor], Tensor]
     close(grad.sum(-1), torch.zeros(4))
 
 
-def test_hand_computed_sparse_weights() -> None:
-    """Two entries z and 0: sparsemax is (1 + z) / 2; 1.5-entmax has roots that differ by z / 2."""
-    z = 0.6
-    close(sparsemax(torch.tensor([z, 0.0])), torch.tensor([(1 + z) / 2, (1 - z) / 2]))
-    small = (math.sqrt(2 - (z / 2) ** 2) - z / 2) / 2  # x^2 + (x + z / 2)^2 = 1
-    close(entmax15(torch.tensor([z, 0.0])), torch.tensor([(small + z / 2) ** 2, small**2]))
-
-
 # --- one position -------------------------------------------------------------------------------------------
 
 

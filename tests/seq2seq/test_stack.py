@@ -143,14 +143,15 @@ def test_a_variational_mask_is_shared_by_all_steps_of_a_sentence() -> None:
 def test_a_stepwise_stack_shares_its_masks_between_steps() -> None:
     model = make("bahdanau", num_layers=2, dropout=0.5, regularisation=RegularisationConfig(variational=True))
     cells = StepwiseStack(model.decoder.rnn.train(), torch.zeros(3, 4, 6, dtype=torch.float64))
-    assert set(cells.masks[1].unique().tolist()) == {0.0, 2.0}
+    mask = cells.drops[1](torch.ones(4, 8, dtype=torch.float64))
+    assert set(mask.unique().tolist()) == {0.0, 2.0}
     inputs: list[Tensor] = []
     cells.layers[0] = lambda x, h, c: (torch.ones_like(h), c)
     cells.layers[1] = lambda x, h, c: inputs.append(x) or (h, c)
     h, c = ([torch.ones(4, 8, dtype=torch.float64)] * 2 for _ in range(2))
     for _ in range(3):
         cells(torch.zeros(4, 8), h, c)
-    assert all(torch.equal(each, cells.masks[1]) for each in inputs)
+    assert all(torch.equal(each, mask) for each in inputs)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn", "layer-norm-lstm"])

@@ -64,15 +64,6 @@ def test_plain_attention_is_torchs_and_its_weights_are_weights(kind, causal):
     assert torch.equal(weights > 0, allowed.expand(B, HEADS, S, S))
 
 
-def test_plain_attention_by_hand():
-    """Scores 0 and ln 3 once divided by sqrt(4): weights 1/4 and 3/4."""
-    query = torch.tensor([[[[2.0, 0.0, 0.0, 0.0]]]])
-    keys = torch.tensor([[[[0.0, 5.0, 0.0, 0.0], [math.log(3), 0.0, 0.0, 7.0]]]])
-    context, weights = plain_attention(query, keys, keys, None, False, 0.0)
-    torch.testing.assert_close(weights, torch.tensor([[[[0.25, 0.75]]]]), **EXACT)
-    torch.testing.assert_close(context[0, 0, 0, 1:], torch.tensor([1.25, 0.0, 5.25]), **EXACT)
-
-
 def test_plain_attention_drops_weights_and_makes_up_for_it():
     zeros, one_hot = torch.zeros(40, HEADS, S, S), torch.eye(S).expand(40, HEADS, S, S)
     kept, weights = plain_attention(zeros, zeros, one_hot, None, False, 0.4)  # one-hot values: the weights
