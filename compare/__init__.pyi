@@ -9,7 +9,7 @@ from compare.analysis.statistics import compare_files as compare_files
 from compare.analysis.word_links import count_proposed_links as count_proposed_links
 from compare.analysis.word_links import read_gold as read_gold
 from compare.analysis.word_links import read_proposed_links as read_proposed_links
-from compare.attention.sentence_attention import SentenceAttention as SentenceAttention
+from compare.attention.weights import SentenceAttention as SentenceAttention
 from compare.benchmark import BenchPlan as BenchPlan
 from compare.benchmark import planned_timings as planned_timings
 from compare.benchmark import run_benchmark as run_benchmark

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tables import Row
 from compare.analysis.word_links import AlignmentCounts, BoolArray, CountArray, Gold, WordPair, corpus_gold
-from compare.attention.layers import (
+from compare.attention.weights import (
     BYTE_PIECE,
     CROSS,
     AttentionHead,

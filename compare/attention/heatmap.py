@@ -15,8 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-
-from compare.attention.layers import KINDS, Layer, Weights, with_means
+from numpy.typing import NDArray
 
 logger = logging.getLogger(__name__)
 
@@ -40,68 +39,74 @@ class HeatMaps(Figure):
         return render_figure(self, format="png")
 
 
-def draw_heads(layers: Sequence[Layer], title: Sequence[str], color: str) -> Figure:
+def draw_heads(
+    layers: Sequence[tuple[Sequence[object], NDArray[Any]]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    title: Sequence[str],
+    color: str,
+) -> Figure:
     """Draw every head of every layer, and the mean of several, as shades from 0 (white) to 1 (``color``).
 
     Args:
-        layers: at least one.
+        layers: of each layer names and weights (maps, T, S) of its heads and of their mean; at least one.
+        rows: the T tokens of the translation.
+        columns: the S tokens of the source.
         title: texts above the maps, such as the sentence; empty ones are left out.
         color: of weight 1, as #RRGGBB.
     """
     shades = LinearSegmentedColormap.from_list("", ["#FFFFFF", color])
-    several = len(layers) > 1 or len(layers[0].weights) > 1
+    several = len(layers) > 1 or len(layers[0][0]) > 1
     cell = SMALL_CELL_INCHES if several else CELL_INCHES
     points = round(cell * POINTS_PER_INCH * 0.47)
-    maps = [with_means({layer.name: layer.weights}) for layer in layers]
-    counts = [len(heads) for heads, _ in maps]
-    widths = [  # of each column of maps
-        max(cell * len(layer.columns) for layer, count in zip(layers, counts, strict=True) if count > column)
-        for column in range(max(counts))
-    ]
-    left = NAME_INCHES + max(_label_inches(layer.rows, points) for layer in layers)
-    width = max(left + sum(widths) + GAP_INCHES * len(widths) + 2 * NAME_INCHES, MIN_WIDTH_INCHES)
+    left, above = NAME_INCHES + _label_inches(rows, points), NAME_INCHES + _label_inches(columns, points)
+    map_width, map_height = cell * len(columns), cell * len(rows)
+    most = max(len(heads) for heads, _ in layers)
+    width = max(left + (map_width + GAP_INCHES) * most + 2 * NAME_INCHES, MIN_WIDTH_INCHES)
     heading = _wrap(title, width)
-    heights = [
-        2 * NAME_INCHES + _label_inches(layer.columns, points) + cell * len(layer.rows) for layer in layers
-    ]
     top = (heading.count("\n") + 2) * 1.3 * TITLE_POINTS / POINTS_PER_INCH
-    height = top + sum(heights)
+    layer_height = above + map_height + NAME_INCHES
+    height = top + layer_height * len(layers)
     figure = HeatMaps(figsize=(width, height))
     figure.text(0.1 / width, 1 - 0.1 / height, heading, va="top", fontsize=TITLE_POINTS, parse_math=False)
-    for layer, (names, weights), below in zip(layers, maps, top + np.cumsum(heights), strict=True):
-        bottom = height - below + NAME_INCHES
-        for place, name in enumerate(names):
-            x = left + sum(widths[:place]) + GAP_INCHES * place
-            size = (cell * len(layer.columns), cell * len(layer.rows))
-            axes = figure.add_axes((x / width, bottom / height, size[0] / width, size[1] / height))
-            _draw_map(axes, layer, weights[place], points, shades, labelled=place == 0)
-            axes.text(0, -0.1 / size[1], str(name), va="top", fontsize=points + 1, transform=axes.transAxes)
+    for layer, (heads, weights) in enumerate(layers):
+        bottom = height - top - layer_height * (layer + 1) + NAME_INCHES
+        for place, head in enumerate(heads):
+            x = left + (map_width + GAP_INCHES) * place
+            axes = figure.add_axes((x / width, bottom / height, map_width / width, map_height / height))
+            _draw_map(axes, weights[place], rows if place == 0 else [], columns, points, shades)
+            below = -0.1 / map_height
+            axes.text(0, below, str(head), va="top", fontsize=points + 1, transform=axes.transAxes)
     first = figure.axes[0]
-    box = first.get_position()
-    inches = min(box.height * height, 2)
-    scale = figure.add_axes((1 - 0.45 / width, box.y1 - inches / height, 0.12 / width, inches / height))
+    inches = min(map_height, 2)
+    y = first.get_position().y1 - inches / height
+    scale = figure.add_axes((1 - 0.45 / width, y, 0.12 / width, inches / height))
     figure.colorbar(first.images[0], cax=scale, ticks=[0, 0.5, 1]).ax.tick_params(labelsize=8, length=2)
     return figure
 
 
 def _draw_map(
-    axes: Axes, layer: Layer, weights: Weights, points: int, shades: Colormap, *, labelled: bool
+    axes: Axes,
+    weights: NDArray[Any],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    points: int,
+    shades: Colormap,
 ) -> None:
-    """Draw one map; the tokens of its rows stand beside the first map of a layer."""
+    """Draw one map; the first of a layer has the tokens of its ``rows`` beside it."""
     axes.imshow(weights, cmap=shades, vmin=0, vmax=1, interpolation="nearest", aspect="auto")
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     size: dict[str, Any] = {"fontsize": points, "parse_math": False}
-    axes.set_xticks(range(len(layer.columns)), layer.columns, rotation=90, **size)
-    axes.set_yticks(range(len(layer.rows)), layer.rows if labelled else [], **size)
-    axes.set_xticks(np.arange(len(layer.columns) - 1) + 0.5, minor=True)
-    axes.set_yticks(np.arange(len(layer.rows) - 1) + 0.5, minor=True)
+    axes.set_xticks(range(len(columns)), columns, rotation=90, **size)
+    axes.set_yticks(range(len(weights)), rows, **size)
+    axes.set_xticks(np.arange(len(columns) - 1) + 0.5, minor=True)
+    axes.set_yticks(np.arange(len(weights) - 1) + 0.5, minor=True)
     axes.grid(which="minor", color="#DDDDDD", linewidth=0.5)
     axes.tick_params(which="both", length=0)
-    rows, columns = KINDS[layer.kind]
-    axes.set_xlabel(columns, fontsize=points + 1, style="italic")
-    if labelled:
-        axes.set_ylabel(rows, fontsize=points + 1, style="italic")
+    axes.set_xlabel("source", fontsize=points + 1, style="italic")
+    if rows:
+        axes.set_ylabel("translation", fontsize=points + 1, style="italic")
 
 
 def _wrap(texts: Sequence[str], width: float) -> str:

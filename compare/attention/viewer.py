@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-
-from compare.attention.layers import Weights
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     pass
@@ -119,7 +118,7 @@ class AttentionViewer:
     sentences: Sequence[AttendedSentence]
 
 
-def hundredths(weights: Weights) -> list[list[int]]:
+def hundredths(weights: NDArray[Any]) -> list[list[int]]:
     """Return weights (heads, T, S) in hundredths, one flat list per head."""
     found: list[list[int]] = np.rint(100 * weights).astype(int).reshape(len(weights), -1).tolist()
     return found

@@ -82,17 +82,10 @@ def plot(
         str, typer.Option("--format", help="png, svg, pdf; attention also html [default: png,svg].")
     ] = "",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention for this sentence.")] = None,
-    translation: Annotated[
-        str | None, typer.Option(help="Draw it for this translation [default: the model's own].")
-    ] = None,
     line: Annotated[
         int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
     model: Annotated[str, typer.Option("--only", help="Draw the attention of this model or run.")] = "",
-    pieces: Annotated[bool, cli.flag("pieces", "Attention between subwords, not words.")] = False,
-    self_attention: Annotated[
-        bool, cli.flag("self-attention", "Draw also attention within each side.")
-    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Output folder; for attention also a file [default: plots/].")
     ] = None,
@@ -109,13 +102,10 @@ def plot(
     from compare.report.figures import ATTENTION
     from compare.report.table import refresh_views
 
-    chosen = (sentence, translation, line, model or None, pieces or None, self_attention or None)
-    of_attention = any(option is not None for option in chosen)
+    of_attention = any(option is not None for option in (sentence, line, model or None))
     kind = kind or (ATTENTION if of_attention else "")
     if kind != ATTENTION and of_attention:
-        raise ValueError(
-            "--sentence, --translation, --line, --only, --pieces, --self-attention: no effect on " + kind
-        )
+        raise ValueError(f"--sentence, --line, --only: no effect on {kind}")
     if forms and not kind:
         raise ValueError("--format is for one figure, such as `attnbench plot FOLDER curves`: name it")
     if sentence is not None and line is not None:
@@ -123,17 +113,7 @@ def plot(
     formats = cli.parse_list(forms) or ["png", "svg"]
     if kind == ATTENTION:
         line = 1 if line is None else line
-        written = compare.draw_attention(
-            folder,
-            sentence,
-            translation,
-            line=line,
-            model=model,
-            formats=formats,
-            out=out,
-            pieces=pieces,
-            self_attention=self_attention,
-        )
+        written = compare.draw_attention(folder, sentence, line=line, model=model, formats=formats, out=out)
     else:
         refresh_views(folder)
         if kind:

@@ -33,7 +33,7 @@ from data.files import ProgressCallback, no_progress
 from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
 
 if TYPE_CHECKING:
-    from compare.attention.sentence_attention import SentenceAttention
+    from compare.attention.weights import SentenceAttention
     from compare.models.registry import Model
 
 T = TypeVar("T")
@@ -336,7 +336,7 @@ class Translator:
             The translation with source pieces, target pieces, and weights by name, (heads, T, S); ``plot()``
             draws them, and a notebook shows them in a viewer.
         """
-        from compare.attention.sentence_attention import SentenceAttention
+        from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
 
         tgt = self.vocabularies.tgt

@@ -37,7 +37,7 @@ from data.files import write_atomically
 from data.text import read_lines
 
 if TYPE_CHECKING:
-    from compare.attention.sentence_attention import SentenceAttention
+    from compare.attention.weights import SentenceAttention
 
 logger = logging.getLogger(__name__)
 
@@ -204,7 +204,7 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     if len(runs) < len(finished.runs):
         logger.info(f"{folder}: heat maps of attention need weights, which runs here lack")
     for label, attention in attend_with(runs, read_test_line(folder, line)).items() if runs else ():
-        if _can_be_drawn(attention):
+        if _has_source_attention(attention):
             written += save_figure(attention.plot(), plots / f"attention-{label}-line{line}")
     return written
 
@@ -222,29 +222,24 @@ SLUG_LENGTH = 24
 def draw_attention(
     folder: str | Path,
     sentence: str | None = None,
-    translation: str | None = None,
     *,
     line: int = 1,
     model: str = "",
     formats: Sequence[str] = ("png", "svg"),
     out: str | Path | None = None,
-    pieces: bool = False,
-    self_attention: bool = False,
 ) -> list[Path]:
-    """Translate one sentence with finished runs, and draw the attention weights of every head and layer.
+    """Translate one sentence with finished runs, and draw the attention of every head to the source.
+
+    The viewer also has the attention within the source and within the translation.
 
     Args:
         folder: the folder of an experiment, or of a single run.
         sentence: the source sentence; by default line ``line`` of the first test set.
-        translation: the translation to read it for, such as the reference; by default each model's own.
         line: number of the test sentence, counted from 1.
         model: label of a model, of which the lowest seed counts, or name of a run; empty: all models.
         formats: some of png, svg, pdf, and html, an interactive viewer of all models on one page.
         out: the file, whose ending is its format, or a folder; by default plots in the experiment's folder.
             There the names contain the model and the sentence, so that no figure replaces that of another.
-        pieces: draw the pieces of the vocabulary instead of words.
-        self_attention: also draw the attention within the source and within the translation, which the
-            viewer always has.
 
     Returns:
         The files.
@@ -254,12 +249,11 @@ def draw_attention(
             several models, a model without weights or, if it is the only one, without attention, or ``out``
             is not given for a published or read-only folder.
     """
-    from compare.attention.sentence_attention import render_viewer
+    from compare.attention.weights import render_viewer
 
     folder = Path(folder)
-    for text in (sentence, translation):
-        if text is not None and (not text.strip() or len(text.splitlines()) > 1):
-            raise ValueError(f"the sentence must be one line that is not empty, found {text!r:.80}")
+    if sentence is not None and (not sentence.strip() or len(sentence.splitlines()) > 1):
+        raise ValueError(f"the sentence must be one line that is not empty, found {sentence!r:.80}")
     runs = find_runs(folder, model)
     experiment = next(iter(runs.values())).parent
     file = _output_file(out)
@@ -274,38 +268,31 @@ def draw_attention(
         )
     plots = file.parent if file else plots_folder(experiment, out)
     name = _slug(sentence) if sentence is not None else f"line{line}"
-    if translation is not None:
-        name += f"-{_slug(translation)}"
     text = read_test_line(experiment, line) if sentence is None else sentence
-    found = attend_with(runs, text, translation)
+    found = attend_with(runs, text)
     written: list[Path] = []
     if PAGE in formats:
         target = file or plots / f"attention-{'-'.join([model, name] if model else [name])}.{PAGE}"
-        page = render_viewer(text, [each if pieces else each.words() for each in found.values()])
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, page)
+        write_atomically(target, render_viewer(text, list(found.values())))
         written.append(target)
     images = [form for form in formats if form != PAGE]
-    for label, attention in found.items():
-        if images:
-            if len(found) > 1 and not _can_be_drawn(attention, self_attention):
-                logger.info(f"{label} has no attention to the source")
-                continue
-            path = file.with_suffix("") if file else plots / f"attention-{label}-{name}"
-            figure = attention.plot(pieces=pieces, self_attention=self_attention)
-            written += save_figure(figure, path, images)
+    for label, attention in found.items() if images else ():
+        if len(found) > 1 and not _has_source_attention(attention):
+            logger.info(f"{label} has no attention to the source")
+            continue
+        path = file.with_suffix("") if file else plots / f"attention-{label}-{name}"
+        written += save_figure(attention.plot(), path, images)
     return written
 
 
-def attend_with(
-    runs: Mapping[str, Path], sentence: str, translation: str | None = None
-) -> dict[str, "SentenceAttention"]:
-    """Return the attention of each run for a sentence, and for a given translation, under the names given."""
+def attend_with(runs: Mapping[str, Path], sentence: str) -> dict[str, "SentenceAttention"]:
+    """Return the attention of each run for a sentence, under the names given."""
     from compare.results.run_folder import load_model
 
     attentions = {}
     for name, run in runs.items():
-        result, attention = read_result(run), load_model(run).attend(sentence, translation)
+        result, attention = read_result(run), load_model(run).attend(sentence)
         details = [f"{result.updates:,} updates"]
         if result.bleu is not None:
             details.insert(0, f"BLEU {result.bleu:.1f}")
@@ -321,9 +308,8 @@ def read_test_line(experiment: Path, line: int) -> str:
     return lines[line - 1]
 
 
-def _can_be_drawn(attention: "SentenceAttention", self_attention: bool = False) -> bool:
-    """Return whether the model has an attention that a figure shows."""
-    return any(self_attention or layer.name.startswith("cross") for layer in attention.layers())
+def _has_source_attention(attention: "SentenceAttention") -> bool:
+    return any(name.startswith("cross") for name in attention.weights)
 
 
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:

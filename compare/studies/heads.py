@@ -33,7 +33,7 @@ from torch.nn import functional as F
 from compare.analysis.alignment import attend_words
 from compare.analysis.tables import Row
 from compare.analysis.word_links import Gold, corpus_gold, link_matrix
-from compare.attention.layers import AttentionHead
+from compare.attention.weights import AttentionHead
 from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from compare.attention.layers import CROSS, Weights, kind_of
+from compare.attention.weights import CROSS, Weights, kind_of
 from compare.protocol import EncoderDecoder
 from data.batches import make_batch
 from data.encode import EncodedSplit, Ints, Sequences

@@ -16,7 +16,7 @@ from compare.analysis.efficiency import COSTS, pareto, progress, time_to_quality
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
 from compare.analysis.quality import by_distance, by_length, faults, rare_words
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
-from compare.attention.layers import AttentionHead
+from compare.attention.weights import AttentionHead
 from compare.config.run import runs_to_toml
 from compare.experiment.tune import TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style

@@ -13,8 +13,8 @@ from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.intervals import ScoredTestSet
 from compare.analysis.quality import word_counts
 from compare.analysis.word_links import WordPair, corpus_gold
-from compare.attention.layers import AttentionHead
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
+from compare.attention.weights import AttentionHead
 from compare.models.styles import picture_family, style_of
 from compare.results.run_folder import load_model
 from compare.system.messages import explain

@@ -28,7 +28,7 @@ from compare.analysis.alignment import (
 )
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.analysis.word_links import AlignmentCounts, Gold, corpus_gold, word_pairs
-from compare.attention.layers import merge_pieces
+from compare.attention.weights import merge_pieces
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.results.run_folder import load_model

@@ -21,7 +21,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from compare.attention.sentence_attention import SentenceAttention, render_viewer
+from compare.attention.weights import SentenceAttention, render_viewer
 from compare.report.html import page
 from compare.report.html.page import gather_content
 from tests.kits.report import VIEWER

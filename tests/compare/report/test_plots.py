@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -236,17 +235,6 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
     assert "luong-seed1, BLEU " in svg.read_text()
 
 
-def test_attention_of_a_given_translation_has_its_words_as_rows(copy: Path, capsys):
-    given = "Baum Unbekanntes"
-    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", given, "--only", "luong")
-    assert has_words(files[1], f"→ {given}", *given.split(), "&lt;eos&gt;")
-    attention = compare.load_model(copy / "luong-seed1")
-    own = attention.attend(SENTENCE)
-    again = attention.attend(SENTENCE, own.translation)
-    assert again.tgt == own.tgt
-    np.testing.assert_allclose(again.weights["cross"], own.weights["cross"], atol=1e-6)
-
-
 def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: Path, monkeypatch, tmp_path):
     attend = compare.Translator.attend
 
@@ -263,8 +251,7 @@ def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: P
 CASES = {
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
-    "length|--line|2": "--pieces, --self-attention: no effect on length",
-    "--sentence|a|--translation|": "the sentence must be one line that is not empty",
+    "length|--line|2": "--sentence, --line, --only: no effect on length",
     "--sentence|a|--line|2": "--sentence and --line both say what to draw",
     "--sentence|a|--only|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",

@@ -23,7 +23,7 @@ from compare.analysis.comparison import Comparison, compare_models
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.intervals import Interval, score_tests
 from compare.analysis.word_links import word_pairs
-from compare.attention.layers import AttentionHead
+from compare.attention.weights import AttentionHead
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models

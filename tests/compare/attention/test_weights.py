@@ -13,8 +13,13 @@ import numpy as np
 import pytest
 
 from compare.attention import heatmap
-from compare.attention.layers import AttentionHead, group_pieces, with_means
-from compare.attention.sentence_attention import SentenceAttention, render_viewer
+from compare.attention.weights import (
+    AttentionHead,
+    SentenceAttention,
+    group_pieces,
+    render_viewer,
+    with_means,
+)
 from data.corpus import Pairs
 from data.vocabulary import EOS, SPECIALS, build_pair, split_words
 
@@ -91,11 +96,6 @@ def test_weights_of_words_are_sums_over_source_and_means_over_target():
     for name, weights in words.weights.items():
         np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
         np.testing.assert_allclose(again.weights[name], weights, rtol=1e-6)
-    assert [(each.name, each.rows, each.columns) for each in words.layers()] == [
-        ("cross", WORDS[1], WORDS[0]),
-        ("encoder", WORDS[0], WORDS[0]),
-        ("decoder", WORDS[1], ["<bos>", "two", "cows"]),
-    ]
 
 
 def test_means_of_heads_by_hand():
@@ -123,16 +123,11 @@ def test_a_figure_has_every_head_with_named_axes_and_the_sentence():
         assert [each.get_text() for each in axes.get_xticklabels()] == words.src
         assert [each.get_text() for each in axes.get_yticklabels()] == ([] if head else words.tgt) or head
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("source", "" if head else "translation")
-    (only,) = random_attention({"cross": 1}).plot(pieces=True).axes[:-1]
-    assert [each.get_text() for each in only.get_xticklabels()] == SRC
-    figure = random_attention(EVERY).plot(self_attention=True)
-    assert len(figure.axes) == 6 * 3 + 1
-    axes = figure.axes[4 * 3]
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("translation so far", "translation")
+    assert len(random_attention(EVERY).plot().axes) == 2 * 3 + 1  # self-attention is in the viewer
 
 
 def test_maps_do_not_overlap():
-    boxes = [axes.get_position() for axes in random_attention(EVERY).plot(self_attention=True).axes]
+    boxes = [axes.get_position() for axes in random_attention(EVERY).plot().axes]
     for number, box in enumerate(boxes):
         assert 0 <= box.x0 < box.x1 <= 1
         assert 0 <= box.y0 < box.y1 <= 1
@@ -140,20 +135,17 @@ def test_maps_do_not_overlap():
 
 
 def test_a_model_without_attention_is_refused():
-    for layers, own, message in (
-        ({}, True, "rnn has no attention to the source"),
-        ({"encoder": 1}, False, "rnn has no attention to the source; it has self-attention"),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            random_attention(layers).plot(self_attention=own)
+    with pytest.raises(ValueError, match="rnn has no attention to the source"):
+        random_attention({"encoder": 1}).plot()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert random_attention({"cross": 1}).plot()._repr_png_().startswith(b"\x89PNG")
 
 
 def test_the_viewer_is_one_page_with_every_head_of_every_model():
-    one, other = random_attention(EVERY, "transformer").words(), random_attention({}, "lstm").words()
+    one, other = random_attention(EVERY, "transformer"), random_attention({}, "lstm")
     page = render_viewer(one.source, [one, other])
+    one = one.words()
     found = re.findall(r'<script type="application/json">(.*?)</script>', page)
     data = [json.loads(each) for each in found]
     assert [each["models"][0]["name"] for each in data] == [
@@ -165,6 +157,8 @@ def test_the_viewer_is_one_page_with_every_head_of_every_model():
     assert model["heads"][3:] == ["layer 2, head 2", "layer 1, mean", "layer 2, mean", "mean of all heads"]
     assert model["chosen"] == 6
     assert (sentence["src"], sentence["tgt"]) == WORDS
+    axes = [(each["sentences"][0]["tgt"], each["sentences"][0]["src"]) for each in data]
+    assert axes[1:] == [(WORDS[0], WORDS[0]), (WORDS[1], ["<bos>", "two", "cows"])]
     hundredths = np.array(sentence["weights"][0])
     expected = np.concatenate([one.weights["cross.0"], one.weights["cross.1"]])
     assert np.abs(hundredths[:4].reshape(expected.shape) / 100 - expected).max() <= 0.0051
@@ -195,7 +189,7 @@ def test_characters_of_other_scripts_get_a_font_that_has_them_or_one_warning_a_s
     heatmap._warn_of.cache_clear()  # another test may have drawn such characters
     found = replace(random_attention({"cross": 1}), source="雨 雲", src=["雨", "雲", "ab", "<eos>"])
     for _ in range(2):
-        assert heatmap.render_figure(found.plot(pieces=True), format="png").startswith(b"\x89PNG")
+        assert heatmap.render_figure(found.plot(), format="png").startswith(b"\x89PNG")
     (message,) = caplog.messages
     assert "CJK" in message
     assert "fonts-noto-cjk" in message
