@@ -20,7 +20,6 @@ from compare.results.records import SELECTION, read_external, read_likelihoods, 
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry
-from compare.system.log import no_messages
 from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation
 from compare.training.metrics_log import read_metrics
@@ -152,8 +151,7 @@ class DataCache:
         """Return what ``make`` returns, or raise what it raises, when it is first called for ``key``."""
         if key not in self._found:
             try:
-                with no_messages(prepare_data.__module__):
-                    self._found[key] = make()
+                self._found[key] = make()
             except (ValueError, OSError) as error:
                 self._found[key] = error
         found = self._found[key]

@@ -6,14 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TextIO, TypeVar
 
 from data.files import ProgressCallback, append_whole
 from data.text import visible
 
-# Output of log messages: to standard error for the command line, to log.txt for a run.
-#
 # The library itself only sends messages to the loggers ``compare`` and ``data``; a program that imports it
 # sees them if it configures ``logging``.
 
@@ -43,14 +42,6 @@ class _StderrHandler(logging.Handler):
             print(self.format(record), file=sys.stderr, flush=True)
         except OSError:
             discard(sys.stderr)
-
-
-class _RootHandler(logging.Handler):
-    """Hands messages on to the handlers of the root logger, from the level on that the program has chosen."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if logging.root.handlers:
-            logging.root.handle(record)
 
 
 class _FileHandler(logging.Handler):
@@ -96,33 +87,19 @@ def hide_messages() -> None:
 
 
 @contextmanager
-def no_messages(module: str) -> Iterator[None]:
-    """Discard all messages that ``module`` logs in a block."""
-    logger = logging.getLogger(module)
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
-
-
-@contextmanager
 def log_to_file(path: Path) -> Iterator[None]:
-    """Append all messages of a block from INFO on to ``path``, with the time; elsewhere they go as before."""
+    """Append all messages of a block from INFO on to ``path``, with the time; they go elsewhere as before."""
     loggers = [logging.getLogger(name) for name in PACKAGES]
-    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    handler, levels = _FileHandler(path), [logger.level for logger in loggers]
     for logger in loggers:
-        logger.addHandler(_FileHandler(path))
-        if logger.propagate:
-            logger.addHandler(_RootHandler(logger.getEffectiveLevel()))
+        logger.addHandler(handler)
         logger.setLevel(min(logging.INFO, logger.getEffectiveLevel()))
-        logger.propagate = False
     try:
         yield
     finally:
-        for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.removeHandler(handler)
             logger.setLevel(level)
-            logger.propagate, logger.handlers[:] = propagate, handlers
 
 
 # Progress of long work: a bar on a terminal, log messages elsewhere.
@@ -273,8 +250,6 @@ class Reporter:
         self._left = {name: updates * work for name, (updates, work) in runs.items()}
         self._total, self._done, self._start = sum(self._left.values()), 0.0, time.monotonic()
         self._updates: dict[str, int] = {}
-        self._tests: list[float] = []  # seconds
-        self._untested = set(runs)
         self._said = self._start
 
     @contextmanager
@@ -287,18 +262,9 @@ class Reporter:
         """
         with self.trainings() as show:
             show(name, max_updates, {})
-            trained = time.monotonic()
-
-            def report(line: dict[str, Any]) -> None:
-                nonlocal trained
-                trained = time.monotonic()
-                show(name, max_updates, line)
-
             try:
-                yield report
-                self._tests.append(time.monotonic() - trained)
+                yield partial(show, name, max_updates)
             finally:  # also where it failed
-                self._untested.discard(name)
                 self._left[name] = 0.0
 
     @contextmanager
@@ -365,12 +331,9 @@ class Reporter:
 
     @property
     def _time_left(self) -> str:
-        """Time of all updates that are left, and of the tests once one is known; "" where unknown."""
-        training = time.monotonic() - self._start - sum(self._tests)
-        seconds = training * sum(self._left.values()) / self._done if self._done else 0.0
-        if self._tests:
-            seconds += sum(self._tests) / len(self._tests) * len(self._untested)
-        return f"{format_duration(seconds)} left{self._then}" if seconds else ""
+        """Time of the work that is left, at the speed so far, tests included; "" where unknown."""
+        seconds = (time.monotonic() - self._start) * sum(self._left.values())
+        return f"{format_duration(seconds / self._done)} left{self._then}" if seconds and self._done else ""
 
 
 def format_duration(seconds: float) -> str:

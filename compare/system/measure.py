@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -50,11 +49,6 @@ def reset_peak_memory(device: torch.device) -> None:
         ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):  # only Linux can; elsewhere the peak is that of the whole process
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to the memory in use now
-
-
-def gpu_memory_in_use(device: torch.device) -> int:
-    """Return the bytes of all tensors on a GPU."""
-    return torch.cuda.memory_allocated(device)
 
 
 def tensor_bytes(*holders: nn.Module | torch.optim.Optimizer) -> int:
@@ -288,7 +282,7 @@ def time_in_turn(
         before = 0
         if device.type == "cuda":
             reset_peak_memory(device)
-            before = gpu_memory_in_use(device)
+            before = torch.cuda.memory_allocated(device)
         energy.take()
         processor.take()
         seconds = timed(work, device)
@@ -332,9 +326,10 @@ def timed(work: Workload, device: torch.device) -> float:
 # Peak FLOP/s of GPUs, by their data sheets.
 
 
-@cache
-def _peaks() -> dict[str, dict[str, float]]:
-    return tomllib.loads(Path(__file__).with_name("peaks.toml").read_text(encoding="utf-8"))
+PEAKS: dict[str, dict[str, float]] = tomllib.loads(
+    Path(__file__).with_name("peaks.toml").read_text(encoding="utf-8")
+)
+"""TFLOP/s by precision, by pattern of the card's name."""
 
 
 def peak_flops(name: str, precision: str) -> float | None:
@@ -348,8 +343,6 @@ def peak_flops(name: str, precision: str) -> float | None:
         FLOP/s; None for processors, slices of a card (MIG) and unknown cards, which have no MFU.
     """
     card = name.removeprefix("NVIDIA ")
-    peaks = (
-        peaks for pattern, peaks in _peaks().items() if re.fullmatch(pattern, card) and " MIG " not in card
-    )
-    tflops = next(peaks, {}).get(precision)
+    known = [] if " MIG " in card else [PEAKS[pattern] for pattern in PEAKS if re.fullmatch(pattern, card)]
+    tflops = known[0].get(precision) if known else None
     return None if tflops is None else 1e12 * tflops

@@ -1,5 +1,6 @@
 """Parts of error messages: the nearest valid name, a shortened value, the first line of an error."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -54,18 +55,11 @@ def explain(error: Exception) -> str:
     return text if text.endswith((".", "?")) else f"{text}."
 
 
-NO_MEMORY = (
-    "out of memory",
-    "allocate memory",
-    "could not create a primitive",
-    "bad allocation",
-    "bad_alloc",
-)
+NO_MEMORY = "out of memory|allocate memory|could not create a primitive|bad allocation|bad_alloc"
 """Parts of the messages of torch's allocators, oneDNN and C++ when memory is short."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error says that memory is short; but for MemoryError only the message shows this."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(part in str(error) for part in NO_MEMORY)
-    )
+    is_short = isinstance(error, RuntimeError) and re.search(NO_MEMORY, str(error)) is not None
+    return isinstance(error, MemoryError) or is_short

@@ -157,7 +157,7 @@ def _import(name: str) -> Plugin:
         added = unclaimed_entries() - (registered if name not in loaded else frozenset())
         if not added:
             raise ValueError("it registers no preset, family, score, metric or study (see docs/plugins.md)")
-        version = f"{root} {_distribution_version(root)}+{_hash_package(sys.modules[root].__file__)}"
+        version = f"{root} {package_version(root)}+{_hash_package(sys.modules[root].__file__)}"
     except (Exception, SystemExit) as error:
         remove_entries(unclaimed_entries() - registered)
         for module in set(sys.modules) - loaded:
@@ -182,12 +182,8 @@ def _remedy(root: str) -> str:
 # Version of the package, and hashes of its sources and of those of plug-ins.
 
 
-def package_version() -> str:
-    """The version of the installed distribution; "source" if attnbench runs from a checkout alone."""
-    return _distribution_version("attnbench")
-
-
-def _distribution_version(name: str) -> str:
+def package_version(name: str = "attnbench") -> str:
+    """The version of an installed distribution; "source" if it runs from a checkout alone."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -74,18 +74,18 @@ def raise_on_signals() -> Iterator[None]:
         sys.unraisablehook = hook
 
 
-def end_at_once() -> AbstractContextManager[None]:
+def end_at_once() -> AbstractContextManager[object]:
     """Let signals end this process in a block that waits in C++, where Python's handlers do not run."""
     return _handle([signal.SIGINT, *_end_signals()], signal.SIG_DFL)
 
 
 @contextmanager
-def _handle(signums: Iterable[int], handler: Any) -> Iterator[None]:
-    """Set a handler in a block; without effect in another thread than the main one."""
+def _handle(signums: Iterable[int], handler: Any) -> Iterator[dict[int, Any]]:
+    """Set a handler in a block, without effect in another thread than the main one; yields those before."""
     is_main = threading.current_thread() is threading.main_thread()
     before = {signum: signal.signal(signum, handler) for signum in signums if is_main}
     try:
-        yield
+        yield before
     finally:
         for signum, earlier in before.items():
             signal.signal(signum, earlier)
@@ -107,10 +107,6 @@ def stop_on_signals() -> Iterator[StopRequest]:
     signals keep their effect.
     """
     request = StopRequest()
-    if threading.current_thread() is not threading.main_thread():
-        yield request
-        return
-    before = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, *_end_signals())}
 
     def record(signum: int, _: FrameType | None) -> None:
         request.signum = request.signum or signum
@@ -118,13 +114,8 @@ def stop_on_signals() -> Iterator[StopRequest]:
             for each, handler in before.items():
                 signal.signal(each, handler)
 
-    try:
-        for signum in before:
-            signal.signal(signum, record)
+    with _handle([signal.SIGINT, *_end_signals()], record) as before:
         yield request
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
 
 
 # Locks between processes: a killed process gives its locks up, since the operating system holds them.

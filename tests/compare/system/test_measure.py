@@ -279,7 +279,7 @@ def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: 
     monkeypatch.setattr(measure, "EnergyMeter", Meter)
     monkeypatch.setattr(measure, "CpuMeter", lambda: SimpleNamespace(take=lambda: 0.75))
     monkeypatch.setattr(measure, "reset_peak_memory", reset)
-    monkeypatch.setattr(measure, "gpu_memory_in_use", lambda device: peak)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: peak)
     monkeypatch.setattr(measure, "peak_memory_bytes", lambda device: peak)
     monkeypatch.setattr(measure, "synchronize", lambda device: None)
     works = [lambda: work("a"), lambda: work("b")]
