@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from compare.results.run_folder import RunFolder
 from compare.system.messages import did_you_mean, first_line
@@ -28,64 +28,54 @@ END_S = 60.0
 """Longest time to wait at the end for a tracker that does not answer."""
 
 
-class TrackedRun(Protocol):
+class TrackedRun(NamedTuple):
     """One run in a tracker."""
 
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Send figures of an update by name, such as "train/loss"."""
-
-    def finish(self) -> None:
-        """Send what is still held back, and close the run."""
-
-
-class _TensorBoard:
-    """Event files in trackers/tensorboard/<run>; ``tensorboard --logdir`` shows them."""
-
-    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._writer = SummaryWriter(str(folder / FOLDER / "tensorboard" / name))
-        text = "\n".join(f"    {key} = {value}" for key, value in settings.items())
-        self._writer.add_text("config", text)
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def finish(self) -> None:
-        self._writer.close()
+    log: Callable[[Mapping[str, float], int], object]
+    """Sends figures by name, such as "train/loss", of an update."""
+    finish: Callable[[], object]
+    """Sends what is still held back, and closes the run."""
 
 
-class _Wandb:
-    """A run of the project named after the experiment; offline where WANDB_MODE says so."""
+def _tensorboard(folder: Path, name: str, settings: Mapping[str, Any]) -> TrackedRun:
+    """Write event files in trackers/tensorboard/<run>; ``tensorboard --logdir`` shows them."""
+    from torch.utils.tensorboard import SummaryWriter
 
-    def __init__(self, folder: Path, name: str, settings: Mapping[str, Any]) -> None:
-        import wandb
+    writer = SummaryWriter(str(folder / FOLDER / "tensorboard" / name))
+    writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in settings.items()))
 
-        project = folder.resolve().name
-        self._run = wandb.init(
-            project=project,
-            name=name,
-            id=f"{project}-{name}",
-            resume="allow",
-            reinit="create_new",  # runs of --jobs are open at a time, and wandb would give back the first
-            config=dict(settings),
-        )
+    def log(values: Mapping[str, float], step: int) -> None:
+        for figure, value in values.items():
+            writer.add_scalar(figure, value, step)
 
-        self._begin = self._run.step
-        """The first update that an earlier call has not sent."""
+    return TrackedRun(log, writer.close)
 
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        if step >= self._begin:
-            self._run.log(dict(values), step=step)
 
-    def finish(self) -> None:
-        self._run.finish()
+def _wandb(folder: Path, name: str, settings: Mapping[str, Any]) -> TrackedRun:
+    """Write a run of the project named after the experiment; offline where WANDB_MODE says so."""
+    import wandb
+
+    project = folder.resolve().name
+    run = wandb.init(
+        project=project,
+        name=name,
+        id=f"{project}-{name}",
+        resume="allow",
+        reinit="create_new",  # runs of --jobs are open at a time, and wandb would give back the first
+        config=dict(settings),
+    )
+    begin = run.step  # the first update that an earlier call has not sent
+
+    def log(values: Mapping[str, float], step: int) -> None:
+        if step >= begin:
+            run.log(dict(values), step=step)
+
+    return TrackedRun(log, run.finish)
 
 
 TRACKERS: dict[str, Callable[[Path, str, Mapping[str, Any]], TrackedRun]] = {
-    "tensorboard": _TensorBoard,
-    "wandb": _Wandb,
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
 }
 """(folder of the experiment, name of a run, its settings) -> the run in the tracker."""
 
