@@ -66,10 +66,6 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
     return paths
 
 
-EMBEDDED_SIZES = {"valid": 500, "test": 1_000, "test_long": 500}
-"""Pairs per split of the embedded corpus other than train."""
-
-
 class Pairs(NamedTuple):
     """Sentence pairs: line i of ``tgt`` translates line i of ``src``."""
 
@@ -223,7 +219,7 @@ def embedded_corpus(*, seed: int = 1, train: int = 20_000, grammar: str = "full"
 
     Args:
         seed: seed of the generator.
-        train: number of training pairs; the other splits have ``EMBEDDED_SIZES``.
+        train: number of training pairs; the other splits have those of ``embedded_splits``.
         grammar: full, or short: chains of simple clauses with few words.
 
     Returns:
@@ -231,11 +227,8 @@ def embedded_corpus(*, seed: int = 1, train: int = 20_000, grammar: str = "full"
     """
     from data.grammar import embedded_splits  # imported here: only this corpus needs the grammar
 
-    generated = embedded_splits(seed=seed, train=train, grammar=grammar, **EMBEDDED_SIZES)
-    splits = {
-        name: Pairs(tuple(p.src for p in pairs), tuple(p.tgt for p in pairs), tuple(p.links for p in pairs))
-        for name, pairs in generated.items()
-    }
+    generated = embedded_splits(seed=seed, train=train, grammar=grammar)
+    splits = {name: Pairs(*zip(*pairs, strict=True)) for name, pairs in generated.items()}
     return Corpus(name="embedded", src_lang="en", tgt_lang="de", splits=splits)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
+from data.grammar import GRAMMARS, count_words, sentence_text
 from data.grammar import lexicon as lex
 from data.grammar.english import english
 from data.grammar.german import finite_form, tidy_commas, untidy_german
 from data.grammar.lexicon import Noun, Verb
-from data.grammar.sampling import GRAMMARS, Sampler, sentence_text
+from data.grammar.sampling import Sampler
 from data.grammar.trees import Clause, Gap, NounPhrase, Pronoun, Sentence, Subordinate, Token, person_of, tag
 
 BINS = ((0, 0), (1, 1), (2, 2), (3, 4), (5, 8), (9, 99))
@@ -119,7 +120,10 @@ def _agreements(tree: Sentence, tokens: list[Token], _: random.Random) -> Change
         form, other = (finite_form(clause, number) for number in (person, "p" if person == "3s" else "3s"))
         text = tokens[verb].text
         if form != other and text.endswith(form):
-            yield _words(tokens[noun + 1 : verb]), _replaced(tokens, verb, text.removesuffix(form) + other)
+            yield (
+                count_words(tokens[noun + 1 : verb]),
+                _replaced(tokens, verb, text.removesuffix(form) + other),
+            )
 
 
 def _verbs_not_last(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
@@ -129,7 +133,7 @@ def _verbs_not_last(tree: Sentence, tokens: list[Token], _: random.Random) -> Ch
     ):
         if end < verb:
             moved = [*tokens[:end], tokens[verb], *tokens[end:verb], *tokens[verb + 1 :]]
-            yield _words(tokens[end:verb]), moved
+            yield count_words(tokens[end:verb]), moved
 
 
 def _verbs_not_second(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
@@ -138,7 +142,7 @@ def _verbs_not_second(tree: Sentence, tokens: list[Token], _: random.Random) -> 
     for verb, (start, end) in _verbs_and_subjects(tokens, mains):
         if verb == start - 1:
             moved = [*tokens[:verb], *tokens[start:end], tokens[verb], *tokens[end:]]
-            yield _words(tokens[start:end]), moved
+            yield count_words(tokens[start:end]), moved
 
 
 def _other_nouns(tree: Sentence, tokens: list[Token], rng: random.Random) -> Changes:
@@ -224,7 +228,3 @@ def _find(tokens: list[Token], wanted: tuple[int, str]) -> int | None:
 
 def _replaced(tokens: list[Token], place: int, text: str) -> list[Token]:
     return [*tokens[:place], Token(text, tokens[place].tags), *tokens[place + 1 :]]
-
-
-def _words(tokens: list[Token]) -> int:
-    return sum(token.text not in ",.?" for token in tokens)

@@ -9,19 +9,10 @@ from collections import Counter
 
 import pytest
 
-from data.grammar import (
-    BINS,
-    PHENOMENA,
-    AlignedPair,
-    Contrast,
-    contrastive_pairs,
-    embedded_splits,
-    realise,
-    sampling,
-)
+from data.grammar import AlignedPair, embedded_splits, realise, sampling
 from data.grammar import lexicon as lex
-from data.grammar.contrasts import contrasts_of
-from data.grammar.phrases import clock, date, number_words, ordinal_words
+from data.grammar.contrasts import BINS, PHENOMENA, Contrast, contrastive_pairs, contrasts_of
+from data.grammar.sampling import clock, date, number_words, ordinal_words
 from data.grammar.trees import Clause, Fixed, Gap, NounPhrase, Pronoun, Sentence, Subordinate
 from data.vocabulary import split_words
 
