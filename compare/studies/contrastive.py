@@ -15,7 +15,7 @@ from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, differences, mean
 from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.training import TRANSLATORS, obtain_translators
-from data.grammar import BINS, PHENOMENA, Contrast, contrastive_pairs
+from data.grammar.contrasts import BINS, PHENOMENA, Contrast, contrastive_pairs
 
 logger = logging.getLogger(__name__)
 

@@ -120,10 +120,8 @@ def _agreements(tree: Sentence, tokens: list[Token], _: random.Random) -> Change
         form, other = (finite_form(clause, number) for number in (person, "p" if person == "3s" else "3s"))
         text = tokens[verb].text
         if form != other and text.endswith(form):
-            yield (
-                count_words(tokens[noun + 1 : verb]),
-                _replaced(tokens, verb, text.removesuffix(form) + other),
-            )
+            distance = count_words(tokens[noun + 1 : verb])
+            yield distance, _replaced(tokens, verb, text.removesuffix(form) + other)
 
 
 def _verbs_not_last(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
