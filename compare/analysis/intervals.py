@@ -75,7 +75,7 @@ def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
     Returns:
         How often each resample contains each sentence, (R, N).
     """
-    rng = np.random.default_rng(int(BOOTSTRAP_SEED))
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
     indices = rng.choice(sentences, size=(resamples, sentences), replace=True)
     return np.stack([np.bincount(resample, minlength=sentences) for resample in indices]).astype(np.float64)
 

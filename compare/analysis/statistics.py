@@ -183,7 +183,7 @@ def compare_files(
     counts = {
         str(path): np.array(metric._extract_corpus_statistics(read(path), None)) for path in as_paths(systems)
     }
-    rng, found = np.random.default_rng(int(BOOTSTRAP_SEED)), []
+    rng, found = np.random.default_rng(BOOTSTRAP_SEED), []
     swapped = rng.integers(2, size=(TRIALS, len(texts[0]))).astype(np.float64)
     for (first, one), (second, other) in combinations(counts.items(), 2):
         moved = swapped @ (other - one)

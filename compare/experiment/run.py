@@ -197,7 +197,7 @@ def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> 
     """Raise ValueError if this machine's memory cannot hold the training of one of the models."""
     for run in models:
         architecture, context, ema = run.model.architecture, f"models.{run.label}", run.train.ema > 0
-        ensure_fits_memory(architecture, *vocabulary_sizes, training=True, context=context, ema=ema)
+        ensure_fits_memory(architecture, *vocabulary_sizes, context=context, ema=ema)
 
 
 def _is_finished(folder: Path, runs: Sequence[RunFolder], *, timing: bool) -> bool:

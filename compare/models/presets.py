@@ -5,18 +5,18 @@ optimizer, the formulas by package, and the departures from the model of the pap
 and search are no part of a preset: the experiment sets them for all models alike.
 """
 
-import dataclasses
 import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from torch import nn
 
+from compare.models.hybrid import HybridConfig
 from compare.models.registry import (
     FAMILIES,
     Architecture,
@@ -85,20 +85,15 @@ def _read_presets() -> dict[str, Preset]:
     return presets
 
 
-def _read_config(table: Mapping[str, Any], kind: Any = None) -> Any:
-    """Build the config of a table, which names its family unless the field that it stands in has one type."""
-    values = dict(table)
-    if "family" in values:
-        name = values.pop("family")
-        kind = next(config for config, family in FAMILIES.items() if family.name == name)
-    types = {each.name: each.type for each in dataclasses.fields(kind)}
-    for key, value in values.items():
-        part = next((each for each in get_args(types[key]) if dataclasses.is_dataclass(each)), None)
-        if isinstance(value, Mapping):
-            values[key] = _read_config(value, part)
-        elif part is not None and value == "none":
-            values[key] = None
-    return kind(**values)
+def _read_config(table: Mapping[str, Any]) -> Any:
+    """Build the config of a table, which names its family; those of a hybrid are the tables of its halves."""
+    kind = next(config for config, family in FAMILIES.items() if family.name == table["family"])
+    if kind is HybridConfig:
+        return kind(encoder=_read_config(table["encoder"]), decoder=_read_config(table["decoder"]))
+    values = {key: value for key, value in table.items() if key != "family"}
+    if values.get("attention") == "none":
+        values["attention"] = None
+    return msgspec.convert(values, kind)
 
 
 PRESETS: dict[str, Preset] = _read_presets()

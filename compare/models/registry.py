@@ -36,8 +36,8 @@ Model = Seq2Seq | Transformer | DecoderOnly
 ``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
 TaskName = Literal["translation", "language modelling"]
 """What a model is trained and judged for."""
-METHODS = ("forward", "features", "encode", "init_state", "step", "attention")
-"""Methods of every model: those of ``compare.protocol.EncoderDecoder``, and ``forward``, for its logits."""
+MEMBERS = ("output", "features", "encode", "init_state", "step", "attention")
+"""What every model has by ``compare.protocol.EncoderDecoder``."""
 GIB = 2**30
 
 
@@ -199,11 +199,8 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Mod
             family builds something that lacks what ``compare.protocol`` asks for.
     """
     family = family_of(config)
-    model: Any = family.build(config, src_vocabulary, tgt_vocabulary)
-    lacking = [name for name in METHODS if not callable(getattr(model, name, None))]
-    if not isinstance(getattr(model, "output", None), nn.Linear):
-        lacking.append("output, a torch.nn.Linear from features to logits")
-    if lacking:
+    model = family.build(config, src_vocabulary, tgt_vocabulary)
+    if lacking := [name for name in MEMBERS if not hasattr(model, name)]:
         raise ValueError(
             f"{type(model).__name__} of family {family.name!r} lacks {lacking[0]}: see compare/protocol.py"
         )
@@ -369,39 +366,25 @@ def training_bytes(model: Model, *, ema: bool) -> int:
 
 
 def ensure_fits_memory(
-    architecture: Architecture,
-    src_vocabulary: int,
-    tgt_vocabulary: int,
-    *,
-    training: bool,
-    context: str,
-    ema: bool = False,
-) -> Model:
-    """Refuse a model whose weights this machine's memory cannot hold, before anything is allocated.
+    architecture: Architecture, src_vocabulary: int, tgt_vocabulary: int, *, context: str, ema: bool
+) -> None:
+    """Refuse a model that this machine's memory cannot train, before anything is allocated.
 
     Args:
         architecture: config of the model.
         src_vocabulary: size of the source vocabulary.
         tgt_vocabulary: size of the target vocabulary.
-        training: count gradients and AdamW's two moments too, not the weights alone.
         context: beginning of error messages.
-        ema: count a moving average of the weights in training too.
-
-    Returns:
-        The model on the meta device.
+        ema: count a moving average of the weights too.
 
     Raises:
         ValueError: the memory is too small; the error says what is needed and what to lower.
     """
-    model = build_meta_model(architecture, src_vocabulary, tgt_vocabulary)
-    weights = sum(parameter.nbytes for parameter in model.parameters())
-    needed = training_bytes(model, ema=ema) if training else weights
+    needed = training_bytes(build_meta_model(architecture, src_vocabulary, tgt_vocabulary), ema=ema)
     memory = physical_memory_bytes()
     if memory is not None and needed > memory:
-        parts = "weights, gradients and optimizer" if training else "weights"
         widths = ", ".join(family_of(architecture).width_fields)
         raise ValueError(
-            f"{context}: needs {needed / GIB:,.1f} GiB for {parts}, but this machine has "
-            f"{memory / GIB:,.1f} GiB: lower {widths}, the number of layers or vocabulary.size"
+            f"{context}: needs {needed / GIB:,.1f} GiB for weights, gradients and optimizer, but this "
+            f"machine has {memory / GIB:,.1f} GiB: lower {widths}, the number of layers or vocabulary.size"
         )
-    return model

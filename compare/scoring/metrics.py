@@ -1,10 +1,8 @@
 """Metrics on sacreBLEU, one class each, and their registry."""
 
-import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -101,8 +99,8 @@ class Metric(ABC):
 # BLEU by sacrebleu, with a bootstrap confidence interval.
 
 
-BOOTSTRAP_SEED = "12345"
-"""sacrebleu's default; the signature names it beside the number of samples."""
+BOOTSTRAP_SEED = 12345
+"""sacrebleu's default, for other resampling too; its signature names it beside the number of samples."""
 
 
 class Bleu(Metric):
@@ -121,13 +119,8 @@ class Bleu(Metric):
         references the one nearest in length counts. ``brevity_penalty`` is exp(1 - 1 / length_ratio), at most
         1, a factor of the score.
         """
-        if options.n_bootstrap < 2:
-            raise ValueError(
-                f"n_bootstrap is {options.n_bootstrap}, but an interval takes at least 2 samples"
-            )
         metric = make_bleu(options.tokenize, lowercase=options.lowercase)
-        with fixed_seed():
-            bleu = metric.corpus_score(hypotheses, references, n_bootstrap=options.n_bootstrap)
+        bleu = metric.corpus_score(hypotheses, references, n_bootstrap=options.n_bootstrap)
         low, high = bleu._mean - bleu._ci, bleu._mean + bleu._ci  # _ci is half the width of the interval
         return MetricScore(
             score=clip(bleu.score),
@@ -161,20 +154,6 @@ def clip(score: float) -> float:
     return min(max(float(score), 0.0), 100.0)
 
 
-@contextmanager
-def fixed_seed() -> Iterator[None]:
-    """Override SACREBLEU_SEED, so that the user's shell cannot change the interval between two runs."""
-    before = os.environ.get("SACREBLEU_SEED")
-    os.environ["SACREBLEU_SEED"] = BOOTSTRAP_SEED
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["SACREBLEU_SEED"]
-        else:
-            os.environ["SACREBLEU_SEED"] = before
-
-
 # chrF and chrF++ by sacrebleu.
 
 
@@ -193,9 +172,7 @@ class Chrf(Metric):
         """Score; no option applies, chrF cuts text by its own rules."""
         from sacrebleu.metrics.chrf import CHRF
 
-        metric = CHRF(word_order=self.word_order)
-        score = metric.corpus_score(hypotheses, references).score
-        return MetricScore(score=score, signature=str(metric.get_signature()))
+        return _score(CHRF(word_order=self.word_order), hypotheses, references)
 
 
 class ChrfPlusPlus(Chrf):
@@ -229,23 +206,17 @@ class Ter(Metric):
         """Score; no option applies, TER cuts text by its own rules."""
         from sacrebleu.metrics.ter import TER
 
-        metric = TER()
-        score = metric.corpus_score(hypotheses, references).score
-        return MetricScore(score=score, signature=str(metric.get_signature()))
+        return _score(TER(), hypotheses, references)
+
+
+def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> MetricScore:
+    """Score by one of sacrebleu's metrics."""
+    score = metric.corpus_score(hypotheses, references).score
+    return MetricScore(score=score, signature=str(metric.get_signature()))
 
 
 # Registry of metrics.
 
-
-__all__ = [
-    "METRICS",
-    "Metric",
-    "MetricOptions",
-    "MetricScore",
-    "list_metrics",
-    "metric_of",
-    "register_metric",
-]
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in (Bleu(), Chrf(), ChrfPlusPlus(), Ter())}
 """Every metric by name, in the order of tables."""
@@ -264,21 +235,13 @@ def register_metric(metric: Metric) -> None:
         metric: an instance of a subclass of ``Metric``; ``metric.name`` is its name in options and columns.
 
     Raises:
-        ValueError: not an instance of such a subclass, without name, heading or help, or the name is taken
-            or has other characters than lower-case letters, digits and underscores.
+        ValueError: not an instance of such a subclass, or the name is taken or has other characters than
+            lower-case letters, digits and underscores.
     """
-    if isinstance(metric, type):
-        raise ValueError(f"{metric.__name__} is a class: register an instance, {metric.__name__}()")
     if not isinstance(metric, Metric):
         raise ValueError(f"a metric must be an instance of a subclass of Metric, found {metric!r:.80}")
-    for attribute in ("name", "heading", "help"):
-        if not getattr(metric, attribute, ""):
-            raise ValueError(f"{type(metric).__name__} has no {attribute}: set it in the class")
     if not re.fullmatch("[a-z][a-z0-9_]*", metric.name):
-        raise ValueError(
-            f"metric {metric.name!r}: a name has only lower-case letters, digits and underscores, "
-            "and begins with a letter"
-        )
+        raise ValueError(f"metric {metric.name!r}: use lower-case letters, digits and underscores alone")
     if metric.name in METRICS:
         raise ValueError(f"the metric {metric.name!r} exists already: choose another name")
     METRICS[metric.name] = metric

@@ -147,9 +147,9 @@ def test_a_model_that_memory_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPa
     weights = sum(parameter.nbytes for parameter in model.parameters())
     assert (training_bytes(model, ema=False), training_bytes(model, ema=True)) == (4 * weights, 5 * weights)
     monkeypatch.setattr(registry, "physical_memory_bytes", lambda: 4 * weights)
-    ensure_fits_memory(architecture, 13, 13, training=True, context="model")
+    ensure_fits_memory(architecture, 13, 13, context="model", ema=False)
     with pytest.raises(ValueError, match=r"model: needs .* for weights, gradients and optimizer, but this"):
-        ensure_fits_memory(architecture, 13, 13, training=True, context="model", ema=True)
+        ensure_fits_memory(architecture, 13, 13, context="model", ema=True)
 
 
 def test_the_network_of_positions_counts_as_a_sentence_of_its_own_and_lengths_may_be_means():

@@ -156,10 +156,8 @@ def test_a_metric_is_registered_once_and_whole():
     assert list_metrics() == ["bleu", "chrf", "ter", "exact", "exact_2"]
     for metric, message in (
         (ExactMatch(), "the metric 'exact' exists already: choose another name"),
-        (ExactMatch, r"ExactMatch is a class: register an instance, ExactMatch\(\)"),
-        (len, "a metric must be an instance of a subclass of Metric, found <built-in function len>"),
-        (changed(name="Exact"), "metric 'Exact': a name has only lower-case letters"),
-        (changed(name="exact3", heading=""), "ExactMatch has no heading: set it in the class"),
+        (ExactMatch, "a metric must be an instance of a subclass of Metric, found <class "),
+        (changed(name="Exact"), "metric 'Exact': use lower-case letters"),
     ):
         with pytest.raises(ValueError, match=message):
             register_metric(metric)  # type: ignore[arg-type]

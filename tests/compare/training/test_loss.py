@@ -1,6 +1,5 @@
 """The loss of a batch: padding, consistency regularisation with its cut tokens, and REINFORCE."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from compare.training.loss import (
     may_cut_target,
     reinforce,
 )
+from seq2seq.attention import Choices
 from tests.kits.contract import EXACT, V, make, seeded_float64, sharpen, sources, targets
 from tests.kits.loss import PAD, TinyModel, batch, close
 
@@ -188,7 +188,7 @@ def test_reinforce_is_its_formula():
     mask = torch.tensor([[True, True, True], [True, True, False]])
     rewards *= mask
     logp.requires_grad_(), value.requires_grad_()
-    found = reinforce(rewards, seq2seq.Choices(logp, value), mask)
+    found = reinforce(rewards, Choices(logp, value), mask)
     expected = torch.zeros(())
     for row, length in enumerate((3, 2)):
         to_go = rewards[row].flip(0).cumsum(0).flip(0)
@@ -202,29 +202,6 @@ def test_reinforce_is_its_formula():
         close(one, other)
 
 
-def test_reinforce_is_unbiased_whatever_later_steps_make_of_a_choice():
-    """All 27 sequences of three choices among three, each weighed by its probability.
-
-    The rewards depend on all choices so far, the baseline is arbitrary; the mean gradient is that of the
-    expected total reward.
-    """
-    generator = torch.Generator().manual_seed(7)
-    logits = torch.randn(3, 3, generator=generator, requires_grad=True)
-    table = torch.randn(3, 3, 3, 3, generator=generator)  # step, then the choices so far
-    value = torch.randn(1, 3, generator=generator)
-    logp = logits.log_softmax(dim=1)
-    mean, expected = torch.zeros_like(logits), torch.zeros(())
-    for drawn in itertools.product(range(3), repeat=3):
-        seen = [(*drawn[: t + 1], *[0] * (2 - t)) for t in range(3)]
-        rewards = torch.stack([table[t][seen[t]] for t in range(3)]).unsqueeze(0)
-        chosen = logp[torch.arange(3), torch.tensor(drawn)].unsqueeze(0)
-        probability = chosen.sum().exp()
-        loss = reinforce(rewards, seq2seq.Choices(chosen, value), torch.ones(1, 3, dtype=torch.bool))
-        mean += probability.detach() * torch.autograd.grad(loss, logits, retain_graph=True)[0]
-        expected = expected + probability * rewards.sum()
-    close(mean, -torch.autograd.grad(expected, logits)[0])
-
-
 def test_the_loss_adds_what_choices_earned():
     """Rewards are the log-likelihoods of the references, without smoothing; the average moves by a tenth."""
     model, parts = TinyModel(), batch()
@@ -235,8 +212,8 @@ def test_the_loss_adds_what_choices_earned():
     inner = model.features
     likelihood = model.output(inner(*parts[:3]).hidden).log_softmax(-1)
     rewards = likelihood.gather(2, tgt_out.unsqueeze(2)).squeeze(2).masked_fill(~tgt_mask, 0).detach()
-    expected = reinforce(rewards, seq2seq.Choices(logp, value), tgt_mask) - entropy[tgt_mask].sum()
-    choices = seq2seq.Choices(logp, value, entropy, average)
+    expected = reinforce(rewards, Choices(logp, value), tgt_mask) - entropy[tgt_mask].sum()
+    choices = Choices(logp, value, entropy, average)
     model.features = lambda *args: inner(*args)._replace(choices=choices)  # type: ignore[method-assign]
     found = TranslationLoss(model, 0.1)(*parts)
     close(found.minimised - plain.minimised, expected)
