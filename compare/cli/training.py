@@ -44,9 +44,8 @@ def run(
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
-    from compare.report.closing import show_closing
     from compare.report.score_tables import render_estimates
-    from compare.report.screen import show_experiment
+    from compare.report.screen import show_closing, show_experiment
     from compare.results.store import read_results
 
     cli.load_all_plugins()

@@ -361,13 +361,18 @@ def load_table(
     Raises:
         ValueError: an unknown shape, or (aggregated) no finished run.
     """
-    folders = as_paths(folders)
-    match shape:
-        case TableShape.ROWS:
-            return load_results(*folders)
-        case TableShape.AGGREGATED:
-            return _aggregated(folders, data_root)
-    raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
+    if shape not in set(TableShape):
+        raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
+    if shape == TableShape.ROWS:
+        return load_results(*as_paths(folders))
+    import pandas as pd
+
+    frames = []
+    for folder, name in experiment_names(as_paths(folders)).items():
+        frame = pd.DataFrame(find_summary(folder, read_results(folder), data_root).means)
+        frame.insert(0, "experiment", name)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
 
 
 def default_shape(folders: Sequence[Path]) -> TableShape:
@@ -382,12 +387,12 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
     if not all((folder / "experiment.json").is_file() for folder in folders):
         return TableShape.ROWS
     results = {folder: read_results(folder) for folder in folders}
-    if not any(map(has_means, results.values())):
-        return TableShape.ROWS
-    every = [(folder / each.run, each.status) for folder, found in results.items() for each in found]
-    whole = all(status == "done" for _, status in every)
-    whole = whole and not any(plugin_problem(run) for run, _ in every)
-    return TableShape.AGGREGATED if whole else TableShape.ROWS
+    whole = all(
+        each.status == "done" and not plugin_problem(folder / each.run)
+        for folder, found in results.items()
+        for each in found
+    )
+    return TableShape.AGGREGATED if whole and any(map(has_means, results.values())) else TableShape.ROWS
 
 
 def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -> Summary:
@@ -404,18 +409,6 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
     from compare.analysis.comparison import summarise  # slow to import
 
     return summarise(folder, data_root=data_root)
-
-
-def _aggregated(folders: Sequence[Path], data_root: str) -> "pd.DataFrame":
-    """Aggregate the seeds of each folder's models."""
-    import pandas as pd
-
-    frames = []
-    for folder, name in experiment_names(folders).items():
-        frame = pd.DataFrame(find_summary(folder, read_results(folder), data_root).means)
-        frame.insert(0, "experiment", name)
-        frames.append(frame)
-    return pd.concat(frames, ignore_index=True)
 
 
 # Tables, results.jsonl and plots of an experiment, in its folder: all repeat what result.json files hold.

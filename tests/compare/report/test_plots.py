@@ -15,7 +15,7 @@ from compare.analysis.efficiency import SIZE, SPEED
 from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
-from compare.report.figures import ATTENTION, FIGURES, draw_figure, draw_plots
+from compare.report.figures import FIGURES, draw_figure, draw_plots
 from compare.report.plots import curves_plot, pareto_plot, save_figure
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
@@ -178,11 +178,6 @@ def test_curves_of_the_command_have_a_line_per_run(made: Path, tmp_path: Path):
     assert [path.name for path in written] == [f"{name}.{end}" for name in names for end in ("png", "svg")]
     text = (tmp_path / "learning-updates.svg").read_text()
     assert all(f"{label}-seed{seed}" in text for label in ("lstm", "rnn", "transformer") for seed in (1, 2))
-
-
-def test_figures_are_listed(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["plot", "--list"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()][1:] == [*FIGURES, ATTENTION]
 
 
 # Attention of one sentence.

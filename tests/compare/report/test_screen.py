@@ -12,10 +12,11 @@ from compare.analysis import comparison
 from compare.analysis.comparison import summarise
 from compare.analysis.tables import fall_apart
 from compare.cli import main
-from compare.report.screen import render_screen, show_experiment
+from compare.report.screen import CLOSING_WIDTH, length_chart, render_screen, show_closing, show_experiment
 from compare.report.table import refresh_views, write_views
 from compare.results.store import SUMMARY, has_means, read_results, save_result, stored_summary
 from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
+from tests.kits.runs import ROWS
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])
@@ -146,3 +147,26 @@ def test_a_terminal_has_the_screen_and_a_pipe_the_whole_table(
     assert f"next:attnbenchreport{made}" in "".join(shown.split())
     assert main(["table", str(made), "--columns", "all"]) == 0
     assert capfd.readouterr().out == whole
+
+
+# Below the table of `run`.
+
+
+def test_bars_are_as_long_as_the_mean_over_seeds():
+    scores = {("a", 1, "1–5"): 40.0, ("a", 2, "1–5"): 60.0, ("a", 1, "6–9"): 0.0, ("a", 2, "6–9"): 0.0}
+    rows = [
+        {"label": label, "seed": seed, "source_words": words, "bleu": bleu}
+        for (label, seed, words), bleu in scores.items()
+    ]
+    *_, line = length_chart(rows).splitlines()
+    assert line.split() == ["a", "50", "######", "0"]
+
+
+def test_it_shows_each_model_and_the_picture(finished: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
+    text = show_closing(folder)
+    assert (folder / "plots" / "length.png").is_file()
+    assert all(
+        name in text for name in ("reference", ROWS[0].partition("-seed")[0], " report ", "length.png")
+    )
+    assert all(len(line) <= CLOSING_WIDTH for line in text.splitlines() if str(folder) not in line)
