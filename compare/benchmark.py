@@ -21,8 +21,7 @@ from compare.decoding.search import SPECIAL, Hypothesis, search
 from compare.experiment.prepare import prepare_data, sides
 from compare.models.registry import build, train_flops_per_token
 from compare.results.text import DISTURBED, describe_share, format_number, table_text
-from compare.system.cpu import for_decoding, tune_cpu
-from compare.system.device import device_name, set_numerics
+from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
 from compare.system.measure import Speed, TimedRepeat, Workload, peak_flops, tensor_bytes, time_in_turn
 from compare.system.messages import did_you_mean
 from compare.system.plugins import code_version

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta
 
-from compare.system.settings import Natural, NonNegative, Section, setting
+from compare.system.messages import Natural, NonNegative, Section, setting
 
 if TYPE_CHECKING:
     from torch import nn

@@ -23,7 +23,7 @@ from compare.models.registry import build
 from compare.optim import build_optimizer
 from compare.protocol import select
 from compare.system.device import device_name, set_numerics
-from compare.system.signals import Interrupted
+from compare.system.processes import Interrupted
 from compare.training.checkpoints import CHECKPOINTS, FINAL, RunningMetrics
 from compare.training.loss import TranslationLoss
 from compare.training.step import compute_loss, train_step

@@ -11,10 +11,9 @@ import typer
 # Importing a module adds its commands.
 from compare.cli import data, results, text, training  # noqa: F401
 from compare.cli.options import app, print_visible
-from compare.system.distributed import is_main_process
 from compare.system.log import discard, hide_messages
 from compare.system.messages import first_line, is_out_of_memory
-from compare.system.signals import Interrupted, Locked, Terminated, raise_on_signals
+from compare.system.processes import Interrupted, Locked, Terminated, is_main_process, raise_on_signals
 from data.text import visible, visible_lines
 
 __all__ = ["app", "main"]

@@ -9,8 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 import compare
-from compare.system.distributed import is_main_process, is_torchrun
 from compare.system.log import show_messages
+from compare.system.processes import is_main_process, is_torchrun
 from data.text import visible_lines
 
 GROUPS = {

@@ -39,7 +39,7 @@ def translate(
     Example: echo "The old woman must open the door." | attnbench translate runs/demo/bahdanau-seed1
     """
     from compare.results.result import without_nan
-    from compare.system.cpu import tune_cpu
+    from compare.system.device import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
@@ -122,7 +122,7 @@ def score(
     """
     from compare.report.score_tables import render_forced_scores, render_scores
     from compare.scoring.score import HEADLINE
-    from compare.system.cpu import tune_cpu
+    from compare.system.device import tune_cpu
 
     of_runs = {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out is not None}
     given = [name for name, is_given in of_runs.items() if is_given]
@@ -199,7 +199,7 @@ def align(
     Example: attnbench align runs/demo/bahdanau-seed1 eflomal.fwd --gold gold.talp --src test.en --tgt test.de
     """
     from compare.analysis.alignment import write_link_files
-    from compare.system.cpu import tune_cpu
+    from compare.system.device import tune_cpu
 
     pairs = compare.read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
     alignments = {

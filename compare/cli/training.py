@@ -11,8 +11,8 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.results.text import table_text, terminal_width
-from compare.system.distributed import is_main_process
 from compare.system.log import Reporter
+from compare.system.processes import is_main_process
 
 logger = logging.getLogger(__name__)
 

@@ -25,9 +25,8 @@ from compare.config.sections import (
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, TaskName, family_of
 from compare.system.device import has_fast_bf16, pick_device
-from compare.system.messages import abbreviate, did_you_mean
+from compare.system.messages import abbreviate, convert_setting, did_you_mean
 from compare.system.plugins import PLUGINS
-from compare.system.settings import convert_setting
 from data.vocabulary import join_pieces
 
 

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
-from compare.system.messages import abbreviate
-from compare.system.settings import (
+from compare.system.messages import (
     Fraction,
     Natural,
     NonNegative,
     Positive,
     Section,
+    abbreviate,
     convert_setting,
     setting,
 )

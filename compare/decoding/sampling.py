@@ -23,7 +23,7 @@ from compare.decoding.search import (
     token_logp,
 )
 from compare.protocol import EncoderDecoder, keep
-from compare.system.settings import Natural, Section
+from compare.system.messages import Natural, Section
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from compare.config.sections import DecodeConfig
 from compare.protocol import EncoderDecoder, keep, select
-from compare.system.settings import NonNegative, Section
+from compare.system.messages import NonNegative, Section
 from data.vocabulary import BOS, EOS, PAD
 
 COMPACT_SHARE = 0.8

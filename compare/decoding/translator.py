@@ -24,9 +24,9 @@ from compare.decoding.search import (
     search_all,
 )
 from compare.protocol import EncoderDecoder
-from compare.system.cpu import decoding_copy
-from compare.system.distributed import SINGLE, Processes
+from compare.system.device import decoding_copy
 from compare.system.measure import timed
+from compare.system.processes import SINGLE, Processes
 from data.batches import decode_batches, make_source_batch
 from data.encode import Ints
 from data.files import ProgressCallback, no_progress

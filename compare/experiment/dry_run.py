@@ -18,7 +18,7 @@ from compare.experiment.timing import first_updates, fresh_update_work
 from compare.models.registry import build_meta_model, training_bytes
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.cpu import tune_cpu
+from compare.system.device import tune_cpu
 from compare.system.measure import best_of
 from compare.system.messages import is_out_of_memory
 from compare.training.metrics_log import read_metrics

@@ -14,7 +14,7 @@ from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import check_output_folder
 from compare.system.log import Reporter
 from compare.system.messages import abbreviate
-from compare.system.signals import lock_folder
+from compare.system.processes import lock_folder
 from data.files import hash_file, json_bytes, write_atomically
 from data.formats import Records
 from data.prepare import PreparationPlan, prepare_corpus, run_first_pass

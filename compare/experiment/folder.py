@@ -16,7 +16,7 @@ from compare.optim import ENDLESS
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, read_registry, read_result
 from compare.system.messages import abbreviate, did_you_mean
-from compare.system.signals import lock_folder
+from compare.system.processes import lock_folder
 from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from data.files import hash_file, remove_leftovers, write_atomically
 from data.vocabulary import load_pair

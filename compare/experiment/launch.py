@@ -33,12 +33,12 @@ from compare.experiment.run_one import build_trainer
 from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.distributed import Processes
 from compare.system.log import PACKAGES, Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
 from compare.system.plugins import PLUGINS, load_plugins
-from compare.system.signals import (
+from compare.system.processes import (
     Interrupted,
+    Processes,
     Terminated,
     raise_on_signals,
     stop_on_signals,

@@ -44,12 +44,11 @@ from compare.results.store import (
     write_json_lines,
 )
 from compare.scoring.metrics import make_bleu
-from compare.system.cpu import tune_cpu
-from compare.system.distributed import SINGLE, Processes, join_processes
+from compare.system.device import tune_cpu
 from compare.system.log import Reporter, log_to_file
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.plugins import code_version
-from compare.system.signals import LOCK, Locked, lock_folder
+from compare.system.processes import LOCK, SINGLE, Locked, Processes, join_processes, lock_folder
 from compare.training.trainer import TrainingDiverged
 from data.files import append_whole, remove_leftovers
 from data.vocabulary import SPECIALS

@@ -20,9 +20,9 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import write_record
 from compare.scoring.score import bleu_and_length_ratio
 from compare.system.device import set_numerics, this_machine
-from compare.system.distributed import SINGLE, Processes
 from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
+from compare.system.processes import SINGLE, Processes
 from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe

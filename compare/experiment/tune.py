@@ -30,7 +30,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
-from compare.system.signals import Locked, lock_folder
+from compare.system.processes import Locked, lock_folder
 from compare.training.checkpoints import CHECKPOINTS
 from compare.training.metrics_log import read_metrics
 from data.files import write_atomically

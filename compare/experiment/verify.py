@@ -18,7 +18,7 @@ from compare.config.run import Run
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, build, family_of, forward_flops
 from compare.protocol import EncoderDecoder, keep, select
-from compare.system.cpu import prepare_copy
+from compare.system.device import prepare_copy
 from compare.system.messages import first_line
 from compare.system.plugins import is_from_outside, user_line
 from compare.training.checkpoints import load_weights, model_weights, save_weights, set_weights

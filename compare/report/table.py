@@ -55,7 +55,7 @@ from compare.results.store import (
 from compare.results.text import UNKNOWN, escape_markdown, table_text
 from compare.scoring.metrics import METRICS
 from compare.system.plugins import plugin_problem
-from compare.system.signals import Locked, lock_folder
+from compare.system.processes import Locked, lock_folder
 from data.files import as_paths, write_atomically
 from data.text import visible, visible_lines
 

@@ -380,8 +380,7 @@ def run_study(
         raise ValueError("data.root is the corpus of finished runs: name these too, with --runs")
     import torch
 
-    from compare.system.cpu import tune_cpu
-    from compare.system.device import device_name
+    from compare.system.device import device_name, tune_cpu
 
     tune_cpu()
     settings = Settings(

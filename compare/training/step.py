@@ -14,8 +14,7 @@ from compare.config.run import Run
 from compare.optim import build_optimizer
 from compare.protocol import EncoderDecoder
 from compare.system.device import autocast
-from compare.system.distributed import Processes
-from compare.system.signals import StopRequest
+from compare.system.processes import Processes, StopRequest
 from compare.training.checkpoints import model_weights
 from compare.training.loss import LossSums, TranslationLoss
 from data.batches import Batch

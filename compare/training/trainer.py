@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from compare.config.sections import TrainConfig
 from compare.optim import OptimConfig, build_optimizer
 from compare.protocol import Scheduled
-from compare.system.distributed import SINGLE, Processes
 from compare.system.measure import EnergyMeter
-from compare.system.signals import Interrupted, StopRequest, stop_on_signals
+from compare.system.processes import SINGLE, Interrupted, Processes, StopRequest, stop_on_signals
 from compare.training.checkpoints import (
     CHECKPOINTS,
     EMA,

@@ -14,7 +14,7 @@ from compare.config.sections import RegularizationConfig, TrainConfig, Vocabular
 from compare.experiment.prepare import build_vocabularies, load_corpus
 from compare.models.registry import Architecture, build
 from compare.optim import OptimConfig
-from compare.system.distributed import SINGLE, Processes
+from compare.system.processes import SINGLE, Processes
 from compare.training.checkpoints import Validation
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer

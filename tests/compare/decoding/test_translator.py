@@ -16,7 +16,7 @@ from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import DecodingWork, LatencyWork, Translator
 from compare.results.run_folder import load_model
 from compare.results.store import read_result
-from compare.system import cpu as packed_linear
+from compare.system import device as packed_linear
 from compare.system import measure as timing
 from data.vocabulary import BOS, EOS
 from tests.kits.clock import Clock

@@ -18,7 +18,7 @@ from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.system.log import Reporter
-from compare.system.signals import lock_folder
+from compare.system.processes import lock_folder
 from compare.training.metrics_log import read_metrics
 from data.files import hash_file, write_atomically
 from tests.kits.cli import Refusal

@@ -21,7 +21,7 @@ from compare.experiment import launch
 from compare.experiment.launch import Launch, parse_launch
 from compare.experiment.run import run_experiment
 from compare.results.store import read_result
-from compare.system.distributed import pick_own_device
+from compare.system.processes import pick_own_device
 from compare.training.checkpoints import CHECKPOINTS, STATE
 from tests.kits.cli import Refusal
 from tests.kits.contents import differences, leftovers, read_contents

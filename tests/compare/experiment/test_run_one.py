@@ -41,7 +41,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from compare.scoring.score import all_metrics, score_texts
 from compare.system.log import Reporter
-from compare.system.signals import Interrupted
+from compare.system.processes import Interrupted
 from compare.training.metrics_log import read_metrics
 from data.files import hash_file
 from data.vocabulary import BOS, EOS

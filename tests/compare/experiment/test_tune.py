@@ -32,7 +32,7 @@ from compare.experiment.tune import (
     tune_experiment,
 )
 from compare.results.store import read_results
-from compare.system.signals import Locked, lock_folder
+from compare.system.processes import Locked, lock_folder
 from compare.training.metrics_log import read_metrics
 from tests.kits.cli import Refusal
 

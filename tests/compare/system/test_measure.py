@@ -24,7 +24,7 @@ from compare.system.measure import (
     tensor_bytes,
     time_in_turn,
 )
-from compare.system.signals import Interrupted
+from compare.system.processes import Interrupted
 from data.batches import BatchStream
 from tests.kits.clock import Clock
 from tests.kits.training import bleus, make_stream, metrics, trainer
@@ -54,7 +54,7 @@ def test_memory_that_earlier_work_has_freed_is_not_counted():
     """In a process that keeps it, as trainings do: the settings last, so it is one of its own."""
     code = """
 import torch
-from compare.system.cpu import tune_cpu
+from compare.system.device import tune_cpu
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
 tune_cpu()
 cpu = torch.device("cpu")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from compare.system.signals import (
+from compare.system.processes import (
     LOCK,
     Locked,
     Terminated,
@@ -117,7 +117,7 @@ def test_another_thread_can_work_without_handlers():
 HOLD = """
 import sys, time
 from pathlib import Path
-from compare.system.signals import lock_folder
+from compare.system.processes import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -20,7 +20,7 @@ from torch import Tensor
 import compare.training.loss
 from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
-from compare.system.distributed import Processes, join_processes
+from compare.system.processes import Processes, join_processes
 from compare.training.checkpoints import CHECKPOINTS, load_weights, model_weights, save_weights
 from compare.training.step import dropout_seed
 from data.batches import BatchStream
@@ -126,8 +126,8 @@ def test_any_number_of_processes_and_parts_gives_the_weights_of_one(
 JOIN = """
 import signal
 import torch.distributed as dist
-from compare.system import distributed
-from compare.system.signals import raise_on_signals
+from compare.system import processes as distributed
+from compare.system.processes import raise_on_signals
 distributed.JOINING = distributed.timedelta(seconds={seconds})
 rendezvous = dist.rendezvous
 dist.rendezvous = lambda *a, **k: (print("joining", flush=True), rendezvous(*a, **k))[1]

@@ -15,9 +15,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from compare.config.sections import RegularizationConfig
-from compare.system.distributed import Processes
 from compare.system.measure import EnergyMeter
-from compare.system.signals import Interrupted
+from compare.system.processes import Interrupted, Processes
 from compare.training import checkpoints
 from compare.training import trainer as module
 from compare.training.checkpoints import (
