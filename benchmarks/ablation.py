@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from compare.analysis.comparison import Comparison, compare_models
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
-from compare.analysis.intervals import score_test_set
+from compare.analysis.statistics import score_test_set
 from compare.config.parse import load_experiment
 from compare.models.styles import Style
 from compare.report.plots import REFERENCE_LINE, finish_figure, line_style, make_panels, save_figure

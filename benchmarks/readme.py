@@ -24,7 +24,7 @@ from compare.analysis.comparison import (
     headlines,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.intervals import score_tests
+from compare.analysis.statistics import score_tests
 from compare.config.parse import load_experiment
 from compare.report.table import TableShape, load_table, render_table
 from compare.results.store import load_results, read_results

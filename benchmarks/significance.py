@@ -16,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compare.analysis.comparison import ALPHA, WelchTest, welch_test
-from compare.analysis.intervals import SampledScore, bootstrap_draws
-from compare.analysis.statistics import FloatArray, holm_correction
+from compare.analysis.statistics import FloatArray, SampledScore, bootstrap_draws, holm_correction
 
 N, RESAMPLES = 500, 400
 """Sentences of the test set, and resamples of the bootstrap."""

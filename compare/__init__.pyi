@@ -4,8 +4,8 @@ from compare.analysis.alignment import measure_alignment as measure_alignment
 from compare.analysis.comparison import compare_models as compare_models
 from compare.analysis.efficiency import tuning_curve as tuning_curve
 from compare.analysis.finished_experiment import load_finished as load_finished
-from compare.analysis.intervals import score_tests as score_tests
 from compare.analysis.statistics import compare_files as compare_files
+from compare.analysis.statistics import score_tests as score_tests
 from compare.analysis.word_links import count_proposed_links as count_proposed_links
 from compare.analysis.word_links import read_gold as read_gold
 from compare.analysis.word_links import read_proposed_links as read_proposed_links

@@ -28,7 +28,8 @@ from compare.analysis.finished_experiment import (
     load_finished,
     timed_spread,
 )
-from compare.analysis.intervals import (
+from compare.analysis.statistics import (
+    COMPARED_METRICS,
     Interval,
     Intervals,
     SampledScore,
@@ -37,12 +38,12 @@ from compare.analysis.intervals import (
     check_label,
     clip_intervals,
     estimate_variances,
+    holm_correction,
     model_intervals,
     score_tests,
     seed_interval,
     t_quantile,
 )
-from compare.analysis.statistics import COMPARED_METRICS, holm_correction
 from compare.analysis.tables import Row, fall_apart, seed_mean
 from compare.results.columns import PRIMARY
 from compare.results.store import Summary, results_hash

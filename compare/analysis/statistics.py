@@ -1,4 +1,4 @@
-"""Statistics of translations: BLEU and chrF from sufficient statistics, and the correction of many tests.
+"""Statistics of translations: scores of resampled test sets, confidence intervals, corrected p-values.
 
 References:
 - Chen and Cherry 2014, A Systematic Comparison of Smoothing Techniques for Sentence-Level BLEU. WMT.
@@ -8,19 +8,27 @@ References:
 - Popović 2015, chrF: Character n-gram F-score for Automatic MT Evaluation. WMT.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from statistics import fmean, stdev
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import estimate_ci
+from scipy.special import stdtrit
 
+from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.tables import Row
 from compare.scoring.metrics import BOOTSTRAP_SEED, TOKENIZE, make_bleu
 from compare.scoring.score import HEADLINE, ScoringOptions
+from compare.system.messages import did_you_mean
 from data.files import as_paths
 from data.text import read_lines
 
@@ -126,6 +134,283 @@ def _count(metric: str, tokenize: str, hypotheses: tuple[str, ...], references: 
 def _with_references(metric: str, tokenize: str, references: tuple[str, ...]) -> BLEU | CHRF:
     """Return a metric that has counted the n-grams of its references."""
     return COMPARED_METRICS[metric].counter(tokenize, references=[references])
+
+
+# Translations of a test set by each model and seed, with the sentence statistics that the tests use.
+#
+# N sentences, R resamples, C statistics per sentence.
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampledScore:
+    """Score of one run on a test set by one metric, and on resamples of the test set."""
+
+    counts: IntArray
+    """Statistics per sentence, (N, C)."""
+    score: float
+    """Score of the whole test set, 0 to 100."""
+    resampled: FloatArray
+    """Score of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoredRun:
+    """Translations of N test sentences by one run, with their statistics."""
+
+    lines: Sequence[str]
+    scores: Mapping[str, SampledScore]
+    """By the name of the metric, all of ``COMPARED_METRICS``."""
+
+    @cached_property
+    def sentence_chrf(self) -> FloatArray:
+        """chrF2 of each sentence, (N,)."""
+        return chrf(self.scores["chrf"].counts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScoredTestSet:
+    """A test set with its translations by every model and seed."""
+
+    name: str
+    references: Sequence[str]
+    models: Mapping[str, Mapping[int, ScoredRun]]
+    """Runs by label, then by seed."""
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
+    failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Seeds with which a model failed, by its label."""
+
+
+def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
+    """Draw bootstrap resamples of a test set.
+
+    The random numbers and their seed are those of sacrebleu's confidence interval and paired bootstrap, so
+    that both give the same results.
+
+    Args:
+        sentences: N, the size of the test set.
+        resamples: R.
+
+    Returns:
+        How often each resample contains each sentence, (R, N).
+    """
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
+    indices = rng.choice(sentences, size=(resamples, sentences), replace=True)
+    return np.stack([np.bincount(resample, minlength=sentences) for resample in indices]).astype(np.float64)
+
+
+def score_test_set(
+    name: str,
+    references: Sequence[str],
+    outputs: Mapping[str, Mapping[int, Sequence[str]]],
+    *,
+    resamples: int = 1000,
+    tokenize: str = TOKENIZE,
+    **more: Any,
+) -> ScoredTestSet:
+    """Compute the statistics and resampled scores of one test set.
+
+    Args:
+        name: the name of the test set.
+        references: one reference per sentence.
+        outputs: translations by label and seed, one line per sentence.
+        resamples: number of bootstrap resamples.
+        tokenize: sacrebleu's tokenizer of BLEU.
+        more: further fields of ``ScoredTestSet``.
+
+    Raises:
+        ValueError: there are not as many translations as references.
+    """
+    draws = bootstrap_draws(len(references), resamples)
+
+    def score_run(lines: Sequence[str]) -> ScoredRun:
+        scores = {}
+        for metric, (_, score) in COMPARED_METRICS.items():
+            counts = sentence_counts(metric, lines, references, tokenize)
+            total = float(score(counts.sum(axis=0)))
+            scores[metric] = SampledScore(counts=counts, score=total, resampled=score(draws @ counts))
+        return ScoredRun(lines=lines, scores=scores)
+
+    models = {
+        label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
+    }
+    return ScoredTestSet(name=name, references=references, models=models, **more)
+
+
+def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
+    """Score every test set of an experiment; this takes about 1 s per run and 1,000 sentences.
+
+    Args:
+        finished: the experiment.
+        resamples: number of bootstrap resamples.
+
+    Returns:
+        The test sets by name, that of the headline first.
+    """
+    settings = {run.result.run: run.result.settings_hash for run in finished.runs}
+    return {
+        test: score_test_set(
+            test,
+            finished.references(test),
+            {
+                label: {run.result.seed: run.outputs[test] for run in runs}
+                for label, runs in finished.labels.items()
+            },
+            resamples=resamples,
+            tokenize=finished.tokenize,
+            settings=settings,
+            failed=finished.failed_seeds,
+        )
+        for test in finished.corpus.tests
+    }
+
+
+# 95% confidence intervals of mean scores and of mean differences, for three sources of variation.
+#
+# - ``test_set``: how would these trained models score on other test sentences?
+# - ``seeds``: how would models trained with other seeds score on these test sentences?
+# - ``combined``: how would models trained with other seeds score on other test sentences?
+#
+# k seeds, R resamples, N sentences. ``benchmarks/significance.py`` measures by simulation how often each
+# holds.
+
+
+class Interval(NamedTuple):
+    """A 95% confidence interval, in points of the score."""
+
+    low: float
+    high: float
+
+
+class Intervals(NamedTuple):
+    """The three intervals of a figure; those that are not known are None, as two of them for one seed."""
+
+    test_set: Interval | None
+    seeds: Interval | None
+    combined: Interval | None
+
+    def map(self, function: Callable[[Interval], Interval]) -> "Intervals":
+        """Apply ``function`` to each interval that is not None."""
+        return Intervals(*(interval and function(interval) for interval in self))
+
+    def columns(self, stem: str, suffix: str = "") -> Row:
+        """Return the limits as table columns such as ``<stem>_seeds_low<suffix>``; None if missing."""
+        columns: Row = {}
+        for kind, interval in self._asdict().items():
+            low, high = interval or (None, None)
+            columns |= {f"{stem}_{kind}_low{suffix}": low, f"{stem}_{kind}_high{suffix}": high}
+        return columns
+
+
+class Variances(NamedTuple):
+    """Variances of a mean over k seeds on a test set, by their source."""
+
+    sentences: float
+    """Over test sets, with the same seeds."""
+    seeds: float
+    """Over seeds, on the same test set; 0 for one seed, which shows nothing of it."""
+    interaction: float
+    """Contained in both: a seed that does well on some sentences by chance."""
+
+    @property
+    def total(self) -> float:
+        """Variance over test sets and seeds."""
+        return self.sentences + max(self.seeds - self.interaction, 0.0)
+
+
+def t_quantile(dof: float) -> float:
+    """Return the 0.975 quantile of Student's t: half the width of a 95% interval in standard errors."""
+    return float(stdtrit(dof, 0.975))
+
+
+def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
+    """Compute the intervals of a model's mean score, clipped to 0 to 100.
+
+    Args:
+        runs: the scores of one model, one per seed.
+    """
+    scores = np.array([run.score for run in runs])
+    resampled = np.stack([run.resampled for run in runs])
+    return clip_intervals(confidence_intervals(scores, resampled, len(runs[0].counts)))
+
+
+def clip_intervals(intervals: Intervals) -> Intervals:
+    """Clip the limits to the range of scores, 0 to 100."""
+    return intervals.map(lambda interval: Interval(*(min(max(limit, 0.0), 100.0) for limit in interval)))
+
+
+def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
+    """Compute the three intervals of the mean of ``scores``.
+
+    ``test_set`` is a bootstrap interval (Koehn 2004), ``seeds`` an interval of Student's t; for ``combined``
+    see ``combined_half_width``.
+
+    Args:
+        scores: one score per seed, (k,).
+        resampled: the scores on resamples of the test set, (k, R); all seeds share the resamples.
+        sentences: the size of the test set.
+    """
+    center, half_width = estimate_ci(resampled.mean(axis=0))
+    test_set = Interval(float(center - half_width), float(center + half_width))
+    if len(scores) < 2:
+        return Intervals(test_set, None, None)
+    variances = estimate_variances(scores, resampled)
+    halves = (
+        t_quantile(len(scores) - 1) * math.sqrt(variances.seeds),
+        combined_half_width(variances, len(scores), sentences),
+    )
+    mean = float(scores.mean())
+    return Intervals(test_set, *(Interval(mean - half, mean + half) for half in halves))
+
+
+def seed_interval(scores: Sequence[float]) -> Interval | None:
+    """Compute the interval over seeds from the scores alone, one per seed; None for one seed."""
+    if len(scores) < 2:
+        return None
+    half = t_quantile(len(scores) - 1) * stdev(scores) / math.sqrt(len(scores))
+    return Interval(fmean(scores) - half, fmean(scores) + half)
+
+
+def estimate_variances(scores: FloatArray, resampled: FloatArray) -> Variances:
+    """Estimate the variances of the mean of ``scores``, which are described at ``confidence_intervals``.
+
+    The bootstrap yields the interaction: the variance over resamples is m + x for a single seed and m + x/k
+    for the mean over the k seeds, where m is common to all seeds and x is the interaction.
+    """
+    k = len(scores)
+    of_mean = float(resampled.mean(axis=0).var(ddof=1))
+    if k == 1:
+        return Variances(of_mean, 0.0, 0.0)
+    interaction = (float(resampled.var(axis=1, ddof=1).mean()) - of_mean) / (k - 1)
+    return Variances(of_mean, float(scores.var(ddof=1)) / k, interaction)
+
+
+def combined_half_width(variances: Variances, seeds: int, sentences: int) -> float:
+    """Compute half the width of the combined interval, for two seeds or more.
+
+    It is an interval of Student's t on the total variance. Its degrees of freedom are the harmonic mean of
+    those of both sources, weighted by their shares of the variance. Satterthwaite (1946) weights by squared
+    shares, which is too short here: a share estimated from few seeds is often far too low, and the variance
+    with it, so that such intervals cover 87 to 93% with 2 to 4 seeds that vary more than the sentences. For
+    the same reason the interval is never narrower than that over seeds.
+
+    Args:
+        variances: of the mean over seeds.
+        seeds: k.
+        sentences: N.
+    """
+    over_seeds = t_quantile(seeds - 1) * math.sqrt(variances.seeds)
+    if not (total := variances.total):
+        return over_seeds
+    share = min(variances.seeds / total, 1.0)
+    dof = 1 / (share / (seeds - 1) + (1 - share) / max(sentences - 1, 1))
+    return max(over_seeds, t_quantile(dof) * math.sqrt(total))
+
+
+def check_label(label: str, labels: Collection[str]) -> None:
+    """Raise ValueError with the nearest label if no finished model has ``label``."""
+    if label not in labels:
+        raise ValueError(f"no finished model is labelled {label!r}; {did_you_mean(label, labels)}")
 
 
 # Many tests.

@@ -125,7 +125,7 @@ class DataCache:
             data_root: folder of the corpus; empty: that of each config.
         """
         self._encoded, self.data_root = encoded, data_root
-        self._found: dict[object, PreparedData | Exception] = {}
+        self._found: dict[object, PreparedData] = {}
 
     def prepare(self, run: Run, folder: Path) -> PreparedData:
         """Return the data that the sections of ``run`` describe.
@@ -138,26 +138,14 @@ class DataCache:
         """
         own = load_pair(folder) if run.train.init_from is not None else None
         settings = (run.data, run.vocabulary, run.task, own.content_hash if own else None)
-        corpus = self._once(settings, lambda: prepare_data(run, self._encoded, vocabularies=own))
-
-        def with_batches() -> PreparedData:
-            stream = training_batches(corpus.train, corpus.vocabularies, run)
-            return replace(corpus, stream=stream, batch_hash=stream.stream_hash(1))
-
         batches = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
-        return self._once(batches, with_batches)
-
-    def _once(self, key: object, make: Callable[[], PreparedData]) -> PreparedData:
-        """Return what ``make`` returns, or raise what it raises, when it is first called for ``key``."""
-        if key not in self._found:
-            try:
-                self._found[key] = make()
-            except (ValueError, OSError) as error:
-                self._found[key] = error
-        found = self._found[key]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if settings not in self._found:
+            self._found[settings] = prepare_data(run, self._encoded, vocabularies=own)
+        if batches not in self._found:
+            corpus = self._found[settings]
+            stream = training_batches(corpus.train, corpus.vocabularies, run)
+            self._found[batches] = replace(corpus, stream=stream, batch_hash=stream.stream_hash(1))
+        return self._found[batches]
 
 
 def read_run(folder: Path, result: Result, cache: DataCache) -> CheckedRun:

@@ -18,7 +18,7 @@ from compare.analysis.comparison import (
     headlines,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.intervals import ScoredTestSet, score_tests
+from compare.analysis.statistics import ScoredTestSet, score_tests
 from compare.analysis.tables import Table
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from compare.analysis.alignment import attend_words
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
-from compare.analysis.intervals import ScoredTestSet
 from compare.analysis.quality import word_counts
+from compare.analysis.statistics import ScoredTestSet
 from compare.analysis.word_links import WordPair, corpus_gold
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
 from compare.attention.weights import AttentionHead

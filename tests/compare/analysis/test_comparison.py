@@ -28,17 +28,17 @@ from compare.analysis.comparison import (
     welch_test,
 )
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.intervals import (
+from compare.analysis.statistics import (
     Interval,
     SampledScore,
     ScoredTestSet,
     bootstrap_draws,
+    holm_correction,
     model_intervals,
     score_test_set,
     score_tests,
     t_quantile,
 )
-from compare.analysis.statistics import holm_correction
 from tests.kits.finished_experiments import make_finished, pairs
 from tests.kits.paths import SHARED
 

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from compare.analysis.intervals import (
+from compare.analysis.statistics import (
+    FloatArray,
     Interval,
     SampledScore,
     Variances,
@@ -17,7 +18,6 @@ from compare.analysis.intervals import (
     seed_interval,
     t_quantile,
 )
-from compare.analysis.statistics import FloatArray
 from compare.scoring.score import score_texts
 
 REFERENCES = [

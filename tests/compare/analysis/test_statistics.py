@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from compare.analysis.intervals import bootstrap_draws
 from compare.analysis.statistics import (
     bleu,
+    bootstrap_draws,
     chrf,
     compare_files,
     holm_correction,

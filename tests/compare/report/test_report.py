@@ -19,7 +19,7 @@ import pytest
 from compare.analysis.alignment import attend_words
 from compare.analysis.comparison import Comparison, compare_models
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.intervals import Interval, score_tests
+from compare.analysis.statistics import Interval, score_tests
 from compare.analysis.word_links import word_pairs
 from compare.attention.weights import AttentionHead
 from compare.cli import main
