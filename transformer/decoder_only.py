@@ -15,6 +15,7 @@ from .layers import Layer
 from .masks import SequencePatterns, attend_within_source, build_pattern, check_target, real_tokens
 from .model import LayerStack, build_embeddings, build_output_layer, initialise
 from .multihead import Features, Memory, State
+from .positions import Relation
 
 
 class DecoderOnly(LayerStack):
@@ -113,10 +114,12 @@ class DecoderOnly(LayerStack):
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
         end = memory.mask.size(-1) + state.length + 1
         x = self.embed(tokens, positions, end)
-        source = torch.arange(memory.mask.size(-1), device=tokens.device).expand(len(tokens), -1)
-        earlier = positions + torch.arange(-state.length, 1, device=tokens.device)
-        mask = self.patterns.step_mask(state.length, memory.mask)
-        relation = self.relate(positions, torch.cat((source, earlier), dim=1), end, mask, x)
+        relation = Relation(self.patterns.step_mask(state.length, memory.mask))
+        if self.order is not None:
+            source = torch.arange(memory.mask.size(-1), device=tokens.device).expand(len(tokens), -1)
+            earlier = positions + torch.arange(-state.length, 1, device=tokens.device)
+            keys = torch.cat((source, earlier), dim=1)
+            relation = self.order(positions, keys, end, relation.mask, x)
         return self.output(self.run(x, relation, memory, state=state)), state
 
     def _embed_source(self, src: Tensor) -> tuple[Tensor, Tensor]:

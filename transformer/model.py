@@ -110,11 +110,12 @@ class LayerStack(nn.Module):
         """
         begin, end = (0, ids.size(1)) if state is None else (state.length, state.length + 1)
         keys = torch.arange(end, device=ids.device)
-        x, mask = self.embed(ids, keys[begin:], end), attend_to_past(self.mask_pattern, keys[begin:], keys)
-        relation = self.relate(keys[begin:], keys, end, mask, x)
+        positions = keys[begin:]
+        x, mask = self.embed(ids, positions, end), attend_to_past(self.mask_pattern, positions, keys)
+        relation = self.relate(positions, keys, end, mask, x)
         across = None
         if memory is not None:
-            across = attend_to_source(self.cross_pattern, keys[begin:], memory.mask)
+            across = attend_to_source(self.cross_pattern, positions, memory.mask)
         return self.run(x, relation, memory, across, state)
 
     def empty_state(self, like: Tensor, sentences: int, beam: int, capacity: int) -> State:

@@ -64,11 +64,12 @@ class KeyValueCache:
         """
         if self.length == self._buffer.size(0):
             raise ValueError(f"the state holds {self.length} tokens at most: give init_state more capacity")
-        stored = self._buffer[:, 0, ..., : keys.size(-1)], self._buffer[:, 1, ..., : values.size(-1)]
-        for part, new in zip(stored, (keys, values), strict=True):
-            part[self.length] = new.detach()
+        stored = []
+        for part, new in zip(self._buffer[: self.length + 1].unbind(1), (keys, values), strict=True):
+            stored.append(part if part.size(-1) == new.size(-1) else part[..., : new.size(-1)])
+            stored[-1][self.length] = new.detach()
         self.length += 1
-        return stored[0][: self.length], stored[1][: self.length]
+        return stored[0], stored[1]
 
     def select(self, parents: Tensor) -> Self:
         """Reorder hypotheses: hypothesis k of sentence b continues ``parents[b, k]``; parents is (B, K)."""
