@@ -88,14 +88,6 @@ def test_equal_sources_get_different_samples():
     same(alone, first)
 
 
-def test_top_k_1_is_greedy_search():
-    model, limits = random_model(), random_limits()
-    greedy = generate(model, **inputs(limits))
-    for (one,), (other,) in zip(samples(model, limits, top_k=1), greedy, strict=True):
-        assert one.tokens == other.tokens
-        assert one.score == pytest.approx(other.score, abs=1e-10)
-
-
 def test_a_value_out_of_range_is_refused():
     for name, value in (("temperature", 0.0), ("temperature", math.nan), ("top_k", -1), ("top_p", 1.1)):
         with pytest.raises(ValueError, match=name):

@@ -1,6 +1,5 @@
 """Search against hand-worked beams, a naive twin and all sequences there are; batches and closing."""
 
-import itertools
 import math
 from collections import Counter
 from dataclasses import astuple
@@ -14,9 +13,7 @@ import compare.decoding.search
 from compare.config.sections import DecodeConfig
 from compare.decoding.search import (
     BLOCK,
-    Hypothesis,
     LengthPenalty,
-    Normalization,
     SpecialIds,
     best_continuations,
     length_penalties,
@@ -29,7 +26,6 @@ from tests.kits.search import (
     EOS,
     PAD,
     SENTENCES,
-    UNK,
     A,
     B,
     Prefixes,
@@ -127,24 +123,6 @@ def test_ties_go_to_the_lowest_id(beam: int, dtype: torch.dtype):
     model.table = model.table.to(dtype)
     for lists, twins in zip(run_all(model, limits, GRID, beam_size=beam), expected, strict=True):
         same([best for (best,) in lists], twins, 1e-6)
-
-
-@pytest.mark.parametrize(("alpha", "form"), [(0.0, "wu"), (0.6, "wu"), (1.0, "length")])
-def test_a_wide_beam_finds_the_best_of_all_sequences(alpha: float, form: Normalization):
-    model = random_model()
-    model.table = model.table[:, :, :5].clone()  # words: UNK and A
-    limit = 4
-    expected = []
-    for row in range(SENTENCES):
-        every = []
-        for length in range(limit + 1):
-            for words in itertools.product((UNK, A), repeat=length):
-                ids = (*words, EOS)
-                logp = sum(model.logp(row, ids[:position])[token] for position, token in enumerate(ids))
-                every.append(Hypothesis(list(words), logp / LengthPenalty(alpha, form).divisor(len(ids))))
-        expected.append(max(every, key=lambda hypothesis: hypothesis.score))
-    same(run(model, [limit] * SENTENCES, beam_size=32, alpha=alpha, form=form), expected)  # of 31 sequences
-    assert len({tuple(hypothesis.tokens) for hypothesis in expected}) > 5
 
 
 @pytest.mark.parametrize("beam", [1, 3])
