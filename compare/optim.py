@@ -44,7 +44,7 @@ class OptimConfig(Section):
         "linear", "constant, inverse-sqrt, linear (to 0) or cosine (to 0), after a linear warm-up."
     )
     warmup_updates: Natural = setting(100, "Updates of linear warm-up.")
-    weight_decay: NonNegative = setting(0.0, "Decoupled weight decay.")
+    weight_decay: NonNegative = setting(0.0, "Decoupled weight decay of matrices; not of biases and gains.")
     beta2: Annotated[float, Meta(gt=0, lt=1)] = setting(
         0.98,
         "Decay of the running average of squared gradients (0.98 in Vaswani et al. 2017, section 5.3).",
@@ -68,11 +68,18 @@ class OptimConfig(Section):
 
 
 def build_optimizer(parameters: "Iterable[nn.Parameter]", config: OptimConfig) -> "Optimizer":
-    """Build AdamW (Loshchilov and Hutter 2019), fused into one pass over each parameter."""
+    """Build AdamW (Loshchilov and Hutter 2019), fused into one pass over each parameter.
+
+    Weight decay shrinks matrices alone: biases and the gains of norms are no weights of a sum.
+    """
     from torch.optim import AdamW  # here, so that settings are read without torch
 
+    matrices: list[nn.Parameter] = []
+    vectors: list[nn.Parameter] = []
+    for parameter in parameters:
+        (matrices if parameter.dim() > 1 else vectors).append(parameter)
     return AdamW(
-        parameters,
+        [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}],
         lr=config.learning_rate,
         betas=(0.9, config.beta2),
         eps=1e-9,

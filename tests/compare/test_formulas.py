@@ -76,6 +76,15 @@ def test_adamw_clipping_and_the_moving_average(decay: float) -> None:
         )
 
 
+def test_weight_decay_leaves_biases_alone() -> None:
+    module = nn.Linear(2, 3)
+    weight, bias = (each.detach().clone() for each in module.parameters())
+    module(torch.zeros(1, 2)).mul(0.0).sum().backward()
+    build_optimizer(module.parameters(), OptimConfig(learning_rate=0.1, weight_decay=0.5)).step()
+    torch.testing.assert_close(module.weight, weight * (1 - 0.1 * 0.5))
+    assert torch.equal(module.bias, bias)
+
+
 def test_length_penalties() -> None:
     for length in (1, 7, 40):
         assert LengthPenalty(0.6).divisor(length) == pytest.approx(formulas.wu_penalty(length, 0.6))
