@@ -150,3 +150,8 @@ def keep(tree: Any, rows: Tensor) -> Any:
 def _rebuild(tree: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
     """Build a tuple of the type of ``tree`` from other parts."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+
+
+def attends_to_source(layer: str) -> bool:
+    """Return whether a layer of ``attention`` attends to the source: "cross", or "cross.0" of several."""
+    return layer.split(".")[0] == "cross"

@@ -26,13 +26,12 @@ from compare.analysis.tables import Row
 from compare.analysis.word_links import AlignmentCounts, BoolArray, CountArray, Gold, WordPair, corpus_gold
 from compare.attention.weights import (
     BYTE_PIECE,
-    CROSS,
     AttentionHead,
-    kind_of,
     merge_pieces,
     with_means,
 )
 from compare.decoding.translator import Translator
+from compare.protocol import attends_to_source
 from compare.results.run_folder import load_model
 from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences
@@ -137,7 +136,7 @@ def _force_decode(
     cross = {
         name: weights.double().cpu().numpy()  # (B, H, T' + 1, S' + 1); the last entries are end of sentence
         for name, weights in attention.items()
-        if kind_of(name) == CROSS
+        if attends_to_source(name)
     }
     for row, (src_ids, tgt_ids) in enumerate(batch):
         yield {name: weights[row, :, : len(tgt_ids), : len(src_ids)] for name, weights in cross.items()}

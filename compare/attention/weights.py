@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compare.models.styles import OTHER, style_of
+from compare.protocol import attends_to_source
 from data.vocabulary import BOS, ESCAPE_SEQUENCE, SPACE, SPECIALS, TOKEN, UNESCAPED
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ class SentenceAttention:
         from compare.attention.heatmap import draw_heads
 
         words = self.words()
-        layers = [with_means({name: each}) for name, each in words.weights.items() if kind_of(name) == CROSS]
+        layers = [with_means({name: each}) for name, each in words.weights.items() if attends_to_source(name)]
         if not layers:
             raise ValueError(f"{self.label or 'the model'} has no attention to the source")
         heading = ", ".join(filter(None, (self.label, self.details)))

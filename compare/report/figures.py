@@ -17,6 +17,7 @@ from compare.analysis.finished_experiment import FinishedExperiment, load_finish
 from compare.analysis.quality import by_distance, by_length, rare_words
 from compare.analysis.tables import Row, Table
 from compare.experiment.tune import TRIALS, TrialResult, read_trials
+from compare.protocol import attends_to_source
 from compare.report.plots import (
     CURVES,
     FORMATS,
@@ -72,8 +73,6 @@ def draw_figure(
             not given for a published or read-only folder.
     """
     folder = Path(folder)
-    if kind == ATTENTION:
-        raise ValueError("draw_figure draws figures of the whole experiment: draw_attention draws a sentence")
     if kind not in FIGURES:
         raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*FIGURES, ATTENTION])}")
     if unknown := [form for form in formats if form not in FORMATS]:
@@ -204,7 +203,7 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     if len(runs) < len(finished.runs):
         logger.info(f"{folder}: heat maps of attention need weights, which runs here lack")
     for label, attention in attend_with(runs, read_test_line(folder, line)).items() if runs else ():
-        if _has_source_attention(attention):
+        if any(map(attends_to_source, attention.weights)):
             written += save_figure(attention.plot(), plots / f"attention-{label}-line{line}")
     return written
 
@@ -278,7 +277,7 @@ def draw_attention(
         written.append(target)
     images = [form for form in formats if form != PAGE]
     for label, attention in found.items() if images else ():
-        if len(found) > 1 and not _has_source_attention(attention):
+        if len(found) > 1 and not any(map(attends_to_source, attention.weights)):
             logger.info(f"{label} has no attention to the source")
             continue
         path = file.with_suffix("") if file else plots / f"attention-{label}-{name}"
@@ -306,10 +305,6 @@ def read_test_line(experiment: Path, line: int) -> str:
     if not 1 <= line <= len(lines):
         raise ValueError(f"line {line} is not in the test set of {experiment}, which has {len(lines)} lines")
     return lines[line - 1]
-
-
-def _has_source_attention(attention: "SentenceAttention") -> bool:
-    return any(name.startswith("cross") for name in attention.weights)
 
 
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:

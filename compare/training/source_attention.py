@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from compare.attention.weights import CROSS, Weights, kind_of
-from compare.protocol import EncoderDecoder
+from compare.protocol import EncoderDecoder, attends_to_source
 from data.batches import make_batch
 from data.encode import EncodedSplit, Ints, Sequences
 
@@ -164,13 +163,13 @@ class AttentionProbe:
     @torch.inference_mode()
     def __call__(self, model: EncoderDecoder[Any, Any], device: torch.device) -> SourceAttention | None:
         """Measure a model in evaluation mode; None without attention to a source, or without any link."""
-        masses: list[Weights] = []  # of each sentence, (H, links)
+        masses: list[Floats] = []  # of each sentence, (H, links)
         chances: list[float] = []
-        slopes: list[Weights] = []  # (H,)
+        slopes: list[Floats] = []  # (H,)
         for start in range(0, len(self._rows), BATCH):
             batch = make_batch(self._valid, self._rows[start : start + BATCH]).to(device)
             layers = model.attention(batch.src, batch.src_mask, batch.tgt_in)
-            heads = [weights for name, weights in layers.items() if kind_of(name) == CROSS]
+            heads = [weights for name, weights in layers.items() if attends_to_source(name)]
             if not heads:
                 return None
             sentences = torch.cat(heads, dim=1).float().cpu().numpy()  # (B, H, T, S)
@@ -198,7 +197,7 @@ def short_pairs(train: EncodedSplit) -> Ints:
     return np.sort(shortest[: max(1, number)])
 
 
-def _slopes(weights: Weights) -> Weights:
+def _slopes(weights: Floats) -> Floats:
     """Fit a line to the expected source positions over the target positions, both from 0 to 1.
 
     Args:
