@@ -119,11 +119,6 @@ def drop_a_weight(place: Place) -> None:
     torch.save(state, place.run / STATE)
 
 
-def sparse(path: Path, size: int) -> None:
-    with path.open("wb") as file:
-        file.truncate(size)
-
-
 Damage = Callable[[Place], object]
 RUN_AGAIN = "run {config} --out {folder} -q"
 RUN_OUT = "run {config} --out {out} -q"
@@ -153,11 +148,6 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     ("truncated weights", [lambda p: cut(p.run / WEIGHTS, 0)], ["translate {run}", "plot {folder} -q"]),
     ("truncated weights", [lambda p: cut(p.run / WEIGHTS, -1)], ["translate {run}"]),
     ("hostile pickle as weights", [lambda p: torch.save(Bomb(p), p.run / WEIGHTS)], ["translate {run}"]),
-    (
-        "line of 1 GB",
-        [lambda p: sparse(p.corpus / "test.de", 1 << 30)],
-        ["score {corpus}/test.de --ref {corpus}/train.de"],
-    ),
     (
         "folder where a text should be",
         [lambda p: put_folder(p.corpus / "train.de")],
