@@ -26,7 +26,6 @@ from compare.decoding.translator import Translation as Translation
 from compare.decoding.translator import Translator as Translator
 from compare.decoding.translator import generate as generate
 from compare.experiment.dry_run import estimate_experiment as estimate_experiment
-from compare.experiment.fit import fit as fit
 from compare.experiment.launch import Launch as Launch
 from compare.experiment.launch import parse_launch as parse_launch
 from compare.experiment.likelihood import ForcedScores as ForcedScores

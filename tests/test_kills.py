@@ -267,20 +267,3 @@ def test_processes_share_an_experiment_of_which_some_are_killed(inputs: Inputs, 
     assert end(start(arguments, tmp_path / "errors"), tmp_path / "errors")[0] == 0
     assert differences(read_contents(tmp_path / "out"), read_contents(inputs.finished)) == []
     assert leftovers(tmp_path) == []
-
-
-def test_the_comparison_notices_changes_but_not_times(tmp_path: Path):
-    one, other = tmp_path / "one", tmp_path / "other"
-    for folder, seconds in ((one, 1), (other, 2)):
-        folder.mkdir()
-        (folder / "metrics.jsonl").write_text(f'{{"update": 1, "loss": 2.5, "train_s": {seconds}}}\n')
-        (folder / "test.hyp").write_text("ein Hund\n")
-    reference = read_contents(one)
-    assert differences(read_contents(other), reference) == []
-    with (other / "metrics.jsonl").open("a") as file:
-        file.write('{"update": 1, "loss": 2.5, "train_s": 2}\n')  # a line twice
-    (other / "test.hyp").write_text("ein Hun\n")
-    (other / ".x.tmp").mkdir()
-    (other / ".x.tmp" / "y").touch()
-    assert differences(read_contents(other), reference) == ["metrics.jsonl", "test.hyp"]
-    assert sorted(leftovers(other)) == [".x.tmp", ".x.tmp/y"]

@@ -244,10 +244,9 @@ def models(
         cli.show(entries, _preset_list(entries, vocabulary), as_json=as_json)
         return 0
     if verify:
-        from compare.experiment.verify import render_verdicts
-
         verdicts = compare.verify_preset(name)
-        cli.show(verdicts, render_verdicts(name, verdicts), as_json=as_json)
+        rows = [{"check": each.check, "outcome": "ok" if each.holds else each.problem} for each in verdicts]
+        cli.show(verdicts, list_text(rows), as_json=as_json)
         return 0 if all(verdict.holds for verdict in verdicts) else 1
     found = compare.describe_preset(name, vocabulary)
     cli.show(found, render_description(found), as_json=as_json)

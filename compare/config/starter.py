@@ -1,10 +1,9 @@
-"""Starter experiment for a new corpus: models scaled to its size, by default four families."""
+"""Starter experiment for a new corpus: four families scaled to its size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from compare.config.parse import toml_assignments
-from compare.models.presets import find_preset
 from data.marks import CUT, UNSPACED
 from data.prepare import MAX_DISTINCT_WORDS, FirstPass
 
@@ -35,14 +34,13 @@ SIZES = (
     Size(pairs=float("inf"), epochs=3, width=512, batch_tokens=8_192, vocabulary=32_000, rate=0.5),
 )
 LEARNING_RATES = {"lstm": 3e-3, "bahdanau": 1.5e-3, "luong-general": 1.5e-3, "transformer": 1.2e-3}
-"""Learning rates that suit Multi30k, by preset; others keep their own."""
+"""Learning rates that suit Multi30k, by preset."""
 
 
 def starter_experiment(
     langs: tuple[str, str],
     first_pass: FirstPass,
     splits: Mapping[str, int],
-    presets: Sequence[str] = tuple(LEARNING_RATES),
 ) -> str:
     """Compose the ``experiment.toml`` of a prepared corpus; it belongs in the corpus folder.
 
@@ -50,13 +48,9 @@ def starter_experiment(
         langs: source and target language.
         first_pass: results of the first pass over the corpus.
         splits: number of pairs of each split.
-        presets: names of the models; those of paper size keep their sizes.
 
     Returns:
         The text of the file.
-
-    Raises:
-        ValueError: an unknown preset.
     """
     pairs = splits["train"]
     size = next(size for size in SIZES if pairs <= size.pairs)
@@ -70,9 +64,10 @@ def starter_experiment(
         "checkpoint_every": interval,
         "average": 3,
     }
-    models = [_model(preset, size, updates, joint=vocabulary["joint"]) for preset in presets]
-    number = {1: "One model", 4: "Four families"}.get(len(models), f"{len(models)} models")
-    lines = [f"# {number} on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"]
+    models = [_model(preset, size, updates, joint=vocabulary["joint"]) for preset in LEARNING_RATES]
+    lines = [
+        f"# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"
+    ]
     for header, values in (
         ("[data]", {"root": ".", "src": langs[0], "tgt": langs[1]}),
         ("[vocabulary]", vocabulary),
@@ -101,19 +96,12 @@ def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:
 def _model(name: str, size: Size, updates: int, *, joint: bool) -> dict[str, Any]:
     """Choose the settings of one ``[[models]]`` table."""
     model: dict[str, Any] = {"preset": name}
-    preset = find_preset(name)
-    settings = preset.model.settings()
-    if preset.paper_size:
-        return model
-    translates = preset.model.task == "translation"
-    if joint and translates and "tie" in settings:
+    if joint:
         model["tie"] = "all"
-    if "d_model" in settings:
-        model |= {"d_model": size.width, "ffn_size": 4 * size.width, "warmup_updates": min(400, updates // 5)}
-    if "hidden_size" in settings:
-        hidden = 2 * size.width if translates else size.width  # language models tie embedding and output
-        model |= {"embedding_size": size.width, "hidden_size": hidden}
-    model["dropout"] = 0.2
-    if name in LEARNING_RATES:
-        model["learning_rate"] = float(f"{LEARNING_RATES[name] * size.rate:.2g}")
-    return model
+    if name == "transformer":
+        model |= {"d_model": size.width, "ffn_size": 4 * size.width}
+        model["warmup_updates"] = min(400, updates // 5)
+    else:
+        model |= {"embedding_size": size.width, "hidden_size": 2 * size.width}
+    rate = float(f"{LEARNING_RATES[name] * size.rate:.2g}")
+    return model | {"dropout": 0.2, "learning_rate": rate}

@@ -38,9 +38,11 @@ def with_updates(run: Run, updates: int) -> Run:
         run: the run.
         updates: its new number of updates.
     """
-    train = run.train
+    train, optim = run.train, run.model.optim
+    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * updates / train.max_updates))
     return replace(
-        with_warmup(run, updates / train.max_updates),
+        run,
+        model=replace(run.model, optim=replace(optim, warmup_updates=warmup)),
         train=replace(
             train,
             max_updates=updates,
@@ -49,13 +51,6 @@ def with_updates(run: Run, updates: int) -> Run:
             average_every=ceil(train.average_every * updates / train.max_updates),
         ),
     )
-
-
-def with_warmup(run: Run, factor: float) -> Run:
-    """Return ``run`` with a warm-up ``factor`` times as long; one that is there keeps at least one update."""
-    optim = run.model.optim
-    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * factor))
-    return replace(run, model=replace(run.model, optim=replace(optim, warmup_updates=warmup)))
 
 
 def _scaled_interval(interval: int, old_updates: int, updates: int) -> int:
@@ -140,11 +135,6 @@ def match_widths(run: Run, amount: float, measure: Measure) -> Run:
     for grid, stretch in SEARCHES:
         fits += _Search(run.model, grid, stretch, amount, measure_once).fits()
         if close := [fit for fit in fits if abs(fit.off) <= TOLERANCE]:
-            if grid < GRID:
-                logger.warning(
-                    f"models.{run.label}: no multiples of {GRID} meet the budget within {TOLERANCE:.0%}: "
-                    f"its widths are multiples of {grid}, so its speed may be lower than it could be"
-                )
             return replace(run, model=min(close, key=lambda fit: fit.cost).model)
     nearest = min((fit.off for fit in fits), key=abs, default=measure(run.model.architecture) / amount - 1)
     raise ValueError(

@@ -33,7 +33,7 @@ from compare.experiment.run_one import build_trainer
 from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.log import PACKAGES, Reporter, ShowMetrics, show_messages
+from compare.system.log import Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
 from compare.system.plugins import PLUGINS, load_plugins
 from compare.system.processes import (
@@ -156,9 +156,7 @@ class Launch:
             elif left:
                 number = min(self.jobs or _suitable_jobs(decided.device), len(left))
                 logger.info(f"{number} processes share the runs")
-                for status in run_processes(train_only, number, decided.device, watch):
-                    if status not in (0, 2):
-                        logger.warning(f"a process has ended with status {status}: what it left is done here")
+                _run_processes(Work(train_only), number, decided.device, watch)
             watch()
 
 
@@ -305,28 +303,22 @@ def _environments(number: int, device: str) -> Iterator[dict[str, str]]:
         yield {**os.environ, "OMP_NUM_THREADS": str(threads), **gpu}
 
 
-def run_processes(
-    call: Callable[[], object], number: int, device: str, watch: Callable[[], None] = lambda: None
-) -> list[int]:
-    """Let processes on this machine call ``call``, which can be pickled, and wait for them.
+def _run_processes(work: Work, number: int, device: str, watch: _Watch) -> None:
+    """Let processes on this machine do the same work, and wait for them.
 
     The first signal lets all of them save their states and end; the second one kills them. If this process is
     killed, they save and end too.
 
     Args:
-        call: what each process does.
+        work: what each process does.
         number: of processes; they share the cores or the GPUs of this one.
         device: where they compute.
         watch: called again and again meanwhile.
 
-    Returns:
-        Their exit statuses, 2 after a ValueError or OSError.
-
     Raises:
         Interrupted: a signal arrived, and all have ended.
     """
-    work, workers = pickle.dumps(Work(call)), list[subprocess.Popen[bytes]]()
-    command = [sys.executable, "-c", START, json.dumps(sys.path)]
+    command, workers = [sys.executable, "-c", START, json.dumps(sys.path)], list[subprocess.Popen[bytes]]()
     with stop_on_signals() as stop, ExitStack() as pipes:
         try:
             for environment in _environments(number, device):
@@ -343,7 +335,7 @@ def run_processes(
                 assert worker.stdin
                 pipes.enter_context(worker.stdin)
                 with suppress(BrokenPipeError):
-                    worker.stdin.write(work)
+                    worker.stdin.write(pickle.dumps(work))
             while any(worker.poll() is None for worker in workers):
                 time.sleep(POLL_S)
                 watch()
@@ -355,13 +347,14 @@ def run_processes(
                 worker.wait()
     if stop.signum:
         raise Interrupted(stop.signum, "stopped, and all processes have saved their states")
-    return [worker.returncode for worker in workers]
+    for worker in workers:
+        if worker.returncode not in (0, 2):  # 2: a ValueError or OSError, which this process meets too
+            logger.warning(f"a process has ended with status {worker.returncode}: what it left is done here")
 
 
 def main() -> int:
     """Do the work that is pickled on standard input, which the parent holds open for as long as it lives."""
-    for package in PACKAGES:
-        logging.getLogger(package).addHandler(logging.NullHandler())  # log.txt of each run has the messages
+    logging.root.addHandler(logging.NullHandler())  # log.txt of each run has the messages
     work = pickle.load(sys.stdin.buffer)
 
     def end_with_parent() -> None:

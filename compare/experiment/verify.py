@@ -414,16 +414,6 @@ def shrink(model: ResolvedModel) -> ResolvedModel:
     return model
 
 
-def render_verdicts(name: str, verdicts: list[Verdict]) -> str:
-    """Render the outcome of ``verify_preset`` as text, one line per check."""
-    width, failed = max(len(each.check) for each in verdicts), sum(not each.holds for each in verdicts)
-    lines = [
-        f"  {each.check:<{width}}  {'ok' if each.holds else f'FAILED: {each.problem}'}" for each in verdicts
-    ]
-    outcome = f"{failed} of {len(verdicts)} checks failed" if failed else f"all {len(verdicts)} checks hold"
-    return "\n".join([*lines, f"{name}: {outcome}"])
-
-
 def _verify(model: ResolvedModel) -> Iterator[Verdict]:
     model = shrink(model)
     tied, part = model.settings().get("tie") == "all", _first_line_of(_part_from_outside(model))

@@ -11,7 +11,6 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.config.starter import SIZES, starter_experiment
 from compare.experiment.prepare import build_vocabularies
-from compare.models.presets import PRESETS
 from data.corpus import read_corpus
 from data.grammar import embedded_splits
 from data.marks import UNSPACED, MarkedLines
@@ -32,20 +31,15 @@ def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words
     )
     experiment = load_experiment(path)
     assert experiment.data.root == str(tmp_path / 'a "b"')
-    assert [row.preset for row in experiment.models] == ["lstm", "bahdanau", "luong-general", "transformer"]
+    assert [run.preset for run in resolve_models(experiment)] == [
+        "lstm",
+        "bahdanau",
+        "luong-general",
+        "transformer",
+    ]
     epochs = experiment.train.max_updates * experiment.train.batch_tokens / (20 * pairs)
     assert epochs == pytest.approx(size.epochs, rel=0.01)
     assert experiment.vocabulary.size <= max(4_000, words // 3)
-
-
-@pytest.mark.parametrize("words", [100, 9_000])
-def test_each_preset_has_sizes_that_can_be_built(tmp_path: Path, words: int):
-    """Also with the joint vocabulary of 9,000 words, and of language models, which share no source."""
-    first_pass = FirstPass(labels=np.zeros(0, np.uint8), dropped={}, distinct_words=words)
-    for preset in PRESETS:
-        text = starter_experiment(("en", "de"), first_pass, {"train": words}, [preset])
-        (run,) = resolve_models(load_experiment(write(tmp_path / "e.toml", text.encode())))
-        assert run.preset == preset
 
 
 def prepare(folder: Path, pairs: list[Pair]) -> Path:

@@ -269,17 +269,3 @@ def test_a_row_in_use_is_left_out_and_named(
     assert [result.status for result in results] == ["unfinished", "done"]
     assert "left out" in caplog.text
     assert "process 7" in caplog.text
-
-
-@pytest.mark.usefixtures("without_plots")
-def test_views_that_a_killed_process_left_behind_are_rebuilt(finished: Path, tiny_toml: Path, tmp_path: Path):
-    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
-    whole = (folder / "results.jsonl").read_text()
-    (folder / "results.jsonl").write_text(whole.splitlines(keepends=True)[0])
-    assert main(["check", str(folder), "-q"]) == 1  # check reports it, and writes nothing
-    assert (folder / "results.jsonl").read_text() != whole
-    assert main(["table", str(folder)]) == 0
-    assert (folder / "results.jsonl").read_text() == whole
-    (folder / "results.jsonl").write_text("\0\0")
-    assert main(["run", str(tiny_toml), "--out", str(folder), "-q"]) == 0
-    assert (folder / "results.jsonl").read_text() == whole

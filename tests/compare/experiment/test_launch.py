@@ -326,42 +326,6 @@ def test_two_then_one_then_four_processes_give_the_row_of_one(ended: Ended, alon
     assert_equal_but_for_speed(ended.folder, alone, processes=4)
 
 
-def workers(agent: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """The processes that torchrun has started, with their environment."""
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == agent:
-                pairs = (item.partition("=") for item in (path / "environ").read_text().split("\0"))
-                yield int(path.name), {name: value for name, _, value in pairs}
-        except OSError:
-            continue  # ended meanwhile
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not Path("/proc/self/environ").exists(), reason="needs the environment of other processes"
-)
-def test_torchrun_restarts_a_killed_process(config: Path, alone: Path, tmp_path: Path):
-    folder, environment = tmp_path / "run", {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*torchrun, "--max-restarts", "1", "-m", "compare", "run", str(config), "--out", str(folder)]
-    with (tmp_path / "stderr").open("w") as stderr:
-        agent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=stderr, text=True)
-        log, deadline = folder / "luong-seed1" / "metrics.jsonl", time.monotonic() + 300
-        while not (log.exists() and log.read_text().count("\n") >= 10):
-            assert agent.poll() is None, (tmp_path / "stderr").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        by_rank = {variables.get("RANK"): pid for pid, variables in workers(agent.pid)}
-        os.kill(by_rank["1"], signal.SIGKILL)
-        output, _ = agent.communicate(timeout=600)
-    messages = (tmp_path / "stderr").read_text()
-    assert agent.returncode == 0, messages
-    assert messages.count("luong: 2 processes on 1 devices of 1 hosts train together") == 2
-    assert output.count("| luong ") == 1
-    assert_equal_but_for_speed(folder, alone, processes=2)
-
-
 def set_environment(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
     for name, value in values.items():
         monkeypatch.setenv(name, str(value))

@@ -205,11 +205,9 @@ def test_the_commands_status_says_whether_all_checks_hold(
 ):
     random, dtype = torch.get_rng_state(), torch.get_default_dtype()
     assert main(["models", "conv-gru", "--verify"]) == 0
-    assert capsys.readouterr().out.endswith("conv-gru: all 13 checks hold\n")
+    assert len(re.findall(r"\w  +ok\n", capsys.readouterr().out)) == 13
     assert main(["models", with_methods(attention=raises), "--verify"]) == 1
-    assert re.search(
-        r"  attention weights +FAILED: \S+: NotImplementedError: later\n", capsys.readouterr().out
-    )
+    assert re.search(r"attention weights +\S+: NotImplementedError: later\n", capsys.readouterr().out)
     assert main(["models", "lstm", "--verify", "--json"]) == 0
     assert all(verdict["holds"] for verdict in json.loads(capsys.readouterr().out))
     assert refusal("models", "--verify").startswith("--verify checks one preset: name it")
