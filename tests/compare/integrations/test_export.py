@@ -16,6 +16,7 @@ from compare.decoding.search import search
 from compare.integrations.ctranslate2_model import Numbers, convert, translate_converted
 from compare.integrations.export import distinct_pieces
 from compare.models.registry import build
+from data.corpus import Pairs
 from data.vocabulary import EOS, SPECIALS, build_pair
 from tests.kits.cli import Refusal
 from tests.kits.contract import SPECIAL, V, sharpen, tiny
@@ -55,7 +56,7 @@ def test_mistakes_are_one_line(
 
 
 def test_pieces_are_distinct_where_labels_are_not():
-    (vocabulary, _) = build_pair((["a .", "a."], ["b", "b"]), kind="words", size=20)
+    (vocabulary, _) = build_pair(Pairs(("a .", "a."), ("b", "b")), kind="words", size=20)
     pieces, labels = distinct_pieces(vocabulary), vocabulary.pieces(range(len(vocabulary)))
     assert len(pieces) == len(set(pieces)) == len(vocabulary) > len(set(labels))
     assert pieces[: len(SPECIALS)] == list(SPECIALS)
