@@ -20,11 +20,12 @@ from compare.attention.weights import AttentionHead
 from compare.config.run import runs_to_toml
 from compare.experiment.tune import TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style
-from compare.report.conditions import list_conditions
+from compare.report.conditions import distinct, list_conditions
 from compare.report.figures import FIGURES, read_search
 from compare.report.plots import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
 from compare.results.text import UNKNOWN
+from compare.scoring.metrics import METRICS
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version
@@ -312,9 +313,22 @@ def _toml(value: Any) -> str:
 def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
     """List the known conditions of the figures as (name, value), with the signatures of all test sets."""
     pairs = [f"{name} {len(pairs.src):,}" for name, pairs in finished.corpus.splits.items() if pairs.src]
-    conditions = list_conditions([run.result.flat() for run in finished.runs])
-    conditions.append(("Code of this report", code_version()))
-    return [*conditions, ("Pairs", ", ".join(pairs))] if pairs else conditions
+    rows = [run.result.flat() for run in finished.runs]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    signatures = {  # of further test sets alone, too, which the notes below a table leave out
+        metric.heading: ", ".join(
+            dict.fromkeys(
+                text
+                for column in columns
+                if column.startswith(f"{name}_signature")
+                for text in distinct(rows, column)
+            )
+        )
+        for name, metric in METRICS.items()
+    }
+    conditions = signatures | dict(list_conditions(rows))
+    conditions |= {"Code of this report": code_version(), "Pairs": ", ".join(pairs)}
+    return [(name, value) for name, value in conditions.items() if value]
 
 
 # Section on tuning: effort and winners of the search, expected best score against trials.
