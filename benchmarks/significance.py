@@ -15,8 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from compare.analysis.comparison import ALPHA, WelchTest, welch_test
-from compare.analysis.statistics import FloatArray, SampledScore, bootstrap_draws, holm_correction
+from compare.analysis.statistics import (
+    ALPHA,
+    FloatArray,
+    SampledScore,
+    WelchTest,
+    bootstrap_draws,
+    holm_correction,
+    welch_test,
+)
 
 N, RESAMPLES = 500, 400
 """Sentences of the test set, and resamples of the bootstrap."""

@@ -289,10 +289,6 @@ class BatchStream:
             self._token_counts[epoch] = np.array(counts)
         return self._token_counts[epoch]
 
-    def must_draw(self, epoch: int) -> bool:
-        """Return whether ``token_counts`` would have to draw samples for an epoch."""
-        return self._sampled is not None and epoch not in self._token_counts
-
     def stream_hash(self, epoch: int = 1) -> str:
         """Compute the sha256 over all ids of an epoch's batches, padding and order included.
 

@@ -1,25 +1,11 @@
-"""Comparison of models: significant differences, power, means over seeds, and the main outcome in sentences.
-
-References:
-- Cohen 1988, Statistical Power Analysis for the Behavioral Sciences. Erlbaum.
-- Satterthwaite 1946, An Approximate Distribution of Estimates of Variance Components. Biometrics Bulletin
-  2(6).
-- Welch 1947, The Generalization of "Student's" Problem when Several Different Population Variances Are
-  Involved. Biometrika 34.
-"""
+"""Comparison of models: significant differences, power, and the main outcome in sentences."""
 
 import logging
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
-from scipy.special import stdtr, stdtrit
+from statistics import fmean
 
 from compare.analysis.finished_experiment import (
     FinishedExperiment,
@@ -29,29 +15,18 @@ from compare.analysis.finished_experiment import (
     timed_spread,
 )
 from compare.analysis.statistics import (
-    COMPARED_METRICS,
+    ALPHA,
     Interval,
-    Intervals,
-    SampledScore,
-    ScoredRun,
     ScoredTestSet,
+    aggregate_seeds,
     check_label,
-    clip_intervals,
-    estimate_variances,
     holm_correction,
-    model_intervals,
     score_tests,
-    seed_interval,
-    t_quantile,
+    welch_test,
 )
-from compare.analysis.tables import Row, fall_apart, seed_mean
 from compare.results.columns import PRIMARY
 from compare.results.store import Summary, results_hash
 from compare.results.text import DISTURBED
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 logger = logging.getLogger(__name__)
 
@@ -61,12 +36,8 @@ logger = logging.getLogger(__name__)
 # k seeds of a model, N sentences, R resamples of the test set.
 
 
-ALPHA = 0.05
-"""Significance level of the corrected p-value."""
 ALIKE = 1.0
 """Two models are alike if the 95% interval of their difference lies within this many BLEU of 0."""
-POWER = 0.8
-"""Power of the smallest difference that is reported, the usual choice (Cohen 1988)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +155,11 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str | None 
     if not scored:
         return []
     test = next(iter(scored.values()))
-    _check_settings(test.settings)
+    if len(set(test.settings.values())) > 1:
+        raise ValueError(
+            "runs were trained or decoded with different settings (see settings_hash), so no test can "
+            "compare their models: keep them in folders of their own"
+        )
     if baseline is None:
         pairs = [(first, second) for second, first in combinations(test.models, 2)]
     else:
@@ -215,74 +190,6 @@ def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Compar
     )
 
 
-class WelchTest(NamedTuple):
-    """Welch's t test of two sets of seeds, with the variance over test sentences added."""
-
-    difference: float
-    """Between the means."""
-    error: float
-    """Standard error of the difference."""
-    dof: float
-    """Degrees of freedom."""
-
-    @property
-    def p(self) -> float:
-        """The two-sided p-value; of models without any variance 1 if they are equal, else 0."""
-        if not self.error:
-            return float(self.difference == 0)
-        return float(2 * stdtr(self.dof, -abs(self.difference) / self.error))
-
-    @property
-    def interval(self) -> Interval:
-        """The 95% interval of the difference."""
-        half = t_quantile(self.dof) * self.error
-        return Interval(self.difference - half, self.difference + half)
-
-    def smallest_difference(self, tests: int) -> float:
-        """Return the true difference that is found with a probability of ``POWER``, as one of ``tests``."""
-        return float(stdtrit(self.dof, 1 - ALPHA / (2 * tests)) + stdtrit(self.dof, POWER)) * self.error
-
-
-def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) -> WelchTest:
-    """Test whether other seeds of two models would differ on other sentences.
-
-    The variance has three parts. Over the seeds of each model it is that of their scores over k (Welch 1947),
-    and it contains the interaction: a seed that does well on some sentences by chance. The third part is that
-    over resamples of the test set, which both models share, without this interaction. With one seed the
-    variance over seeds is not known: the test is then that of these very models. The degrees of freedom are
-    those of Satterthwaite 1946, N - 1 for the sentences.
-
-    Args:
-        first: the scores of one model, one per seed.
-        second: the scores of the other.
-    """
-    models = [
-        (np.array([run.score for run in runs]), np.stack([run.resampled for run in runs]))
-        for runs in (first, second)
-    ]
-    over_seeds = [estimate_variances(*model) for model in models]
-    resampled = models[0][1].mean(axis=0) - models[1][1].mean(axis=0)
-    shared = float(resampled.var(ddof=1)) - sum(each.interaction for each in over_seeds)
-    parts = [(max(shared, 0.0), len(first[0].counts) - 1)]
-    parts += [(each.seeds, len(runs) - 1) for each, runs in zip(over_seeds, (first, second), strict=True)]
-    total = sum(part for part, _ in parts)
-    squares = sum(part**2 / dof for part, dof in parts if part)
-    difference = float(models[0][0].mean() - models[1][0].mean())
-    return WelchTest(difference, math.sqrt(total), total**2 / squares if squares else math.inf)
-
-
-def _check_settings(settings: Mapping[str, str | None]) -> None:
-    """Reject runs with different shared settings, given their hashes by the name of the run."""
-    for run, value in settings.items():
-        first, expected = next(iter(settings.items()))
-        if value != expected:
-            hashes = " and ".join((each or "not recorded")[:12] for each in (expected, value))
-            raise ValueError(
-                f"{first} and {run} were trained or decoded with different settings (settings_hash "
-                f"{hashes}), so no test can compare their models: keep them in folders of their own"
-            )
-
-
 def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
     """Return the model to compare the others with: ``baseline``, or if empty, the highest ``mean_bleu``.
 
@@ -294,93 +201,6 @@ def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
         return baseline
     means = mean_bleu(finished)
     return max(means, key=lambda label: means[label])
-
-
-# Results with one row per model instead of one row per run: means, standard deviations, intervals.
-
-
-_LIMIT = re.compile(r"(?P<metric>.+)_ci_(?P<end>low|high)(?P<suffix>(_.+)?)")
-"""Column of a limit of the interval of one run; the suffix names a further test set."""
-
-
-def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> "pd.DataFrame":
-    """Aggregate the runs of each label over their seeds.
-
-    - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (NaN for
-      one seed); where the BLEU of the seeds lies in two heaps, their range as ``<name>_heaps``. If one seed
-      lacks the figure, there is no mean: over the remaining seeds it would be biased.
-    - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
-    - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
-      ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
-      in their name, as in ``bleu_seeds_low_test_long``. Without translations there is only the interval over
-      seeds, and for one seed, which is its own mean, the interval of the run.
-
-    Args:
-        finished: the experiment.
-        scored: its test sets by name, as returned by ``score_tests``; empty if there are no translations.
-
-    Returns:
-        One row per label, in the order of the experiment's table, with the column names of its runs.
-    """
-    import pandas as pd
-
-    test_by_suffix = {f"_{test}" if number else "": test for number, test in enumerate(scored)}
-    rows = []
-    for label, runs in finished.labels.items():
-        by_suffix = {
-            suffix: list(scored[test].models[label].values()) for suffix, test in test_by_suffix.items()
-        }
-        rows.append(_aggregate_row([run.result.flat() for run in runs], by_suffix))
-    return pd.DataFrame(rows)
-
-
-def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[ScoredRun]]) -> Row:
-    """Aggregate the rows of one label.
-
-    Args:
-        seed_rows: one row per seed.
-        scored: the translations of the label, by suffix of the columns of their test set.
-
-    Returns:
-        One row; an interval that is not known is NaN, so that pandas gives its column a numeric type.
-    """
-    aggregate: Row = {}
-    for name in dict.fromkeys(name for row in seed_rows for name in row):
-        limit = _LIMIT.fullmatch(name)
-        if name == "seed":
-            aggregate["seeds"] = len(seed_rows)
-        elif limit is None:
-            values: list[Any] = [row.get(name) for row in seed_rows]
-            aggregate[name] = seed_mean(values)
-            if all(isinstance(value, int | float) for value in values):
-                aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else math.nan
-                if name.startswith(PRIMARY) and fall_apart(values):
-                    aggregate[f"{name}_heaps"] = f"{min(values):.1f}–{max(values):.1f}"
-        elif limit["end"] == "low":
-            metric, suffix = limit["metric"], limit["suffix"]
-            if suffix in scored and metric in COMPARED_METRICS:
-                intervals = model_intervals([run.scores[metric] for run in scored[suffix]])
-            else:
-                intervals = _intervals_of_rows(seed_rows, metric, suffix)
-            columns = intervals.columns(metric, suffix)
-            aggregate |= {key: math.nan if value is None else value for key, value in columns.items()}
-    return aggregate
-
-
-def _intervals_of_rows(seed_rows: Sequence[Row], metric: str, suffix: str) -> Intervals:
-    """Return the intervals of a mean that are known without the translations.
-
-    The bootstrap intervals of several runs do not give that of their mean, because the runs are good and bad
-    on the same sentences.
-    """
-    names = [f"{metric}{end}{suffix}" for end in ("", "_ci_low", "_ci_high")]
-    if any(row.get(name) is None for row in seed_rows for name in names):
-        return Intervals(None, None, None)
-    score, low, high = names
-    if len(seed_rows) == 1:
-        return Intervals(Interval(seed_rows[0][low], seed_rows[0][high]), None, None)
-    intervals = Intervals(None, seed_interval([row[score] for row in seed_rows]), None)
-    return clip_intervals(intervals) if metric in COMPARED_METRICS else intervals
 
 
 # Main outcome of an experiment in sentences.
@@ -441,7 +261,13 @@ def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
         names = ", ".join(each.second for each in alike)
         sentences.append(f"Alike within {ALIKE:g} BLEU of {best}: {names}.")
     if unknown:
-        sentences.append(f"No difference to {best} is shown for {_behind(unknown)}.")
+        behind = [
+            f"{each.second} ({format_points(abs(each.difference))} BLEU behind; "
+            f"{each.findable} would have been found)"
+            for each in unknown
+        ]
+        many = f"{len(unknown)} models ({_range(unknown)} behind)"
+        sentences.append(f"No difference to {best} is shown for {_join(behind, many)}.")
     if broken:
         sentences.append(f"Not compared with {best}, as runs failed: {', '.join(dict.fromkeys(broken))}.")
     return sentences
@@ -449,30 +275,23 @@ def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
 
 def _leads(found: Sequence[Comparison]) -> str:
     """List models with the lead over them, or where they are many, the range of leads."""
-    if len(found) > MOST_NAMED:
-        highest = max(each.p for each in found)
-        return f"{len(found)} models by {_range(found)} ({describe_p(highest)} at most)"
-    return _join(
-        [f"{each.second} by {format_points(each.difference)} BLEU ({describe_p(each.p)})" for each in found]
-    )
-
-
-def _behind(found: Sequence[Comparison]) -> str:
-    """List models with their distance, or where they are many, the range of distances."""
-    if len(found) > MOST_NAMED:
-        return f"{len(found)} models ({_range(found)} behind)"
-    return _join(
-        [
-            f"{each.second} ({format_points(abs(each.difference))} BLEU behind; "
-            f"{each.findable} would have been found)"
-            for each in found
-        ]
-    )
+    leads = [
+        f"{each.second} by {format_points(each.difference)} BLEU ({describe_p(each.p)})" for each in found
+    ]
+    highest = describe_p(max(each.p for each in found))
+    return _join(leads, f"{len(found)} models by {_range(found)} ({highest} at most)")
 
 
 def _range(found: Sequence[Comparison]) -> str:
     low, high = (format_points(end(abs(each.difference) for each in found)) for end in (min, max))
     return f"{low} to {high} BLEU"
+
+
+def _join(parts: Sequence[str], many: str = "") -> str:
+    """List parts of a sentence: "a", "a and b", "a, b and c"; more than ``MOST_NAMED`` are ``many``."""
+    if len(parts) > MOST_NAMED:
+        return many
+    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
@@ -497,11 +316,6 @@ def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) ->
         return None
     rates = [fmean(run.result.train_tokens_per_s or 0.0 for run in runs) for runs in (first, second)]
     return rates[0] / rates[1]
-
-
-def _join(parts: Sequence[str]) -> str:
-    """List parts of a sentence: "a", "a and b", "a, b and c"."""
-    return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
@@ -544,7 +358,5 @@ def summarise(folder: Path, *, data_root: str = "") -> Summary:
             outcome = headlines(finished, compare_models(scored))
         except ValueError as error:
             outcome = [f"The models were not compared: {error}."]
-    frame = aggregate_seeds(finished, scored)
-    means = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    rows = [{str(name): value for name, value in row.items()} for row in means]
-    return Summary(results=results_hash(finished.results), means=rows, outcome=outcome)
+    means = aggregate_seeds(finished, scored)
+    return Summary(results=results_hash(finished.results), means=means, outcome=outcome)

@@ -2,13 +2,19 @@
 
 References:
 - Chen and Cherry 2014, A Systematic Comparison of Smoothing Techniques for Sentence-Level BLEU. WMT.
+- Cohen 1988, Statistical Power Analysis for the Behavioral Sciences. Erlbaum.
 - Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of Statistics 6(2).
 - Papineni et al. 2002, BLEU: a Method for Automatic Evaluation of Machine Translation. ACL.
 - Noreen 1989, Computer-Intensive Methods for Testing Hypotheses. Wiley.
 - Popović 2015, chrF: Character n-gram F-score for Automatic MT Evaluation. WMT.
+- Satterthwaite 1946, An Approximate Distribution of Estimates of Variance Components. Biometrics Bulletin
+  2(6).
+- Welch 1947, The Generalization of "Student's" Problem when Several Different Population Variances Are
+  Involved. Biometrika 34.
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
@@ -22,10 +28,11 @@ import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import estimate_ci
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.tables import Row
+from compare.analysis.tables import Row, fall_apart, seed_mean
+from compare.results.columns import PRIMARY
 from compare.scoring.metrics import BOOTSTRAP_SEED, TOKENIZE, make_bleu
 from compare.scoring.score import HEADLINE, ScoringOptions
 from compare.system.messages import did_you_mean
@@ -405,6 +412,157 @@ def combined_half_width(variances: Variances, seeds: int, sentences: int) -> flo
     share = min(variances.seeds / total, 1.0)
     dof = 1 / (share / (seeds - 1) + (1 - share) / max(sentences - 1, 1))
     return max(over_seeds, t_quantile(dof) * math.sqrt(total))
+
+
+# The test by which one model beats another.
+
+
+ALPHA = 0.05
+"""Significance level of the corrected p-value."""
+POWER = 0.8
+"""Power of the smallest difference that is reported, the usual choice (Cohen 1988)."""
+
+
+class WelchTest(NamedTuple):
+    """Welch's t test of two sets of seeds, with the variance over test sentences added."""
+
+    difference: float
+    """Between the means."""
+    error: float
+    """Standard error of the difference."""
+    dof: float
+    """Degrees of freedom."""
+
+    @property
+    def p(self) -> float:
+        """The two-sided p-value; of models without any variance 1 if they are equal, else 0."""
+        if not self.error:
+            return float(self.difference == 0)
+        return float(2 * stdtr(self.dof, -abs(self.difference) / self.error))
+
+    @property
+    def interval(self) -> Interval:
+        """The 95% interval of the difference."""
+        half = t_quantile(self.dof) * self.error
+        return Interval(self.difference - half, self.difference + half)
+
+    def smallest_difference(self, tests: int) -> float:
+        """Return the true difference that is found with a probability of ``POWER``, as one of ``tests``."""
+        return float(stdtrit(self.dof, 1 - ALPHA / (2 * tests)) + stdtrit(self.dof, POWER)) * self.error
+
+
+def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) -> WelchTest:
+    """Test whether other seeds of two models would differ on other sentences.
+
+    The variance has three parts. Over the seeds of each model it is that of their scores over k (Welch 1947),
+    and it contains the interaction: a seed that does well on some sentences by chance. The third part is that
+    over resamples of the test set, which both models share, without this interaction. With one seed the
+    variance over seeds is not known: the test is then that of these very models. The degrees of freedom are
+    those of Satterthwaite 1946, N - 1 for the sentences.
+
+    Args:
+        first: the scores of one model, one per seed.
+        second: the scores of the other.
+    """
+    models = [
+        (np.array([run.score for run in runs]), np.stack([run.resampled for run in runs]))
+        for runs in (first, second)
+    ]
+    over_seeds = [estimate_variances(*model) for model in models]
+    resampled = models[0][1].mean(axis=0) - models[1][1].mean(axis=0)
+    shared = float(resampled.var(ddof=1)) - sum(each.interaction for each in over_seeds)
+    parts = [(max(shared, 0.0), len(first[0].counts) - 1)]
+    parts += [(each.seeds, len(runs) - 1) for each, runs in zip(over_seeds, (first, second), strict=True)]
+    total = sum(part for part, _ in parts)
+    squares = sum(part**2 / dof for part, dof in parts if part)
+    difference = float(models[0][0].mean() - models[1][0].mean())
+    return WelchTest(difference, math.sqrt(total), total**2 / squares if squares else math.inf)
+
+
+# Results with one row per model instead of one row per run: means, standard deviations, intervals.
+
+
+_LIMIT = re.compile(r"(?P<metric>.+)_ci_(?P<end>low|high)(?P<suffix>(_.+)?)")
+"""Column of a limit of the interval of one run; the suffix names a further test set."""
+
+
+def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[Row]:
+    """Aggregate the runs of each label over their seeds.
+
+    - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (None for
+      one seed); where the BLEU of the seeds lies in two heaps, their range as ``<name>_heaps``. If one seed
+      lacks the figure, there is no mean: over the remaining seeds it would be biased.
+    - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
+    - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
+      ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
+      in their name, as in ``bleu_seeds_low_test_long``. Without translations there is only the interval over
+      seeds, and for one seed, which is its own mean, the interval of the run.
+
+    Args:
+        finished: the experiment.
+        scored: its test sets by name, as returned by ``score_tests``; empty if there are no translations.
+
+    Returns:
+        One row per label, in the order of the experiment's table, with the column names of its runs, the same
+        in all rows.
+    """
+    test_by_suffix = {f"_{test}" if number else "": test for number, test in enumerate(scored)}
+    rows = []
+    for label, runs in finished.labels.items():
+        by_suffix = {
+            suffix: list(scored[test].models[label].values()) for suffix, test in test_by_suffix.items()
+        }
+        rows.append(_aggregate_row([run.result.flat() for run in runs], by_suffix))
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[ScoredRun]]) -> Row:
+    """Aggregate the rows of one label.
+
+    Args:
+        seed_rows: one row per seed.
+        scored: the translations of the label, by suffix of the columns of their test set.
+
+    Returns:
+        One row; what is not known is None.
+    """
+    aggregate: Row = {}
+    for name in dict.fromkeys(name for row in seed_rows for name in row):
+        limit = _LIMIT.fullmatch(name)
+        if name == "seed":
+            aggregate["seeds"] = len(seed_rows)
+        elif limit is None:
+            values: list[Any] = [row.get(name) for row in seed_rows]
+            aggregate[name] = seed_mean(values)
+            if all(isinstance(value, int | float) for value in values):
+                aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else None
+                if name.startswith(PRIMARY) and fall_apart(values):
+                    aggregate[f"{name}_heaps"] = f"{min(values):.1f}–{max(values):.1f}"
+        elif limit["end"] == "low":
+            metric, suffix = limit["metric"], limit["suffix"]
+            if suffix in scored and metric in COMPARED_METRICS:
+                intervals = model_intervals([run.scores[metric] for run in scored[suffix]])
+            else:
+                intervals = _intervals_of_rows(seed_rows, metric, suffix)
+            aggregate |= intervals.columns(metric, suffix)
+    return aggregate
+
+
+def _intervals_of_rows(seed_rows: Sequence[Row], metric: str, suffix: str) -> Intervals:
+    """Return the intervals of a mean that are known without the translations.
+
+    The bootstrap intervals of several runs do not give that of their mean, because the runs are good and bad
+    on the same sentences.
+    """
+    names = [f"{metric}{end}{suffix}" for end in ("", "_ci_low", "_ci_high")]
+    if any(row.get(name) is None for row in seed_rows for name in names):
+        return Intervals(None, None, None)
+    score, low, high = names
+    if len(seed_rows) == 1:
+        return Intervals(Interval(seed_rows[0][low], seed_rows[0][high]), None, None)
+    intervals = Intervals(None, seed_interval([row[score] for row in seed_rows]), None)
+    return clip_intervals(intervals) if metric in COMPARED_METRICS else intervals
 
 
 def check_label(label: str, labels: Collection[str]) -> None:

@@ -4,9 +4,7 @@
 """
 
 import dataclasses
-import logging
 from collections.abc import Mapping, Sequence
-from itertools import count
 from statistics import median
 from typing import Any
 
@@ -15,7 +13,6 @@ import torch
 from compare.config.run import Run, settings_hash
 from compare.config.sections import BudgetConfig
 from compare.experiment.prepare import PreparedData
-from compare.models.hybrid import HybridConfig
 from compare.models.registry import Architecture, build_meta_model
 from compare.results.records import RawSpeed, read_likelihoods, read_speed
 from compare.results.result import Result, recorded_settings
@@ -32,8 +29,6 @@ from data.corpus import Corpus
 from data.text import read_lines
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.fast import has_bf16_layers
-
-logger = logging.getLogger(__name__)
 
 UP_TO_ROUNDING = "up to rounding, not bit by bit"
 Figures = dict[str, Any]
@@ -70,17 +65,17 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
 
 
 def gpu_conditions(run: Run) -> Figures:
-    """Return the figures in which training on a GPU may differ; none for a processor."""
+    """Return the figures in which training on a GPU may differ; None for a processor."""
     device, config = torch.device(run.train.device), run.model.architecture
-    parts = (config.encoder, config.decoder) if isinstance(config, HybridConfig) else (config,)
+    parts = (config, getattr(config, "encoder", None), getattr(config, "decoder", None))  # of a hybrid
     is_recurrent = any(isinstance(part, Seq2SeqConfig) for part in parts)
-    found: Figures = {}
     is_bf16 = device.type == "cuda" and run.train.precision == "bf16"
-    if is_bf16 and is_recurrent and not has_bf16_layers():
-        found["recurrent_precision"] = "fp32"
-    if device.type != "cpu" and not run.train.deterministic:
-        found["reproducible"] = UP_TO_ROUNDING
-    return found
+    in_fp32 = is_bf16 and is_recurrent and not has_bf16_layers()
+    varies = device.type != "cpu" and not run.train.deterministic
+    return {
+        "recurrent_precision": "fp32" if in_fp32 else None,
+        "reproducible": UP_TO_ROUNDING if varies else None,
+    }
 
 
 def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
@@ -100,11 +95,10 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         "train_flops_per_token": flops,
         **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=run.train.precision),
     }
-    updates = next(line["update"] for line in metrics if line["kind"] == "final")
     return {
         **figures,
         **budget_figures(run.budget, figures),
-        "stopped_by": "updates" if updates >= run.train.max_updates else "patience",
+        "stopped_by": "updates" if figures["updates"] >= run.train.max_updates else "patience",
         "late_gain": late_gain(metrics),
         "width_multiple": run.model.width_multiple(),
     }
@@ -156,9 +150,8 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
         ValueError: the log does not cover all updates.
     """
     windows = [line for line in lines if line["kind"] == "train"]
-    updates = sum(line["updates"] for line in windows)
-    final = next((line for line in lines if line["kind"] == "final"), None)
-    if final is None or updates != final["update"]:
+    updates, final = sum(line["updates"] for line in windows), lines[-1] if lines else {}
+    if updates != final.get("update") or final["kind"] != "final":
         raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it again")
     seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
     joules: list[Any] = [line.get("joules") for line in windows]
@@ -177,35 +170,31 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
 
 
 def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
-    """Summarise what several processes have trained together; all None for one process.
+    """Summarise what several processes have trained together; nothing for one process.
 
     Args:
         windows: the "train" lines of the log. Training may have been resumed with another number of
             processes: the figures are of the largest.
     """
-    names = ("processes", "devices", "nodes")
     together = max((line.get("processes", 1) for line in windows), default=1)
     if together == 1:
-        return dict.fromkeys((*names, "together_tokens_per_s", "together_tokens_per_s_per_device"))
+        return {}
     lines = [line for line in windows if line.get("processes") == together]
     speed, _ = log_speed(lines)
-    counts = {name: lines[-1][name] for name in names}
-    per_device = speed / counts["devices"]
-    return {**counts, "together_tokens_per_s": speed, "together_tokens_per_s_per_device": per_device}
+    return {
+        **{name: lines[-1][name] for name in ("processes", "devices", "nodes")},
+        "together_tokens_per_s": speed,
+        "together_tokens_per_s_per_device": speed / lines[-1]["devices"],
+    }
 
 
 def _epochs(stream: BatchStream, updates: int) -> float:
     """Return the number of epochs, a fraction included, that ``updates`` batches cover."""
-    told = False
-    for epoch in count():
-        if not told and stream.must_draw(epoch + 1):
-            logger.info("draws the samples of earlier epochs again, to count their batches")
-            told = True
-        batches = len(stream.token_counts(epoch + 1))
-        if updates <= batches:
-            return epoch + updates / batches
+    epoch = 1
+    while updates > (batches := len(stream.token_counts(epoch))):
         updates -= batches
-    raise AssertionError("no end of epochs")
+        epoch += 1
+    return epoch - 1 + updates / batches
 
 
 def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] = ()) -> Figures:

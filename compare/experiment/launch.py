@@ -456,15 +456,12 @@ def announced(folder: RunFolder, prepared: PreparedData, processes: Processes) -
     Args:
         folder: the run.
         prepared: its data, encoded in a folder that all processes see.
-        processes: the processes; one alone has nobody to announce the run to.
+        processes: the processes.
 
     Raises:
         ValueError: the processes cannot use the device of the run.
         ConnectionError: another process has ended.
     """
-    if processes.size == 1:
-        yield
-        return
     assert prepared.train.folder
     assert prepared.valid.folder
     splits = prepared.train.folder.resolve(), prepared.valid.folder.resolve()

@@ -1,20 +1,19 @@
 """The data that all models of an experiment share: corpus, vocabularies, encoded splits, batches."""
 
+import dataclasses
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 
 from compare.config.run import Run
-from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig, VocabularyConfig
+from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
 from compare.models.registry import Architecture, train_flops_per_token
 from compare.results.store import read_registry
 from data.batches import BatchStream
-from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
+from data.corpus import Corpus, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
 from data.marks import CUT, SAMPLE_LINES, describe_text
 from data.sampling import SampledSplit
@@ -131,21 +130,17 @@ def prepare_data(
     Raises:
         ValueError: the corpus or the vocabulary cannot be used.
     """
-    times = [perf_counter()]
     corpus = load_corpus(run.data, tests=tests)
     pairs = corpus.splits["train"]
     sizes = ", ".join(f"{name} {len(split.src):,}" for name, split in corpus.splits.items())
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: {sizes}")
     warnings = _describe_corpus(corpus, run)
-    times.append(perf_counter())
+    source, limit = run.train.init_from, run.data.max_tokens
     if vocabularies is None:
-        source = run.train.init_from
-        vocabularies = initial_vocabularies(source) if source else build_vocabularies(pairs, run.vocabulary)
-    times.append(perf_counter())
-    limit = run.data.max_tokens
+        built = dataclasses.asdict(run.vocabulary)
+        vocabularies = initial_vocabularies(source) if source else build_pair(pairs, **built)
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
-    times.append(perf_counter())
     if encoded.dropped:
         warnings.append(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
@@ -154,24 +149,20 @@ def prepare_data(
     for warning in warnings:
         logger.warning(warning)
     size, smallest = run.vocabulary.size, min(map(len, vocabularies))
-    if run.vocabulary.kind in SUBWORD_KINDS and smallest < size and not run.train.init_from:  # logged before
+    if run.vocabulary.kind in SUBWORD_KINDS and smallest < size and not source:  # logged before
         warnings.append(f"the text gives no more than {smallest:,} of vocabulary.size {size:,}")
     encoded, valid = sides(encoded, run), sides(valid, run)
     stream = training_batches(encoded, vocabularies, run)
     logger.info(
         f"vocabulary {len(vocabularies.src)}/{len(vocabularies.tgt)}, {len(stream.plan(1))} batches per epoch"
     )
-    batch_hash = stream.stream_hash(1)
-    times.append(perf_counter())
-    steps = zip(("reading", "vocabulary", "encoding", "batches"), pairwise(times), strict=True)
-    logger.info("prepared: " + ", ".join(f"{step} {end - start:.1f} s" for step, (start, end) in steps))
     return PreparedData(
         corpus=corpus,
         vocabularies=vocabularies,
         train=encoded,
         valid=valid,
         stream=stream,
-        batch_hash=batch_hash,
+        batch_hash=stream.stream_hash(1),
         warnings=tuple(warnings),
     )
 
@@ -237,17 +228,8 @@ def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run
     Raises:
         ValueError: a batch cannot hold the longest target, or the text cannot be sampled.
     """
-    train, strength = run.train, run.regularization.subword_sampling
     source: EncodedSplit | SampledSplit = split
-    if strength:
-        source = SampledSplit(
-            split, vocabularies, strength=strength, seed=train.seed, max_tokens=run.data.max_tokens
-        )
-    return BatchStream(source, batch_tokens=train.batch_tokens, seed=train.seed)
-
-
-def build_vocabularies(train: Pairs, config: VocabularyConfig) -> VocabularyPair:
-    """Build the vocabularies from the training split."""
-    return build_pair(
-        train, kind=config.kind, size=config.size, joint=config.joint, min_count=config.min_count
-    )
+    seed, limit = run.train.seed, run.data.max_tokens
+    if strength := run.regularization.subword_sampling:
+        source = SampledSplit(split, vocabularies, strength=strength, seed=seed, max_tokens=limit)
+    return BatchStream(source, batch_tokens=run.train.batch_tokens, seed=seed)

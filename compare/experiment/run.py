@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compare.config.run import Run, resolve_models
 from compare.config.sections import Experiment
@@ -26,7 +27,6 @@ from compare.experiment.folder import (
     open_registry,
     request_runs,
 )
-from compare.experiment.launch import Launch, announced, take_part
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_one import run_one
 from compare.experiment.timing import forget_timings, results_to_time, time_all
@@ -53,6 +53,9 @@ from compare.training.trainer import TrainingDiverged
 from data.files import append_whole, remove_leftovers
 from data.vocabulary import SPECIALS
 
+if TYPE_CHECKING:
+    from compare.experiment.launch import Launch
+
 logger = logging.getLogger(__name__)
 
 
@@ -64,7 +67,7 @@ def run_experiment(
     seeds: Sequence[int] = (),
     only: Sequence[str] = (),
     context: str = "config",
-    launch: Launch | None = None,
+    launch: "Launch | None" = None,
     tests: bool = True,
     timing: bool = True,
     time_again: bool = False,
@@ -108,6 +111,8 @@ def run_experiment(
         if launch is not None and processes.size > 1:
             raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use one of them")
         if not processes.is_main:
+            from compare.experiment.launch import take_part
+
             take_part(processes)
             return []
         try:
@@ -137,7 +142,7 @@ def run_experiment(
             processes.dismiss()
 
 
-def plan_models(experiment: Experiment, folder: Path, context: str, launch: Launch | None) -> list[Run]:
+def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Launch | None") -> list[Run]:
     """Decide the settings of each model, and find mistakes that need no data.
 
     These are the budget's reference, parts of plug-ins that break a rule, models too large for this machine,
@@ -287,8 +292,13 @@ def finish_run(
         ConnectionError: another process has ended.
     """
     try:
-        with announced(run, prepared, processes):
-            result = run_one(run, prepared, reporter, processes)
+        if processes.size == 1:
+            result = run_one(run, prepared, reporter)
+        else:
+            from compare.experiment.launch import announced
+
+            with announced(run, prepared, processes):
+                result = run_one(run, prepared, reporter, processes)
     except TrainingDiverged as error:
         logger.error(f"{run.name}: failed: {error}")
         result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))

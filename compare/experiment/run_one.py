@@ -34,7 +34,9 @@ from data.files import hash_file, write_atomically
 logger = logging.getLogger(__name__)
 
 
-def run_one(folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes) -> Result:
+def run_one(
+    folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
+) -> Result:
     """Train one model, from the start or from where it was stopped, and test the chosen weights."""
     run, was_trained = folder.run, folder.weights.is_file()
     reset_peak_memory(torch.device(run.train.device))

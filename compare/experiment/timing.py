@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import torch
@@ -132,12 +133,7 @@ def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
 # What is timed: training, greedy and beam search of many lines, and beam search of single lines.
 
 
-PHASES = {
-    "greedy": "greedy search",
-    "beam": "beam search",
-    "latency": "latency",
-    "train": "training",
-}
+PHASES = {"greedy": "greedy search", "beam": "beam search", "latency": "latency", "train": "training"}
 
 
 def first_updates(prepared: PreparedData, number: int, accumulate: int) -> list[Sequence[Batch]]:
@@ -172,41 +168,35 @@ class TimedModel:
         """
         bench, translator = settings.bench, load_model(run.folder, settings.train.device)
         self.run, self.device, self.decode_precision = run, translator.device, precision_of(translator.model)
-        beam, lines = translator.decode.beam_size, sources[: bench.sentences]
-        self.latency = LatencyWork(translator, sources[: bench.latency_sentences], beam)
-        self.speeds: dict[str, DecodingWork | TrainingWork] = {}
+        self.works: dict[str, Any] = {}
         if run.run.translates:
-            self.speeds["greedy"] = DecodingWork(translator, lines, 1)
-            self.speeds["beam"] = DecodingWork(translator, lines, beam)
-        self.works: dict[str, Workload] = {**self.speeds}
-        if run.run.translates:
-            self.works["latency"] = self.latency
-        self.works["train"] = self.speeds["train"] = TrainingWork(run.run, translator.model, updates)
+            beam, lines = translator.decode.beam_size, sources[: bench.sentences]
+            self.works["greedy"] = DecodingWork(translator, lines, 1)
+            self.works["beam"] = DecodingWork(translator, lines, beam)
+            self.works["latency"] = LatencyWork(translator, sources[: bench.latency_sentences], beam)
+        self.works["train"] = TrainingWork(run.run, translator.model, updates)
         self.repeats: dict[str, list[TimedRepeat]] = {phase: [] for phase in self.works}
 
     def timings(self, session_id: str) -> Timings:
         """Combine the repeats of all workloads."""
-        seconds = {name: [each.seconds for each in repeats] for name, repeats in self.repeats.items()}
-        shares = {name: [each.cpu_share for each in repeats] for name, repeats in self.repeats.items()}
-        speeds = {
-            name: Speed(
-                sentences=work.sentences, tokens=work.tokens, seconds=seconds[name], cpu_shares=shares[name]
-            )
-            for name, work in self.speeds.items()
-        }
         session = Session(
             **dataclasses.asdict(this_machine(self.device)),
             timed_together=session_id,
             timed_run=self.run.name,
             decode_precision=self.decode_precision,
         )
-        return Timings(
-            train=speeds["train"],
-            greedy=speeds.get("greedy"),
-            beam=speeds.get("beam"),
-            latency=Latency(ms=self.latency.ms, cpu_shares=shares["latency"]) if self.latency.ms else None,
-            session=session,
-        )
+        return Timings(session=session, **{phase: self._repeats_of(phase) for phase in PHASES})
+
+    def _repeats_of(self, phase: str) -> Any:
+        """Return the record of a phase: ``Speed``, ``Latency``, or None if it was not timed."""
+        if phase not in self.works:
+            return None
+        work, repeats = self.works[phase], self.repeats[phase]
+        shares = [each.cpu_share for each in repeats]
+        if phase == "latency":
+            return Latency(ms=work.ms, cpu_shares=shares)
+        seconds = [each.seconds for each in repeats]
+        return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, cpu_shares=shares)
 
 
 def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedData) -> dict[str, Timings]:
@@ -219,15 +209,9 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
     for place, phase in enumerate(models[0].works, start=1):
         name = f"timing {PHASES[phase]} ({place} of {len(models[0].works)})"
         works = [model.works[phase] for model in models]
-        warm_ups = [model.latency.warm_up for model in models] if phase == "latency" else None
+        warm_ups = [work.warm_up for work in works] if phase == "latency" else None
         turns = time_in_turn(works, models[0].device, repeats=bench.repeats, name=name, warm_ups=warm_ups)
         for index, repeat in turns:
             models[index].repeats[phase].append(repeat)
-            if index == len(models) - 1:
-                number = len(models[index].repeats[phase])
-                seconds = (
-                    f"{model.run.run.label} {model.repeats[phase][-1].seconds:.2f} s" for model in models
-                )
-                logger.info(f"{name}, round {number} of {bench.repeats}: {', '.join(seconds)}")
     session_id = uuid4().hex[:12]
     return {model.run.run.label: model.timings(session_id) for model in models}

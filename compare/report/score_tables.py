@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compare.analysis.comparison import ALPHA, describe_p
-from compare.analysis.statistics import TRIALS, PairedDifference
+from compare.analysis.comparison import describe_p
+from compare.analysis.statistics import ALPHA, TRIALS, PairedDifference
 from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores

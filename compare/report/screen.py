@@ -109,32 +109,29 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
     if any(row.get("status", "done") != "done" for row in rows):
         columns.insert(1, COLUMNS["status"])
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
-    chrf = score_column("chrf")
-    bare = replace(chrf, render=lambda row: chrf.text({"chrf": row.get("chrf")}))
-    columns += [COLUMNS["perplexity"]] if are_language_models(rows) else [bare]
+    columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
     columns += [
-        _plain("train_tokens_per_s", "train tok/s"),
-        _plain("beam_sentences_per_s", "sent/s", decimals=0),
-        _plain("train_s", "min"),
-        _plain("params", "params", suffix="M"),
+        _bare(COLUMNS["train_tokens_per_s"], "train tok/s"),
+        _bare(replace(COLUMNS["beam_sentences_per_s"], decimals=0), "sent/s"),
+        _bare(COLUMNS["train_s"], "min"),
+        _bare(COLUMNS["params"], "params", "M"),
     ]
     if width >= WIDE:
-        columns += [score_column("ter"), _plain("length_ratio", "length ratio")]
-        columns += [_plain("latency_ms_p50", "latency ms")]
+        columns += [score_column("ter"), _bare(COLUMNS["length_ratio"], "length ratio")]
+        columns += [_bare(COLUMNS["latency_ms_p50"], "latency ms")]
     return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
 
 
-def _plain(name: str, heading: str, suffix: str = "", **changes: Any) -> Column:
+def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
     """Return a column of bare values, without deviation and spread; from 10,000 on in thousands, "16.6k"."""
-    values = replace(COLUMNS[name], spread=False, **changes)
 
     def text(row: Mapping[str, Any]) -> str:
-        value = row.get(name)
-        if value is not None and not values.unit and value >= 10_000:
+        value = row.get(column.name)
+        if value is not None and not column.unit and value >= 10_000:
             return f"{value / 1000:,.1f}k"
-        return UNKNOWN if value is None else values.text({name: value}) + suffix
+        return UNKNOWN if value is None else column.text({column.name: value}) + suffix
 
-    return Column(name, heading, values.group, render=text)
+    return Column(column.name, heading or column.heading, column.group, render=text)
 
 
 def _shared(runs: Sequence[Row]) -> str:

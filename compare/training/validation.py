@@ -59,14 +59,12 @@ class Validator:
     def _losses(self) -> list[tuple[float, int]]:
         """Compute loss and number of tokens of each batch of this process's share."""
         processes, device = self.translator.processes, self.translator.device
-        losses: list[torch.Tensor] = []
-        tokens: list[int] = []
-        for batch in islice(self.batches.epoch(1), processes.rank, None, processes.size):
-            loss = compute_loss(self.criterion, batch.to(device))
-            losses.append(loss.nll)
-            tokens.append(loss.tokens)
-        nlls = torch.stack(losses).tolist() if losses else []  # one wait for the device
-        return list(zip(nlls, tokens, strict=True))
+        share = islice(self.batches.epoch(1), processes.rank, None, processes.size)
+        losses = [compute_loss(self.criterion, batch.to(device)) for batch in share]
+        nlls = (
+            torch.stack([loss.nll for loss in losses]).tolist() if losses else []
+        )  # one wait for the device
+        return [(nll, loss.tokens) for nll, loss in zip(nlls, losses, strict=True)]
 
     def _scores(self, shares: Sequence[list[tuple[float, int]]]) -> Validation:
         """Sum the losses of all batches in their order, whoever computed them."""

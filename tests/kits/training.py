@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from compare.config.parse import load_experiment
-from compare.config.sections import RegularizationConfig, TrainConfig, VocabularyConfig
-from compare.experiment.prepare import build_vocabularies, load_corpus
+from compare.config.sections import RegularizationConfig, TrainConfig
+from compare.experiment.prepare import load_corpus
 from compare.models.registry import Architecture, build
 from compare.optim import OptimConfig
 from compare.system.processes import SINGLE, Processes
@@ -20,6 +20,7 @@ from compare.training.loss import TranslationLoss
 from compare.training.trainer import Trainer
 from data.batches import BatchStream
 from data.encode import encode_split
+from data.vocabulary import build_pair
 from seq2seq.config import Seq2SeqConfig
 
 SMALL = Seq2SeqConfig(embedding_size=8, hidden_size=8, dropout=0.3)
@@ -37,7 +38,7 @@ def same_weights(one: Path, other: Path) -> bool:
 def make_stream(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> BatchStream:
     """Build the batches of the tiny corpus; body of a fixture."""
     pairs = load_corpus(load_experiment(tiny_toml).data).splits["train"]
-    vocabularies = build_vocabularies(pairs, VocabularyConfig(kind="words"))
+    vocabularies = build_pair(pairs, kind="words")
     split = encode_split(pairs, vocabularies, folder=tmp_path_factory.mktemp("split"), max_tokens=None)
     return BatchStream(split, batch_tokens=64, seed=1)
 

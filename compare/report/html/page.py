@@ -1,6 +1,5 @@
 """The report: results and significance, its content, and its rendering as one HTML file."""
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -8,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.comparison import (
-    ALPHA,
-    POWER,
     Comparison,
-    aggregate_seeds,
     choose_reference,
     compare_models,
     compared_with,
     headlines,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.statistics import ScoredTestSet, score_tests
+from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds, score_tests
 from compare.analysis.tables import Table
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
@@ -35,7 +31,7 @@ from compare.report.html.sections import (
     tuning_section,
 )
 from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.report.table import default_columns, render_table
+from compare.report.table import default_columns
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -46,6 +42,7 @@ from compare.results.columns import (
     bleu_interval_column,
     score_column,
 )
+from compare.results.result import without_nan
 from compare.results.store import Result, refuse_writing
 from compare.results.text import UNKNOWN
 from compare.training.checkpoints import CHECKPOINTS
@@ -124,9 +121,7 @@ def result_table(
         comparisons: of all pairs; empty where nothing is compared.
         reference: model that the others are compared with.
     """
-    frame = aggregate_seeds(finished, scored)
-    plain = render_table(frame, "json", runs=[run.result for run in finished.runs])  # no NaN
-    means = {row["label"]: row for row in json.loads(plain)}
+    means = {row["label"]: row for row in without_nan(aggregate_seeds(finished, scored))}
     groups: dict[str, list[Result]] = {}
     for result in finished.results:
         groups.setdefault(result.label, []).append(result)

@@ -18,26 +18,26 @@ from benchmarks.significance import SETTINGS, rates
 from compare.analysis import statistics
 from compare.analysis.comparison import (
     Comparison,
-    WelchTest,
-    aggregate_seeds,
     compare_models,
     compared_with,
     describe_p,
     headlines,
     mean_bleu,
-    welch_test,
 )
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.statistics import (
     Interval,
     SampledScore,
     ScoredTestSet,
+    WelchTest,
+    aggregate_seeds,
     bootstrap_draws,
     holm_correction,
     model_intervals,
     score_test_set,
     score_tests,
     t_quantile,
+    welch_test,
 )
 from tests.kits.finished_experiments import make_finished, pairs
 from tests.kits.paths import SHARED
@@ -173,7 +173,7 @@ def test_the_rule_is_right_as_often_as_it_says(name: str):
 def test_runs_of_different_settings_are_refused():
     (test,) = THREE.values()
     settings = {"bad-seed1": "a" * 64, "good-seed1": "a" * 64, "good-seed2": "b" * 64}
-    with pytest.raises(ValueError, match=r"bad-seed1 and good-seed2 .* aaaaaaaaaaaa and bbbbbbbbbbbb"):
+    with pytest.raises(ValueError, match="different settings"):
         compare_models({"test": replace(test, settings=settings)})
 
 
@@ -269,20 +269,19 @@ def test_figures_become_means_deviations_and_three_intervals(tmp_path: Path):
     figures |= {("b", seed): {"bleu": 7.0} for seed in (1, 2, 3)} | {("c", 1): {"bleu": 7.0}}
     finished = finished_of(tmp_path, figures, {("a", 1): 2, ("a", 2): 4, ("b", 1): 1})
     scores = score_tests(finished, resamples=20)
-    frame = aggregate_seeds(finished, scores)
-    first, second, third = frame.to_dict("records")
+    first, second, third = aggregate_seeds(finished, scores)
     assert [(row["label"], row["seeds"]) for row in (first, second, third)] == [("a", 3), ("b", 3), ("c", 1)]
     assert (first["bleu"], first["bleu_sd"]) == pytest.approx((14, math.sqrt(21)))
     assert (first["bleu_test_long"], first["bleu_test_long_sd"]) == pytest.approx((52, 1))
-    assert first["chrf"] is None or math.isnan(first["chrf"])  # one seed lacks it
+    assert first["chrf"] is None  # one seed lacks it
     assert (first["params"], first["params_sd"], first["beam"], first["updates"]) == (12, 0, 4, 2)
     assert (first["preset"], first["batch_hash"], first["status"]) == ("lstm", None, "done")
-    assert math.isnan(third["bleu_sd"])
+    assert third["bleu_sd"] is None
     for suffix, test in (("", "test"), ("_test_long", "test_long")):
         expected = model_intervals([run.scores["bleu"] for run in scores[test].models["a"].values()])
         for kind, interval in expected._asdict().items():
             assert (first[f"bleu_{kind}_low{suffix}"], first[f"bleu_{kind}_high{suffix}"]) == interval
-    assert not [name for name in frame if "_ci_" in name or name == "seed"]
+    assert not [name for name in first if "_ci_" in name or name == "seed"]
 
 
 def test_without_translations_only_the_interval_over_seeds_is_known(tmp_path: Path):
@@ -294,17 +293,16 @@ def test_without_translations_only_the_interval_over_seeds_is_known(tmp_path: Pa
     }
     single = {"bleu": 7.0, "bleu_ci_low": 5.0, "bleu_ci_high": 9.0}
     finished = finished_of(tmp_path, figures | {("b", 1): single})
-    frame = aggregate_seeds(finished, {})
-    several, one = frame.to_dict("records")
+    several, one = aggregate_seeds(finished, {})
     half = t_quantile(2) * math.sqrt(21 / 3)
     for metric in ("bleu", "comet"):  # a metric from outside too; its limits are not averaged
         ends = several[f"{metric}_seeds_low"], several[f"{metric}_seeds_high"]
         assert ends == pytest.approx((14 - half, 14 + half))
-        assert math.isnan(several[f"{metric}_test_set_low"])
+        assert several[f"{metric}_test_set_low"] is None
     assert several["bleu_seeds_high_test_long"] == pytest.approx(51 + t_quantile(2) / math.sqrt(3))
     assert (one["bleu_test_set_low"], one["bleu_test_set_high"]) == (5, 9)
-    assert math.isnan(one["bleu_seeds_low"])
-    assert not [name for name in frame if "_ci_" in name]
+    assert one["bleu_seeds_low"] is None
+    assert not [name for name in one if "_ci_" in name]
 
 
 # Headlines.

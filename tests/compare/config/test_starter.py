@@ -1,5 +1,6 @@
 """Starter experiment of a new corpus: its settings suit the corpus' size, and it runs."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.config.starter import SIZES, starter_experiment
-from compare.experiment.prepare import build_vocabularies
 from data.corpus import read_corpus
 from data.grammar import embedded_splits
 from data.marks import UNSPACED, MarkedLines
 from data.prepare import FirstPass
+from data.vocabulary import build_pair
 from tests.kits.raw_data import Pair, made_up, two_files, write
 
 
@@ -67,5 +68,5 @@ def test_a_regular_text_gets_subwords_that_can_be_learnt(tmp_path: Path):
     path = prepare(tmp_path, [(pair.src, pair.tgt) for pair in generated])
     config = load_experiment(path).vocabulary
     assert config.kind == "unigram"
-    vocabularies = build_vocabularies(read_corpus(path.parent, "en", "de").splits["train"], config)
+    vocabularies = build_pair(read_corpus(path.parent, "en", "de").splits["train"], **asdict(config))
     assert len(vocabularies.src) == config.size

@@ -45,12 +45,6 @@ def test_another_seed_has_other_initial_weights(tiny_toml: Path, tmp_path: Path)
     assert not torch.equal(weights[0], weights[1])
 
 
-def test_check_computes_the_hash_of_the_batches(copy: Path):
-    for path in copy.glob("*/result.json"):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"batch_hash": "0" * 64}))
-    assert "batch_hash" in {value.name for value in check_experiment(copy).differences}
-
-
 @pytest.mark.parametrize(
     ("target", "settings", "expected"),
     [

@@ -11,7 +11,6 @@ import sacrebleu
 from compare import load_finished, score_tests
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
 from compare.decoding.translator import Translator
 from compare.experiment import run as run_all
 from compare.experiment.dry_run import estimate_experiment
@@ -83,34 +82,6 @@ def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_
     chosen = [point["bleu"] for point in json.loads((folder / "selection.json").read_text())["grid"]]
     assert "tok:zh" in str(result.bleu_signature)
     assert [result.bleu, counts.score, metrics(folder)[-1]["bleu"], *chosen] == pytest.approx([expected] * 6)
-
-
-def test_all_rows_of_an_experiment_train_on_the_same_batches(finished: Path):
-    results = read_results(finished)
-    assert [len({getattr(row, name) for row in results}) for name in ("batch_hash", "data_hash")] == [1, 1]
-    tokens = [
-        [
-            (line["src_tokens"], line["tgt_tokens"])
-            for line in metrics(finished / row)
-            if line["kind"] == "train"
-        ]
-        for row in ROWS
-    ]
-    assert tokens[0] == tokens[1]
-    assert len(tokens[0]) == 90
-
-
-def test_every_setting_is_written_out(finished: Path, tiny_toml: Path, tmp_path: Path):
-    """A row's config.toml alone makes the same row again."""
-    runs = resolve_models(load_experiment(tiny_toml))
-    for run, name in zip(runs, ROWS, strict=True):
-        path = finished / name / "config.toml"
-        assert path.read_text() == run.to_toml()
-        (again,) = resolve_models(load_experiment(path))
-        assert again == run
-        folder = RunFolder.read(finished / name)
-        assert folder.run == run
-        assert json.loads((finished / name / "result.json").read_text())["config_hash"] == folder.config_hash
 
 
 @pytest.mark.usefixtures("without_plots")

@@ -5,9 +5,7 @@ import gzip
 import json
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -26,16 +24,13 @@ from compare import (
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
 from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment import run_one as evaluation
-from compare.experiment.budget import match_budget
 from compare.experiment.compute_result import quality_figures
 from compare.experiment.prepare import load_corpus, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.tune import TuningPlan, find_winners, tune_experiment
-from compare.models.registry import build_meta_model
 from compare.results.records import choose, read_selection
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
@@ -47,7 +42,6 @@ from data.files import hash_file
 from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, renew_views
-from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files, first_run
 
 
@@ -175,17 +169,6 @@ def test_scores_are_those_of_the_decoder_step_by_step(
     assert sums.characters == sum(len(line) for line in TRANSLATIONS) + len(TRANSLATIONS)
     assert sums.perplexity == pytest.approx(math.exp(total / 18), rel=1e-9)
     assert sums.char_perplexity == pytest.approx(math.exp(total / sums.characters), rel=1e-9)
-
-
-def test_neighbours_and_batches_change_nothing(double: Translator):
-    together = score_translations(double, SOURCES, TRANSLATIONS).sentences
-    in_batches = Translator(
-        double.model, double.vocabularies, replace(double.decode, batch_tokens=1), double.device
-    )
-    for one, other in zip(
-        score_translations(in_batches, SOURCES, TRANSLATIONS).sentences, together, strict=True
-    ):
-        assert one.logp == pytest.approx(other.logp, abs=1e-12)
 
 
 def test_nan_is_an_error(finished: Path):
@@ -390,14 +373,6 @@ def test_the_check_decodes_the_perplexities_again(modelled: Path, tmp_path: Path
     assert {"perplexity", "char_perplexity", "perplexity.json: nll of test, by the weights"} <= found
 
 
-def test_models_of_two_tasks_are_refused(tiny_toml: Path, tmp_path: Path, refusal: Refusal):
-    mixed = tmp_path / "mixed.toml"
-    mixed.write_text(shared_part(tiny_toml) + MODELS)
-    found = refusal("run", mixed, "--out", tmp_path / "out", "-q")
-    assert "models.luong is for translation and models.lstm-lm for language modelling" in found
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_folder_keeps_to_one_task(modelled: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
     copy = Path(shutil.copytree(modelled, tmp_path / "copy"))
     found = refusal("run", tiny_toml, "--out", copy, "-q")
@@ -418,20 +393,3 @@ def test_a_language_model_does_not_translate(modelled: Path):
     for call in (translator.translate, translator.generate, translator.attend):
         with pytest.raises(ValueError, match="a language model reads no source, so it cannot translate"):
             call(["red dog"] if call == translator.generate else "red dog")
-
-
-@pytest.mark.parametrize("kind", ["params", "flops"])
-def test_language_models_meet_a_budget(kind: str, tmp_path: Path):
-    """Those of configs/language-models.toml, within 2%."""
-    settings = ["data.train_size=200", f"budget.match={kind}"]
-    experiment = load_experiment(ROOT / "configs/language-models.toml", settings)
-    prepared = prepare_data(resolve_models(experiment)[0], tmp_path)
-
-    def amount(architecture: Any) -> float:
-        if kind == "flops":
-            return prepared.training_flops(architecture)
-        model = build_meta_model(architecture, *prepared.vocabulary_sizes)
-        return sum(parameter.numel() for parameter in model.parameters())
-
-    first, second = match_budget(resolve_models(experiment), prepared, {})
-    assert amount(first.model.architecture) == pytest.approx(amount(second.model.architecture), rel=0.02)

@@ -150,17 +150,6 @@ def test_each_update_draws_another_dropout_among_several_processes(stream: Batch
     assert len(seeds) == len(set(seeds)) == 10
 
 
-def test_padding_takes_no_part_in_the_token_counts(stream: BatchStream, tmp_path: Path):
-    state = trainer(stream, tmp_path, bleus(1), max_updates=5, valid_every=5, log_every=2).run()
-    batches = [batch for batch, _ in zip(stream.epoch(1), range(5), strict=False)]
-    src = [int(batch.src_mask.sum()) - len(batch) for batch in batches]
-    tgt = [int(batch.tgt_mask.sum()) for batch in batches]
-    lines = [line for line in metrics(tmp_path) if line["kind"] == "train"]
-    assert state.tokens == sum(src) + sum(tgt)
-    assert [line["src_tokens"] for line in lines] == [src[0] + src[1], src[2] + src[3], src[4]]
-    assert [line["tgt_tokens"] for line in lines] == [tgt[0] + tgt[1], tgt[2] + tgt[3], tgt[4]]
-
-
 # --- validation, and when training stops
 
 
