@@ -61,9 +61,8 @@ class Validator:
         processes, device = self.translator.processes, self.translator.device
         share = islice(self.batches.epoch(1), processes.rank, None, processes.size)
         losses = [compute_loss(self.criterion, batch.to(device)) for batch in share]
-        nlls = (
-            torch.stack([loss.nll for loss in losses]).tolist() if losses else []
-        )  # one wait for the device
+        # One wait for the device.
+        nlls = torch.stack([loss.nll for loss in losses]).tolist() if losses else []
         return [(nll, loss.tokens) for nll, loss in zip(nlls, losses, strict=True)]
 
     def _scores(self, shares: Sequence[list[tuple[float, int]]]) -> Validation:
