@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from compare.config.run import Run, settings_hash
+from compare.config.run import Run
 from compare.config.sections import run_name
 from compare.decoding.search import length_penalties
+from compare.experiment.folder import settings_hash
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data, training_batches
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection

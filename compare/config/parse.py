@@ -220,23 +220,20 @@ def to_toml(
 ) -> str:
     """Write an experiment, leaving out what is None.
 
+    JSON writes numbers, strings and bools as TOML does, except for DEL, which TOML wants escaped.
+
     Args:
-        sections: config dataclasses by name.
+        sections: by name, dicts or dataclasses of settings.
         models: ``[[models]]`` tables.
         plugins: names of modules.
     """
-    lines = [*toml_assignments({"plugins": list(plugins)}), ""] if plugins else []
+    tables: list[tuple[str, Mapping[str, Any]]] = [("", {"plugins": list(plugins)})] if plugins else []
     for name, section in sections.items():
-        lines += [f"[{name}]", *toml_assignments(dataclasses.asdict(section)), ""]
-    for table in models:
-        lines += ["[[models]]", *toml_assignments(table), ""]
-    return "\n".join(lines)
-
-
-def toml_assignments(values: Mapping[str, Any]) -> list[str]:
-    """Write lines ``key = value``, leaving out None.
-
-    JSON writes numbers, strings and bools as TOML does, except for DEL, which TOML wants escaped.
-    """
-    texts = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items() if value is not None}
-    return [f"{key} = {text}".replace("\x7f", "\\u007f") for key, text in texts.items()]
+        tables.append((f"[{name}]\n", section if isinstance(section, dict) else vars(section)))
+    tables += [("[[models]]\n", table) for table in models]
+    texts = []
+    for header, values in tables:
+        known = {key: value for key, value in values.items() if value is not None}
+        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in known.items()]
+        texts.append(header + "".join(lines))
+    return "\n".join(texts).replace("\x7f", "\\u007f")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from compare.config.parse import toml_assignments
+from compare.config.parse import to_toml
 from data.marks import CUT, UNSPACED
 from data.prepare import MAX_DISTINCT_WORDS, FirstPass
 
@@ -57,25 +57,20 @@ def starter_experiment(
     updates = max(MIN_UPDATES, 10 * round(pairs * size.epochs * TOKENS_PER_PAIR / size.batch_tokens / 10))
     interval = -(-updates // 9)  # nine validations, rounded up
     vocabulary = _vocabulary(first_pass, size)
-    train = {
-        "batch_tokens": size.batch_tokens,
-        "max_updates": updates,
-        "valid_every": interval,
-        "checkpoint_every": interval,
-        "average": 3,
+    sections = {
+        "data": {"root": ".", "src": langs[0], "tgt": langs[1]},
+        "vocabulary": vocabulary,
+        "train": {
+            "batch_tokens": size.batch_tokens,
+            "max_updates": updates,
+            "valid_every": interval,
+            "checkpoint_every": interval,
+            "average": 3,
+        },
     }
     models = [_model(preset, size, updates, joint=vocabulary["joint"]) for preset in LEARNING_RATES]
-    lines = [
-        f"# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"
-    ]
-    for header, values in (
-        ("[data]", {"root": ".", "src": langs[0], "tgt": langs[1]}),
-        ("[vocabulary]", vocabulary),
-        ("[train]", train),
-        *(("[[models]]", model) for model in models),
-    ):
-        lines += ["", header, *toml_assignments(values)]
-    return "\n".join([*lines, ""])
+    comment = f"# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"
+    return f"{comment}\n\n{to_toml(sections, models)}"
 
 
 def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import torch
 
-from compare.config.run import Run, settings_hash
+from compare.config.run import Run
 from compare.config.sections import BudgetConfig
+from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import Architecture, build_meta_model
 from compare.results.records import RawSpeed, read_likelihoods, read_speed
@@ -105,10 +106,10 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
-    """Return the matched quantity, and its relative error against the budget."""
-    spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
+    """Return the matched quantity, and its relative error against the budget; nothing without a budget."""
     if budget.match == "none":
-        return {"budget": None, "budget_off": None}
+        return {}
+    spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
 
 
@@ -240,20 +241,14 @@ def likelihood_figures(folder: RunFolder, corpus: Corpus) -> dict[str, Figures]:
     """Return the perplexities of each test set; none where they were not measured.
 
     Raises:
-        ValueError: perplexity.json is damaged, or of other test sets.
+        ValueError: perplexity.json is damaged.
     """
-    if not folder.likelihoods.exists():
-        return {test: {} for test in corpus.tests}
-    tests = read_likelihoods(folder.likelihoods).tests
-    if set(tests) != set(corpus.tests):
-        raise ValueError(
-            f"{folder.likelihoods} is of the test sets {', '.join(tests)}, "
-            f"but the corpus has {', '.join(corpus.tests)}"
-        )
-    return {
+    measured = read_likelihoods(folder.likelihoods).tests if folder.likelihoods.exists() else {}
+    found = {
         test: {"perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}
-        for test, sums in tests.items()
+        for test, sums in measured.items()
     }
+    return {test: found.get(test, {}) for test in corpus.tests}
 
 
 # Speed, from the timed repeats in speed.json and the log of training.

@@ -11,7 +11,7 @@ import torch
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_model, resolve_models, settings_hash
+from compare.config.run import Run, resolve_model, resolve_models
 from compare.config.sections import ModelConfig
 from compare.decoding.translator import Translator
 from compare.experiment import compute_result
@@ -26,6 +26,7 @@ from compare.experiment.compute_result import (
     speed_figures,
     training_figures,
 )
+from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.timing import results_to_time
