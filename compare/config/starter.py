@@ -69,7 +69,8 @@ def starter_experiment(
         },
     }
     models = [_model(preset, size, updates, joint=vocabulary["joint"]) for preset in LEARNING_RATES]
-    comment = f"# Four families on the same {updates:,} batches, about {size.epochs} epochs of {pairs:,} pairs"
+    epochs = f"about {size.epochs} epochs of {pairs:,} pairs"
+    comment = f"# Four families on the same {updates:,} batches, {epochs}"
     return f"{comment}\n\n{to_toml(sections, models)}"
 
 
