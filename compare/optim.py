@@ -78,8 +78,9 @@ def build_optimizer(parameters: "Iterable[nn.Parameter]", config: OptimConfig) -
     vectors: list[nn.Parameter] = []
     for parameter in parameters:
         (matrices if parameter.dim() > 1 else vectors).append(parameter)
+    groups: list[dict[str, object]] = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
     return AdamW(
-        [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}],
+        groups,
         lr=config.learning_rate,
         betas=(0.9, config.beta2),
         eps=1e-9,
