@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
 from multiprocessing import get_context, parent_process
-from threading import Thread, current_thread, main_thread
+from threading import Thread
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -52,7 +52,7 @@ def map_blocks(
     remaining = iter(blocks)
     if workers is None:
         yield from map(function, islice(remaining, SERIAL_BLOCKS))
-        workers = min(available_cores(), MAX_WORKERS)
+        workers = worker_count()
     first = next(remaining, None)
     if first is None:
         return
@@ -66,7 +66,7 @@ def map_blocks(
     try:
         pending = deque[Future[Result]]()
         for block in blocks:
-            with _without_main(), _signals_later():
+            with _without_main():
                 pending.append(pool.submit(_apply, block))
             if len(pending) > workers:
                 yield pending.popleft().result()
@@ -78,22 +78,6 @@ def map_blocks(
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _signals_later() -> Iterator[None]:
-    """Let signals wait for the end of a block: a process whose start is broken off prints a traceback."""
-    received: list[int] = []
-    is_main = current_thread() is main_thread()  # in another one Python sets no handlers
-    handled = [each for each in signal.Signals if is_main and callable(signal.getsignal(each))]
-    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in handled}
-    try:
-        yield
-    finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
-        for number in received:
-            signal.raise_signal(number)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from data.checks import (
 )
 from data.formats import Table, TwoFiles
 from data.marks import ALL, CUT, NOT_NFC, UNSPACED, find_marks
-from tests.kits.raw_data import Pair, lines, made_up, refused, two_files, write
+from tests.kits.raw_data import Pair, lines, made_up, two_files, write
 
 
 def check(folder: Path, **splits: list[Pair]) -> CorpusCheck:
@@ -186,12 +186,6 @@ def test_the_command_prints_the_findings(tmp_path: Path, capsys: pytest.CaptureF
     umlauts = [number for number, pair in enumerate(pairs[:-1], start=1) if "ü" in pair[1]]
     assert report["tgt"]["unusual"]["not text"]["lines"] == [*umlauts, 50][:5]
     assert report["files"] == [{"paths": [str(src), str(tgt)], "pairs": 50}]
-
-
-def test_utf16_is_named_before_the_number_of_lines(tmp_path: Path):
-    src, tgt = two_files(tmp_path, made_up(50))
-    write(tgt, "eins\nzwei\n".encode("utf-16"))
-    refused(lambda: check_corpus({"": [TwoFiles(src=src, tgt=tgt)]}), f"{tgt} begins like UTF-16")
 
 
 def test_line_numbers_of_tables_with_a_header_are_those_of_the_file(

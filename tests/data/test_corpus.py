@@ -3,12 +3,9 @@
 import dataclasses
 import gzip
 import shutil
-from itertools import product
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from data.corpus import Pairs, embedded_corpus, read_corpus, read_pairs
 from data.formats import Records, Source, Table, TwoFiles
@@ -183,17 +180,6 @@ def test_every_format_gives_the_same_texts(tmp_path: Path, monkeypatch, compress
         assert rows(source) == TEXTS
         assert [len(src) for src, _ in source.blocks()] == [4, 2]
         assert [pair for block in source.blocks() for pair in zip(*block, strict=True)] == TEXTS
-
-
-ANY = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\t\ufeff"))
-
-
-@given(st.lists(st.tuples(ANY, ANY), min_size=1))
-@settings(deadline=None, max_examples=30)
-def test_any_text_survives_any_format(tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]):
-    folder = tmp_path_factory.getbasetemp()
-    for number, compression in product(range(3), PACK):
-        assert rows(all_formats(folder, pairs, compression)[number]) == pairs
 
 
 def test_line_ends_and_byte_order_marks_of_windows(tmp_path: Path):

@@ -27,7 +27,7 @@ from data.corpus import Pairs, open_pairs
 from data.encode import Sequences, StoredSequences, WordCache, encode_split
 from data.files import json_bytes
 from data.vocabulary import VocabularyPair, build_pair, build_vocabulary
-from data.workers import _signals_later, map_blocks, worker_count
+from data.workers import map_blocks, worker_count
 from tests.kits.paths import ROOT
 from tests.kits.raw_data import made_up
 
@@ -283,19 +283,6 @@ import signal, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background of a shell ignores it
 list(map_blocks(time.sleep, iter([0.1] * 10_000), workers=2))
 """
-
-
-def test_a_signal_waits_until_a_worker_has_started():
-    """One that is broken off prints a traceback."""
-    order: list[str] = []
-    before = signal.signal(signal.SIGTERM, lambda *_: order.append("signal"))
-    try:
-        with _signals_later():
-            signal.raise_signal(signal.SIGTERM)
-            order.append("started")
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert order == ["started", "signal"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
