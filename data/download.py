@@ -3,7 +3,6 @@
 import gzip
 import logging
 import os
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -12,6 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import msgspec
@@ -24,6 +24,9 @@ ROUNDS = 2
 """How often each mirror is asked: a broken transfer is resumed, and one of another version begun anew."""
 TIMEOUT_S = 30.0
 CHUNK_BYTES = 1 << 16
+MAX_EXPANSION = 100
+"""Length of the texts of an archive, at most, by its own length; text is compressed to about a third."""
+THIS_MACHINE = ("127.0.0.1", "localhost")
 AGENT = "attnbench"  # some servers reject urllib's default
 DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
 """Exceptions of the libraries for truncated or altered archives."""
@@ -95,7 +98,7 @@ def _obtain(
         if not remote.hash:
             part.truncate(0)  # it may belong to another version
         try:
-            _pull(url, part, timeout_s, show)
+            _pull(url, remote.hash, part, timeout_s, show)
         except (HTTPException, OSError) as error:
             faults[url] = str(error)
             if isinstance(error, HTTPError):
@@ -114,11 +117,16 @@ def _obtain(
     )
 
 
-def _pull(url: str, part: IO[bytes], timeout_s: float, show: Callable[[int, int | None], None]) -> None:
+def _pull(
+    url: str, digest: str, part: IO[bytes], timeout_s: float, show: Callable[[int, int | None], None]
+) -> None:
     """Append the rest of the file to ``part``, or replace ``part`` if the server sends all of it."""
     done = part.seek(0, os.SEEK_END)
     headers = {"User-Agent": AGENT} | ({"Range": f"bytes={done}-"} if done else {})
     with urlopen(Request(url, headers=headers), timeout=timeout_s) as response:
+        address = urlsplit(response.url)  # after redirections
+        if not digest and address.scheme == "http" and address.hostname not in THIS_MACHINE:
+            raise OSError("plain http, and no hash of the file is known")
         if response.status != 206:
             done = part.truncate(0)
         length = response.headers.get("Content-Length")
@@ -142,16 +150,21 @@ def extract(archive: Path, wanted: Collection[str], folder: Path) -> None:
         folder: where to; each member's name is its path there.
 
     Raises:
-        ValueError: the archive is damaged or lacks a wanted member.
+        ValueError: the archive is damaged, lacks a wanted member, or its texts are over 100 times as long.
     """
-    missing = set(wanted)
+    missing, left = set(wanted), MAX_EXPANSION * max(archive.stat().st_size, CHUNK_BYTES)
     try:
         for name, content in _members(archive):
             if name in missing and content:
                 path = folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with path.open("wb") as file:
-                    shutil.copyfileobj(content, file)
+                    while chunk := content.read(CHUNK_BYTES):
+                        left -= file.write(chunk)
+                        if left < 0:
+                            raise ValueError(
+                                f"{archive}: its texts are over {MAX_EXPANSION} times as long; delete it"
+                            )
                 missing.remove(name)
     except DAMAGE as error:
         raise ValueError(f"{archive}: damaged archive ({error}); delete it and download it again") from None

@@ -82,6 +82,9 @@ def plot(
         str, typer.Option("--format", help="png, svg, pdf; attention also html [default: png,svg].")
     ] = "",
     sentence: Annotated[str | None, typer.Option(help="Draw the attention for this sentence.")] = None,
+    translation: Annotated[
+        str | None, typer.Option(help="Draw it for this translation [default: the model's own].")
+    ] = None,
     line: Annotated[
         int | None, typer.Option(help="Draw the attention for this line of the test set [default: 1].")
     ] = None,
@@ -102,10 +105,10 @@ def plot(
     from compare.report.figures import ATTENTION
     from compare.report.table import refresh_views
 
-    of_attention = any(option is not None for option in (sentence, line, model or None))
+    of_attention = any(option is not None for option in (sentence, translation, line, model or None))
     kind = kind or (ATTENTION if of_attention else "")
     if kind != ATTENTION and of_attention:
-        raise ValueError(f"--sentence, --line, --only: no effect on {kind}")
+        raise ValueError(f"--sentence, --translation, --line, --only: no effect on {kind}")
     if forms and not kind:
         raise ValueError("--format is for one figure, such as `attnbench plot FOLDER curves`: name it")
     if sentence is not None and line is not None:
@@ -113,7 +116,9 @@ def plot(
     formats = cli.parse_list(forms) or ["png", "svg"]
     if kind == ATTENTION:
         line = 1 if line is None else line
-        written = compare.draw_attention(folder, sentence, line=line, model=model, formats=formats, out=out)
+        written = compare.draw_attention(
+            folder, sentence, translation=translation, line=line, model=model, formats=formats, out=out
+        )
     else:
         refresh_views(folder)
         if kind:

@@ -222,6 +222,7 @@ def draw_attention(
     folder: str | Path,
     sentence: str | None = None,
     *,
+    translation: str | None = None,
     line: int = 1,
     model: str = "",
     formats: Sequence[str] = ("png", "svg"),
@@ -234,6 +235,7 @@ def draw_attention(
     Args:
         folder: the folder of an experiment, or of a single run.
         sentence: the source sentence; by default line ``line`` of the first test set.
+        translation: the translation to read it for, such as the reference; by default each model's own.
         line: number of the test sentence, counted from 1.
         model: label of a model, of which the lowest seed counts, or name of a run; empty: all models.
         formats: some of png, svg, pdf, and html, an interactive viewer of all models on one page.
@@ -251,8 +253,9 @@ def draw_attention(
     from compare.attention.weights import render_viewer
 
     folder = Path(folder)
-    if sentence is not None and (not sentence.strip() or len(sentence.splitlines()) > 1):
-        raise ValueError(f"the sentence must be one line that is not empty, found {sentence!r:.80}")
+    for given in (sentence, translation):
+        if given is not None and (not given.strip() or len(given.splitlines()) > 1):
+            raise ValueError(f"the sentence must be one line that is not empty, found {given!r:.80}")
     runs = find_runs(folder, model)
     experiment = next(iter(runs.values())).parent
     file = _output_file(out)
@@ -267,8 +270,10 @@ def draw_attention(
         )
     plots = file.parent if file else plots_folder(experiment, out)
     name = _slug(sentence) if sentence is not None else f"line{line}"
+    if translation is not None:
+        name += f"-{_slug(translation)}"
     text = read_test_line(experiment, line) if sentence is None else sentence
-    found = attend_with(runs, text)
+    found = attend_with(runs, text, translation)
     written: list[Path] = []
     if PAGE in formats:
         target = file or plots / f"attention-{'-'.join([model, name] if model else [name])}.{PAGE}"
@@ -285,13 +290,15 @@ def draw_attention(
     return written
 
 
-def attend_with(runs: Mapping[str, Path], sentence: str) -> dict[str, "SentenceAttention"]:
-    """Return the attention of each run for a sentence, under the names given."""
+def attend_with(
+    runs: Mapping[str, Path], sentence: str, translation: str | None = None
+) -> dict[str, "SentenceAttention"]:
+    """Return the attention of each run for a sentence, and for a given translation, under the names given."""
     from compare.results.run_folder import load_model
 
     attentions = {}
     for name, run in runs.items():
-        result, attention = read_result(run), load_model(run).attend(sentence)
+        result, attention = read_result(run), load_model(run).attend(sentence, translation)
         details = [f"{result.updates:,} updates"]
         if result.bleu is not None:
             details.insert(0, f"BLEU {result.bleu:.1f}")

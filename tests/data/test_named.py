@@ -304,6 +304,13 @@ def test_only_the_rest_is_downloaded(
     assert [asked.range for asked in server.asked] == ranges
 
 
+def test_plain_http_needs_a_digest(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("data.download.THIS_MACHINE", ())
+    url = server.at("/f", plain)
+    assert "plain http" in refused(server.remote(url), tmp_path)
+    assert fetched(server.remote(url, digest=SHA256), tmp_path) == CONTENT
+
+
 def test_a_full_disk_is_reported_and_the_partial_file_kept(server: Server, tmp_path: Path):
     """A limit on the file size simulates the full disk."""
     remote = server.remote(server.at("/f", plain), digest=SHA256)
@@ -365,3 +372,10 @@ def test_a_damaged_archive_is_an_error(tmp_path: Path, pack: Pack, damage: str):
     expected = r"holds no file y, z" if damage == "other" else r": damaged archive \(.*download it again"
     with pytest.raises(ValueError, match=expected):
         extract(archive, ["z", "y"] if damage == "other" else ["x"], tmp_path)
+
+
+@packers
+def test_an_archive_of_nothing_but_zeros_is_not_unpacked(tmp_path: Path, pack: Pack):
+    archive = pack(tmp_path / "a", {"x": bytes(30_000_000)})
+    with pytest.raises(ValueError, match="over 100 times"):
+        extract(archive, ["x"], tmp_path)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -228,6 +229,17 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
     assert (page.name, svg.name) == ("attention-luong-seed1-line2.html", "attention-luong-seed1-line2.svg")
     assert has_words(svg, *line.split())
     assert "luong-seed1, BLEU " in svg.read_text()
+
+
+def test_attention_of_a_given_translation_has_its_words_as_rows(copy: Path, capsys):
+    given = "Baum Unbekanntes"
+    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", given, "--only", "luong")
+    assert has_words(files[1], f"→ {given}", *given.split(), "&lt;eos&gt;")
+    attention = compare.load_model(copy / "luong-seed1")
+    own = attention.attend(SENTENCE)
+    again = attention.attend(SENTENCE, own.translation)
+    assert again.tgt == own.tgt
+    np.testing.assert_allclose(again.weights["cross"], own.weights["cross"], atol=1e-6)
 
 
 def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: Path, monkeypatch, tmp_path):
