@@ -258,7 +258,7 @@ def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: P
 CASES = {
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
-    "length|--line|2": "--sentence, --line, --only: no effect on length",
+    "length|--line|2": "--sentence, --translation, --line, --only: no effect on length",
     "--sentence|a|--line|2": "--sentence and --line both say what to draw",
     "--sentence|a|--only|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",
