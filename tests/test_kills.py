@@ -77,7 +77,9 @@ COMMANDS = {
     "score": Command(
         "score {finished}/luong-seed1 --src {corpus}/test.en --ref {corpus}/test.de --out {out} -q"
     ),
-    "external": Command("score {out} --external 'fixed=sed s/.*/1/ {{hyp}}' -q", set_up=shutil.copytree),
+    "external": Command(
+        "score {out} --external 'fixed={finished}.{{run}}' -q", set_up=lambda *folders: with_scores(*folders)
+    ),
     "align": Command(
         "align {finished}/luong-seed1 --gold {out}/gold --src {corpus}/test.en --tgt {corpus}/test.de "
         "--out {out} -q",
@@ -92,6 +94,14 @@ COMMANDS = {
         set_up=lambda _, out: out.mkdir(),
     ),
 }
+
+
+def with_scores(finished: Path, out: Path) -> None:
+    """Copy an experiment, and write scores of its translations beside it."""
+    shutil.copytree(finished, out)
+    for path in out.glob("*/test.hyp"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        finished.with_name(f"{finished.name}.{path.parent.name}").write_text("1\n" * lines)
 
 
 def outdated(finished: Path, out: Path) -> None:

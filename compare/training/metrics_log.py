@@ -7,6 +7,8 @@ from typing import Any
 
 from data.files import append_whole, sync_file, write_atomically
 
+KINDS = ("train", "valid", "average", "ema", "final")
+
 
 class MetricsLog:
     """The file metrics.jsonl; every line has a "kind" and an "update"."""
@@ -49,16 +51,20 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Read the lines of a metrics.jsonl, without a last line cut short by the death of the process.
 
     Raises:
-        ValueError: a line before the last is not JSON; the error names it.
+        ValueError: a line is not that of a kind; the error names it.
     """
     lines = path.read_bytes().splitlines()
     metrics: list[dict[str, Any]] = []
     for number, text in enumerate(lines, start=1):
         try:
-            metrics.append(json.loads(text))
+            line = json.loads(text)
         except ValueError:
-            if number < len(lines):
-                raise ValueError(f"{path}, line {number}: not a JSON object of metrics") from None
+            if number == len(lines):
+                break
+            line = None
+        if not isinstance(line, dict) or line.get("kind") not in KINDS:
+            raise ValueError(f"{path}, line {number}: not a JSON object of metrics")
+        metrics.append(line)
     return metrics
 
 
