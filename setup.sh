@@ -37,4 +37,4 @@ install() { .venv/bin/python -m pip install --quiet --no-compile "$@"; }
 install "$(grep '^torch==' constraints.txt)"
 install --constraint constraints.txt --editable ".[$extras]"
 # Once for all processes to come, also where PYTHONDONTWRITEBYTECODE would let each of them compile 1,700 modules again.
-env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import compare.cli.app, compare.experiment.run, compare.report.html.page"
+env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import compare.cli, compare.experiment.run, compare.report.html.page"
