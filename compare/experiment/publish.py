@@ -6,8 +6,6 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import StrictUndefined, Template
-
 from compare.config.parse import SCHEMA
 from compare.config.run import Run, runs_to_toml
 from compare.experiment.tune import TRIALS
@@ -21,7 +19,7 @@ from compare.results.store import (
     stored_summary,
     write_record,
 )
-from compare.results.text import escape_markdown
+from compare.results.text import escape_markdown, fill_page
 from compare.system.plugins import code_version
 from data.files import check_vacant, new_folder
 from data.text import pack_gzip, read_decompressed
@@ -184,10 +182,8 @@ def source_note(name: str, results: Sequence[Result], run: RunFolder, left_out: 
         run: the folder of one of them.
         left_out: names of the runs that had not ended and are not in the folder.
     """
-    text = Path(__file__).with_name("published.md").read_text(encoding="utf-8")
-    note: str = Template(
-        text, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
-    ).render(
+    return fill_page(
+        Path(__file__).with_name("published.md"),
         name=name,
         results=results,
         run=run,
@@ -197,4 +193,3 @@ def source_note(name: str, results: Sequence[Result], run: RunFolder, left_out: 
         experiment=EXPERIMENT,
         escape=escape_markdown,
     )
-    return note

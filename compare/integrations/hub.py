@@ -22,7 +22,7 @@ from compare.results.records import SELECTION
 from compare.results.result import Result
 from compare.results.run_folder import MASKS, RunFolder, load_model
 from compare.results.store import read_result, save_result
-from compare.results.text import escape_markdown
+from compare.results.text import escape_markdown, fill_page
 from compare.system.messages import explain
 from compare.training.checkpoints import SAVED
 from data.files import check_vacant, new_folder
@@ -112,13 +112,9 @@ def save_pretrained(model: Translator | str | Path, folder: str | Path) -> Path:
 
 def model_card(run: Run, result: Result) -> str:
     """Fill in the README.md of a saved model from its settings and its result."""
-    from jinja2 import StrictUndefined, Template
-
-    text = Path(__file__).with_name("card.md").read_text(encoding="utf-8")
     translates, preset = run.task == "translation", PRESETS.get(run.preset)
-    card: str = Template(
-        text, trim_blocks=True, undefined=StrictUndefined, keep_trailing_newline=True
-    ).render(
+    return fill_page(
+        Path(__file__).with_name("card.md"),
         run=run,
         result=result,
         translates=translates,
@@ -128,7 +124,6 @@ def model_card(run: Run, result: Result) -> str:
         table=render_table([result]),
         corpus=escape_markdown(corpus_name(run.data.root)) or "built in",
     )
-    return card
 
 
 def from_pretrained(model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Translator:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from tabulate import tabulate
@@ -113,6 +114,20 @@ def table_text(
 def escape_markdown(text: str, special: re.Pattern[str] = TAG) -> str:
     """Format text as one line: control characters and ``special`` are escaped, white space is one blank."""
     return special.sub(r"\1\1\\\2", _one_line(text))
+
+
+def fill_page(template: Path, **values: object) -> str:
+    """Fill in a Markdown page from its template, in which every text that is not ours is to be escaped."""
+    from jinja2 import StrictUndefined, Template  # imported here: tables need no template
+
+    text = template.read_text(encoding="utf-8")
+    options: dict[str, Any] = {
+        "trim_blocks": True,
+        "keep_trailing_newline": True,
+        "undefined": StrictUndefined,
+    }
+    page: str = Template(text, **options).render(values)
+    return page
 
 
 def _escape(text: str) -> str:
