@@ -2,6 +2,9 @@
 # sh results/multi30k-pilots/pilots.sh FOLDER, the folder of the corpora, from the root of the repository.
 set -e
 DATA=$1
+pilot() {
+    attnbench run configs/multi30k-en-de.toml --set data.root="$DATA/multi30k" "$@"
+}
 # The pilots of multi30k-en-de, most of them Transformers, on Multi30k, English to German, seed 1, which decided the shape
 # of the Transformer and the settings that all models of multi30k-en-de share. Each run differs from `base` in what
 # its comment says. A pilot whose validation BLEU stayed behind at equal updates or equal time was stopped; its curve is
@@ -11,8 +14,7 @@ DATA=$1
 # that falls from 1.2e-3 over 2,460 updates; stopped at 1,000.
 
 # d_model 128, 4 + 4 layers; ended by patience at 16,728
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=3e-3 \
@@ -26,8 +28,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/base
 
 # learning rate falls linearly to 0
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=linear \
     --set models.transformer.learning_rate=3e-3 \
@@ -41,8 +42,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/linear
 
 # and half as large batches; stopped at 5,100
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=linear \
     --set models.transformer.learning_rate=2e-3 \
@@ -56,8 +56,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/linear-1024
 
 # d_model 256, 3 + 3 layers
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=linear \
     --set models.transformer.learning_rate=1.5e-3 \
@@ -75,8 +74,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/wide
 
 # and half as large batches
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=linear \
     --set models.transformer.learning_rate=1e-3 \
@@ -94,8 +92,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/wide-1024
 
 # normalised after each sum; stopped at 9,400
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=3e-3 \
@@ -110,8 +107,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/post-norm
 
 # stopped at 2,650
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=3e-3 \
     --set models.transformer.warmup_updates=1500 \
@@ -125,8 +121,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/vocabulary-3000
 
 # stopped at 3,050
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=3e-3 \
     --set models.transformer.warmup_updates=1500 \
@@ -140,8 +135,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/vocabulary-10000
 
 # stopped at 4,950
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=3e-3 \
@@ -156,8 +150,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/subword-sampling
 
 # stopped at 3,936
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=3e-3 \
@@ -173,8 +166,7 @@ attnbench run configs/multi30k-en-de.toml \
 
 # d_model 256, 3 + 3 layers, until patience ended it, at 12,300: its loss rises from 8,364 on, and in the same time, with
 # the moving average, it is no better than `base` (39.6 and 40.3, both with a loss of 1.51)
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=2.5e-3 \
@@ -186,8 +178,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/wide-long
 
 # and more dropout; stopped at 7,200
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.transformer.schedule=inverse-sqrt \
     --set models.transformer.learning_rate=2.5e-3 \
@@ -200,8 +191,7 @@ attnbench run configs/multi30k-en-de.toml \
     --only transformer --seeds 1 --out runs/pilots/wide-dropout-0.4
 
 # luong-general of multi30k-en-de, seed 1, with more dropout; stopped at 5,700
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --set models.luong-general.learning_rate=5.47e-3 \
     --set models.luong-general.warmup_updates=682 \
@@ -211,16 +201,14 @@ attnbench run configs/multi30k-en-de.toml \
 # the Transformer, Luong and Bahdanau of multi30k-en-de with 6,000 subwords, until patience ended them. With 10,000
 # (results/multi30k-en-de) validation BLEU with the chosen length penalty is 41.4 instead of 40.5 for the Transformer, 41.0
 # instead of 40.6 for Luong, and 39.2 instead of 39.6 for Bahdanau; an update takes 5 to 11% longer
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set vocabulary.size=6000 \
     --only transformer,luong-general,bahdanau --seeds 1 --out runs/pilots/vocabulary-6000-long
 
 # luong-general of multi30k-en-de with the settings of the next best trial of its search (results/multi30k-tuning, trial 4),
 # with the seed that stays far behind with those of the best one: BLEU 30.1 and 28.0 after 3,444 updates, where
 # seeds 1 and 2 have 37 and 38. So the rate alone does not explain it in this time; stopped at 3,750
-attnbench run configs/multi30k-en-de.toml \
-    --set data.root=$DATA/multi30k \
+pilot \
     --set models.luong-general.learning_rate=2.37e-3 \
     --set models.luong-general.warmup_updates=784 \
     --only luong-general --seeds 3 --out runs/pilots/luong-low-rate
