@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import compare.training.loss
 from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
-from compare.system.processes import Processes, join_processes
+from compare.system.processes import Processes, StopRequest, join_processes
 from compare.training.checkpoints import CHECKPOINTS, load_weights, model_weights, save_weights
-from compare.training.step import dropout_seed
+from compare.training.step import GradientSum, dropout_seed
 from data.batches import BatchStream
 from tests.kits.loader import random_split
 from tests.kits.paths import ROOT
@@ -121,6 +122,35 @@ def test_any_number_of_processes_and_parts_gives_the_weights_of_one(
             assert line.get(name) == other.get(name)
         assert line.get("loss") == pytest.approx(other.get("loss"), rel=1e-6)  # summed in fp32
     assert line["update"] == UPDATES
+
+
+class Two:
+    """Two processes, of which the other computes nothing."""
+
+    size = 2
+
+    def sum_tensor(self, tensor: Tensor) -> None:
+        """Add nothing."""
+
+    def gather(self, work: Callable[[], Any]) -> list[Any]:
+        """Return what this process has."""
+        return [work()]
+
+
+def test_the_first_exception_of_a_share_is_raised_after_the_sum_in_which_it_counts_nothing() -> None:
+    parameter = nn.Parameter(torch.ones(2))
+    shares = GradientSum([parameter], Two())  # type: ignore[arg-type]
+
+    def work() -> Tensor:
+        parameter.sum().backward()
+        raise ArithmeticError("of the share")
+
+    assert not shares.compute(work, StopRequest())
+    assert parameter.grad is not None
+    assert not parameter.grad.any()
+    shares.attempt(lambda: 1 / 0)
+    with pytest.raises(ArithmeticError, match="of the share"):
+        shares.stop_signal(StopRequest(), must_know=True)
 
 
 JOIN = """
