@@ -29,7 +29,7 @@ from compare.config.run import Run
 from compare.config.sections import Experiment
 from compare.experiment.folder import has_ended
 from compare.experiment.prepare import PreparedData, sides, training_batches
-from compare.experiment.run_one import build_trainer
+from compare.experiment.run_model import build_trainer
 from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result

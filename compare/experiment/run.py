@@ -28,7 +28,7 @@ from compare.experiment.folder import (
     request_runs,
 )
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run_one import run_one
+from compare.experiment.run_model import run_model
 from compare.experiment.timing import forget_timings, results_to_time, time_all
 from compare.experiment.verify import ensure_verified
 from compare.models.registry import ensure_fits_memory
@@ -293,12 +293,12 @@ def finish_run(
     """
     try:
         if processes.size == 1:
-            result = run_one(run, prepared, reporter)
+            result = run_model(run, prepared, reporter)
         else:
             from compare.experiment.launch import announced
 
             with announced(run, prepared, processes):
-                result = run_one(run, prepared, reporter, processes)
+                result = run_model(run, prepared, reporter, processes)
     except TrainingDiverged as error:
         logger.error(f"{run.name}: failed: {error}")
         result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))

@@ -14,7 +14,7 @@ from compare.config.run import resolve_models
 from compare.experiment.prepare import prepare_data
 from compare.experiment.publish import published_run
 from compare.experiment.run import run_experiment
-from compare.experiment.run_one import build_trainer
+from compare.experiment.run_model import build_trainer
 from compare.report.conditions import list_conditions
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results

@@ -88,7 +88,7 @@ def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_
 def test_running_again_repeats_nothing(
     finished: Path, tiny_toml: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("a finished row is not run again"))
+    monkeypatch.setattr(run_all, "run_model", lambda *_: pytest.fail("a finished row is not run again"))
     monkeypatch.setattr(run_all, "prepare_data", lambda *_: pytest.fail("nothing needs data"))
     before = {row: files(finished / row) for row in ROWS}
     assert main(["run", str(tiny_toml), "--out", str(finished)]) == 0
@@ -158,7 +158,7 @@ def test_a_row_that_torch_ends_is_left_to_be_tried_again_and_the_others_go_on(
         tried.append(row.name)
         raise error
 
-    monkeypatch.setattr(run_all, "run_one", full)
+    monkeypatch.setattr(run_all, "run_model", full)
     for _ in "ab":
         results = run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
         assert [result.status for result in results] == ["unfinished", "unfinished"]
@@ -174,7 +174,7 @@ def test_a_row_that_had_hardly_begun_begins_again(
     (tmp_path / "run" / ROWS[0]).mkdir(parents=True)
     (tmp_path / "run" / ROWS[0] / "vocabulary.json").write_text("half")
     monkeypatch.setattr(
-        run_all, "run_one", lambda row, prepared, *_: run_all.unfinished_result(row, prepared)
+        run_all, "run_model", lambda row, prepared, *_: run_all.unfinished_result(row, prepared)
     )
     run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
     assert (tmp_path / "run" / ROWS[0] / "vocabulary.json").read_text().startswith("{")
@@ -229,7 +229,7 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_all, "run_one", lambda *_: pytest.fail("a dry run starts nothing"))
+    monkeypatch.setattr(run_all, "run_model", lambda *_: pytest.fail("a dry run starts nothing"))
     assert main(["run", str(tiny_toml), "--dry-run"]) == 0
     captured = capsys.readouterr()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in captured.out.splitlines()[2:4]]

@@ -329,7 +329,7 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
 
 def run_again(toml: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     with monkeypatch.context() as patch:
-        patch.setattr(run_all, "run_one", lambda *_: pytest.fail("a finished run is not run again"))
+        patch.setattr(run_all, "run_model", lambda *_: pytest.fail("a finished run is not run again"))
         return run_experiment(load_experiment(toml), folder, Reporter())
 
 

@@ -14,7 +14,7 @@ from compare.config.parse import load_experiment
 from compare.config.run import resolve_models
 from compare.decoding.translator import Translator
 from compare.experiment import run as run_module
-from compare.experiment import run_one
+from compare.experiment import run_model
 from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import (
     DEFAULT_SPACE,
@@ -186,7 +186,7 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
 ):
     folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "run_one", lambda *_: pytest.fail("what has ended is not done again"))
+        patch.setattr(run_module, "run_model", lambda *_: pytest.fail("what has ended is not done again"))
         before = (folder / "best.toml").read_bytes()
         assert tune(tiny_toml, folder).missing == 0
         assert (folder / "best.toml").read_bytes() == before
@@ -243,7 +243,7 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
 def test_what_fails_is_recorded_and_the_others_go_on(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    build, calls = run_one.build_trainer, list[object]()
+    build, calls = run_model.build_trainer, list[object]()
 
     def full(*arguments: Any, **options: Any) -> object:
         calls.append(arguments)
@@ -253,7 +253,7 @@ def test_what_fails_is_recorded_and_the_others_go_on(
             )
         return build(*arguments, **options)
 
-    monkeypatch.setattr(run_one, "build_trainer", full)
+    monkeypatch.setattr(run_model, "build_trainer", full)
     plan = TuningPlan(trials=3, updates=10, space={"learning_rate": (1e-3, 1e38)})
     draws = [draw["learning_rate"] for draw in draw_settings(plan.space, 3, seed=1)]
     assert set(draws) == {1e-3, 1e38}

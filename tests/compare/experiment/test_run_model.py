@@ -26,7 +26,7 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
-from compare.experiment import run_one as evaluation
+from compare.experiment import run_model as evaluation
 from compare.experiment.compute_result import quality_figures
 from compare.experiment.prepare import load_corpus, prepare_data
 from compare.experiment.run import run_experiment

@@ -34,7 +34,7 @@ from data.files import hash_file, write_atomically
 logger = logging.getLogger(__name__)
 
 
-def run_one(
+def run_model(
     folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
     """Train one model, from the start or from where it was stopped, and test the chosen weights."""
