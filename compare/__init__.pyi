@@ -15,8 +15,8 @@ from compare.benchmark import planned_timings as planned_timings
 from compare.benchmark import run_benchmark as run_benchmark
 from compare.check.recompute import check_experiment as check_experiment
 from compare.config.parse import load_experiment as load_experiment
-from compare.config.run import Run as Run
-from compare.config.run import resolve_models as resolve_models
+from compare.config.resolve import Run as Run
+from compare.config.resolve import resolve_models as resolve_models
 from compare.config.sections import Experiment as Experiment
 from compare.decoding.sampling import Sampling as Sampling
 from compare.decoding.search import Hypothesis as Hypothesis

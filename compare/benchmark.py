@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.decoding.search import SPECIAL, Hypothesis, search
 from compare.experiment.prepare import prepare_data, sides
 from compare.models.registry import build, train_flops_per_token

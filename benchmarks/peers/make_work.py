@@ -10,7 +10,7 @@ from race_ours import ROWS, resolved
 from work import Pairs, Sources, Work
 
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.experiment.prepare import prepare_data
 from compare.integrations.ctranslate2_model import Numbers
 from compare.models.registry import train_flops_per_token

@@ -8,7 +8,7 @@ from torch import nn
 from work import Pairs, Sources, Work
 from worker import Racer, Task, serve
 
-from compare.config.run import resolve_model
+from compare.config.resolve import resolve_model
 from compare.config.sections import EXTRA_TOKENS, ModelConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
 from compare.models.registry import ResolvedModel, build

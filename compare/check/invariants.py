@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.config.sections import run_name
 from compare.decoding.search import length_penalties
 from compare.experiment.folder import settings_hash

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import first_updates, fresh_update_work
 from compare.models.registry import Architecture, ResolvedModel, build_meta_model

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.config.sections import BudgetConfig
 from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData

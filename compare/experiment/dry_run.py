@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.config.sections import Experiment
 from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch

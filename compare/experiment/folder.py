@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from compare.config.run import Run, language_tokenizer
+from compare.config.resolve import Run, language_tokenizer
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, SECTIONS, is_shared
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build_meta_model

@@ -25,7 +25,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.config.sections import Experiment
 from compare.experiment.folder import has_ended
 from compare.experiment.prepare import PreparedData, sides, training_batches

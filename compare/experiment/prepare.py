@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
 from compare.models.registry import Architecture, train_flops_per_token
 from compare.results.store import read_registry

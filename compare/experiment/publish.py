@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compare.config.parse import SCHEMA
-from compare.config.run import Run, runs_to_toml
+from compare.config.resolve import Run, runs_to_toml
 from compare.experiment.tune import TRIALS
 from compare.results.run_folder import RunFolder
 from compare.results.store import (

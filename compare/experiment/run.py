@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compare.config.run import Run, resolve_models
+from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.budget import find_reference, match_budget
 from compare.experiment.compute_result import unfinished_result

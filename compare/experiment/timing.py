@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import torch
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.decoding.translator import DecodingWork, LatencyWork
 from compare.experiment.compute_result import speed_figures
 from compare.experiment.prepare import PreparedData

@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from compare.config.parse import SCHEMA, parse_value, to_toml
-from compare.config.run import resolve_model, resolve_models
+from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment, ModelConfig
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, build, family_of, forward_flops
 from compare.protocol import EncoderDecoder, keep, select

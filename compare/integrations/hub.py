@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 
 from compare.config.parse import read_toml
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.decoding.translator import Translator
 from compare.experiment.publish import corpus_name, published_run, with_config_hash
 from compare.models.presets import PRESETS

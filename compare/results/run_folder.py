@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_models
+from compare.config.resolve import Run, resolve_models
 from compare.decoding.search import Ensemble, LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.models.registry import build, build_meta_model

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.optim import build_optimizer
 from compare.protocol import EncoderDecoder
 from compare.system.device import autocast

@@ -7,7 +7,7 @@ from itertools import islice, zip_longest
 
 import torch
 
-from compare.config.run import Run
+from compare.config.resolve import Run
 from compare.decoding.translator import Translator
 from compare.scoring.score import corpus_bleu
 from compare.training.checkpoints import Validation

@@ -23,7 +23,7 @@ from compare.benchmark import (
     search_forced,
 )
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_model, resolve_models
+from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.prepare import prepare_data
 from compare.experiment.verify import LENGTHS

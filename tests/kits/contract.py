@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from compare.config.run import resolve_model
+from compare.config.resolve import resolve_model
 from compare.config.sections import ModelConfig
 from compare.decoding.search import SpecialIds
 from compare.experiment.verify import BOS, EOS, PAD, V, leaves, sharpen, sources, targets  # noqa: F401  # for tests

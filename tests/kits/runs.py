@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_models
+from compare.config.resolve import Run, resolve_models
 
 ROWS = ("luong-seed1", "transformer-seed1")
 

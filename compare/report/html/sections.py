@@ -17,7 +17,7 @@ from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.quality import by_distance, by_length, faults, rare_words
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
-from compare.config.run import runs_to_toml
+from compare.config.resolve import runs_to_toml
 from compare.experiment.tune import TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style
 from compare.report.conditions import distinct, list_conditions

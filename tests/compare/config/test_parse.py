@@ -9,7 +9,7 @@ import pytest
 from compare.cli import main
 from compare.config import FOLDERS
 from compare.config.parse import SCHEMA, load_experiment, to_toml
-from compare.config.run import resolve_model, resolve_models
+from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import SECTIONS
 from compare.models.presets import PRESETS
 from tests.conftest import TINY

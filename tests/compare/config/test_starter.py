@@ -9,7 +9,7 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.config.starter import SIZES, starter_experiment
 from data.corpus import read_corpus
 from data.grammar import embedded_splits

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_model, resolve_models
+from compare.config.resolve import Run, resolve_model, resolve_models
 from compare.config.sections import BudgetConfig, ModelConfig
 from compare.experiment import budget as calibration
 from compare.experiment.budget import (

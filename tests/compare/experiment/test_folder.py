@@ -10,7 +10,7 @@ import pytest
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.experiment import folder as folder_module
 from compare.experiment import run as run_all
 from compare.experiment.folder import choose_models, locked_for_setup

@@ -10,7 +10,7 @@ import torch
 
 from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.experiment.prepare import prepare_data
 from compare.experiment.publish import published_run
 from compare.experiment.run import run_experiment

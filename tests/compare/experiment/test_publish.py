@@ -14,7 +14,7 @@ from compare import load_results
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.experiment.publish import publish_experiment
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result, read_results, save_result

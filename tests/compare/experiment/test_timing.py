@@ -11,7 +11,7 @@ import torch
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_model, resolve_models
+from compare.config.resolve import Run, resolve_model, resolve_models
 from compare.config.sections import ModelConfig
 from compare.decoding.translator import Translator
 from compare.experiment import compute_result

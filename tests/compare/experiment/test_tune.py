@@ -11,7 +11,7 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.decoding.translator import Translator
 from compare.experiment import run as run_module
 from compare.experiment import run_model

@@ -14,7 +14,7 @@ import pytest
 
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models, runs_to_toml
+from compare.config.resolve import resolve_models, runs_to_toml
 from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import seq2seq.formulas
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_model
+from compare.config.resolve import resolve_model
 from compare.config.sections import ModelConfig
 from compare.models.hybrid import Ladder, LadderConfig
 from compare.models.presets import PRESETS

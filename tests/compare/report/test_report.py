@@ -24,7 +24,7 @@ from compare.analysis.word_links import word_pairs
 from compare.attention.weights import AttentionHead
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.experiment.tune import TrialResult, write_trials
 from compare.report.html import page, sections, sentences
 from compare.report.html.page import ReportContent, describe_verdict, gather_content

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compare.config.parse import load_experiment
-from compare.config.run import resolve_models
+from compare.config.resolve import resolve_models
 from compare.experiment import run as experiment_run
 from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder

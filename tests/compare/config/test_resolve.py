@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compare.config.parse import load_experiment
-from compare.config.run import Run, resolve_models
+from compare.config.resolve import Run, resolve_models
 from compare.config.sections import SECTIONS, DecodeConfig, RegularizationConfig, is_shared
 from compare.experiment.folder import (
     DECIDED_BY_TIME,
