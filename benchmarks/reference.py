@@ -16,7 +16,7 @@ from compare.results.columns import COLUMNS, FIGURES, score_column
 from compare.results.result import Result
 from compare.results.store import DTYPES
 from compare.results.text import table_text
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = [DOCS / "data-frame.md", DOCS / "settings.md"]

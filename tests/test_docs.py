@@ -11,7 +11,7 @@ import compare
 import data
 from compare.models.presets import PRESETS
 from compare.models.registry import FAMILIES
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 from seq2seq.scores import SCORES
 from tests.kits.paths import ROOT
 from tests.test_imports import ORDER

@@ -14,7 +14,7 @@ import pytest
 import safetensors.torch
 import torch
 
-import compare.scoring.score
+import compare.scoring
 import data.corpus
 from compare.cli import main
 from compare.decoding.translator import Translation
@@ -226,7 +226,7 @@ def test_a_file_that_changes_while_it_is_read(
         return lines
 
     monkeypatch.setattr(data.corpus, "read_lines", read_and_write)
-    monkeypatch.setattr(compare.scoring.score, "read_lines", read_and_write)
+    monkeypatch.setattr(compare.scoring, "read_lines", read_and_write)
     for command in (
         ["run", str(place.config), "--out", str(place.out), "-q", "--set", f"data.root={place.corpus}"],
         ["score", str(place.corpus / "test.de"), "--ref", str(place.corpus / "train.de")],

@@ -33,8 +33,7 @@ from scipy.special import stdtr, stdtrit
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tables import Row, fall_apart, seed_mean
 from compare.results.columns import PRIMARY
-from compare.scoring.metrics import BOOTSTRAP_SEED, TOKENIZE, make_bleu
-from compare.scoring.score import HEADLINE, ScoringOptions
+from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, make_bleu
 from compare.system.messages import did_you_mean
 from data.files import as_paths
 from data.text import read_lines

@@ -10,7 +10,7 @@ from typing import Any
 
 from compare.results.columns import Column, Group
 from compare.results.text import format_number
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 
 Row = dict[str, Any]
 """One row of a table by column name, units in the names."""

@@ -11,7 +11,7 @@ from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.run_folder import load_model
-from compare.scoring.score import bleu_and_length_ratio
+from compare.scoring import bleu_and_length_ratio
 from compare.system.device import device_name
 from compare.system.log import counting
 from compare.system.messages import first_line

@@ -26,7 +26,7 @@ from compare.report.table import render_views
 from compare.results.columns import FIGURES
 from compare.results.result import SETTINGS
 from compare.results.store import REGISTRY, SUMMARY, Summary, read_registry, read_results, stored_summary
-from compare.scoring.metrics import metric_of
+from compare.scoring import metric_of
 from compare.system.device import Machine, tune_cpu
 from compare.system.log import track
 from compare.system.plugins import code_version, plugin_problem

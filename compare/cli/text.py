@@ -12,7 +12,7 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.results.text import table_text, terminal_width
-from compare.scoring.metrics import TOKENIZE
+from compare.scoring import TOKENIZE
 
 
 @cli.app.command()
@@ -121,7 +121,7 @@ def score(
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
     from compare.report.score_tables import render_forced_scores, render_scores
-    from compare.scoring.score import HEADLINE
+    from compare.scoring import HEADLINE
     from compare.system.device import tune_cpu
 
     of_runs = {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out is not None}

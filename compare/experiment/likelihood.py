@@ -19,7 +19,7 @@ from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
 from compare.results.records import LikelihoodSums
 from compare.results.run_folder import RunFolder, load_ensemble, load_model
-from compare.scoring.score import SystemScores, all_metrics, score_texts
+from compare.scoring import SystemScores, all_metrics, score_texts
 from compare.training.cross_entropy import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.encode import EncodedSplit, Sequences

@@ -43,7 +43,7 @@ from compare.results.store import (
     save_result,
     write_json_lines,
 )
-from compare.scoring.metrics import make_bleu
+from compare.scoring import make_bleu
 from compare.system.device import tune_cpu
 from compare.system.log import Reporter, log_to_file
 from compare.system.messages import first_line, is_out_of_memory

@@ -18,7 +18,7 @@ from compare.results.records import GridPoint, Likelihoods, RawSpeed, Selection,
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import write_record
-from compare.scoring.score import bleu_and_length_ratio
+from compare.scoring import bleu_and_length_ratio
 from compare.system.device import set_numerics, this_machine
 from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory

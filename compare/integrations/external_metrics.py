@@ -22,8 +22,7 @@ from compare.results.records import RecordedScores, SegmentScores, read_external
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import is_run, read_result, read_results, refuse_writing, save_result, write_record
-from compare.scoring.metrics import METRICS
-from compare.scoring.score import SystemScores
+from compare.scoring import METRICS, SystemScores
 from compare.system.processes import lock_folder
 from data.corpus import Corpus
 from data.files import as_paths, hash_file

@@ -12,7 +12,7 @@ from compare.config.sections import EXTRA_TOKENS
 from compare.results.columns import COLUMNS, PRIMARY, Group, Row, external_metrics, further_tests, of_test
 from compare.results.result import SHARED_SETTINGS
 from compare.results.text import DISTURBED, describe_share
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 
 ENDS = {
     "updates": "Stopped by the budget, with all updates used",

@@ -11,8 +11,7 @@ from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores
 from compare.results.result import without_nan
 from compare.results.text import UNKNOWN, escape_markdown, format_number, table_text, terminal_width
-from compare.scoring.metrics import METRICS
-from compare.scoring.score import SystemScores
+from compare.scoring import METRICS, SystemScores
 from compare.system.log import format_duration
 
 # Scores of translations, against references or by models, as text, Markdown or JSON.

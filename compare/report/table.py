@@ -53,7 +53,7 @@ from compare.results.store import (
     write_record,
 )
 from compare.results.text import UNKNOWN, escape_markdown, table_text
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 from compare.system.plugins import plugin_problem
 from compare.system.processes import Locked, lock_folder
 from data.files import as_paths, write_atomically

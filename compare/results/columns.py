@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.results.text import UNKNOWN, describe_share, format_number
-from compare.scoring.metrics import METRICS, metric_of
-from compare.scoring.score import HEADLINE
+from compare.scoring import HEADLINE, METRICS, metric_of
 from compare.system.messages import nearest
 
 Row = Mapping[str, Any]

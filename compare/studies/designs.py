@@ -31,7 +31,7 @@ import numpy as np
 from compare.analysis.tables import Row
 from compare.models.hybrid import NoResidual
 from compare.models.styles import RECURRENT, TRANSFORMER
-from compare.scoring.score import corpus_bleu
+from compare.scoring import corpus_bleu
 from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean
 from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.training import (

@@ -14,7 +14,7 @@ import torch
 from compare.analysis.tables import Row
 from compare.models.styles import PLAIN, RECURRENT
 from compare.optim import OptimConfig
-from compare.scoring.score import corpus_bleu
+from compare.scoring import corpus_bleu
 from compare.studies.kit import Panel, conclude
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import Build, embedded_task, fit, lstm

@@ -9,7 +9,7 @@ import torch
 
 from compare.config.resolve import Run
 from compare.decoding.translator import Translator
-from compare.scoring.score import corpus_bleu
+from compare.scoring import corpus_bleu
 from compare.training.checkpoints import Validation
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import compare.scoring.metrics
+import compare.scoring
 import compare.studies.study  # noqa: F401 (registries that plug-ins add to)
 from compare.system.plugins import PLUGINS, remove_entries, unclaimed_entries
 from tests.kits.paths import ROOT

@@ -11,7 +11,7 @@ from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionV
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import load_corpus
 from compare.results.store import Result, read_result, save_result
-from compare.scoring.score import score_texts
+from compare.scoring import score_texts
 from data.vocabulary import build_pair
 from tests.conftest import WORDS, write_corpus
 

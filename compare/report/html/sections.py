@@ -25,7 +25,7 @@ from compare.report.figures import FIGURES, read_search
 from compare.report.plots import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
 from compare.results.text import UNKNOWN
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version

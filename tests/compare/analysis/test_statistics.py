@@ -30,7 +30,7 @@ from compare.analysis.statistics import (
     sentence_counts,
     t_quantile,
 )
-from compare.scoring.score import score_texts
+from compare.scoring import score_texts
 
 SENTENCE = st.lists(st.sampled_from(["a", "b", "é", "d", ",", "."]), max_size=9).map(" ".join)
 TEXTS = st.lists(st.tuples(SENTENCE, SENTENCE), min_size=1, max_size=6)

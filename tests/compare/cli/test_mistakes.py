@@ -59,7 +59,7 @@ def test_a_fault_of_ours_is_not_passed_off_as_the_users(tiny_toml: Path, monkeyp
     def faulty(*_: object, **__: object) -> None:
         raise KeyError("key")
 
-    monkeypatch.setattr("compare.scoring.score.score_texts", faulty)
+    monkeypatch.setattr("compare.scoring.score_texts", faulty)
     references = str(tiny_toml.parent / "corpus" / "test.de")
     with pytest.raises(KeyError):
         main(["score", references, "--ref", references])
@@ -69,7 +69,7 @@ def test_a_lack_of_memory_is_one_line(tiny_toml: Path, monkeypatch: pytest.Monke
     def large(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("compare.scoring.score.score_texts", large)
+    monkeypatch.setattr("compare.scoring.score_texts", large)
     references = str(tiny_toml.parent / "corpus" / "test.de")
     assert main(["score", references, "--ref", references]) == 1
     assert capsys.readouterr().err.startswith("error: not enough memory")

@@ -19,7 +19,7 @@ from compare.results.records import read_speed
 from compare.results.result import Result
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
-from compare.scoring.score import corpus_bleu
+from compare.scoring import corpus_bleu
 from compare.system.log import Reporter
 from tests.kits.runs import ROWS, files
 from tests.kits.training import metrics

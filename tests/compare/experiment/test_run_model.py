@@ -34,7 +34,7 @@ from compare.experiment.tune import TuningPlan, find_winners, tune_experiment
 from compare.results.records import choose, read_selection
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
-from compare.scoring.score import all_metrics, score_texts
+from compare.scoring import all_metrics, score_texts
 from compare.system.log import Reporter
 from compare.system.processes import Interrupted
 from compare.training.metrics_log import read_metrics

@@ -19,7 +19,7 @@ from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
 from compare.results.run_folder import RunFolder
 from compare.results.store import _warn, read_result
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 from compare.studies.study import STUDIES
 from compare.system.plugins import code_version, load_installed_plugins, load_plugins, source_version
 from seq2seq.scores import SCORES

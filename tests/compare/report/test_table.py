@@ -18,7 +18,7 @@ from compare.report.conditions import find_warnings
 from compare.report.table import TableForm, latex, load_table, render_table
 from compare.results.columns import COLUMNS, Column, Group
 from compare.results.store import Result, read_result, save_result, to_frame
-from compare.scoring.metrics import METRICS
+from compare.scoring import METRICS
 
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 SCORES = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_signature": SIGNATURE}

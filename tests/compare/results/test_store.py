@@ -159,7 +159,7 @@ def test_looking_at_results_needs_no_torch_and_importing_no_pandas(tmp_path: Pat
     experiment(tmp_path, DONE)
     code = f"""if True:
         import sys
-        import compare.results.store, compare.scoring.score
+        import compare.results.store, compare.scoring
         import compare.report.table, compare.system.doctor
         assert not {{"pandas", "sacrebleu", "torch"}} & sys.modules.keys(), "on import"
         compare.report.table.render_table(compare.results.store.load_results({str(tmp_path)!r}))

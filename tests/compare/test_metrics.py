@@ -17,16 +17,17 @@ from compare.report.html.sections import methods
 from compare.report.table import load_table, render_table, write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, load_results, read_results, save_result, to_frame
-from compare.scoring.metrics import (
+from compare.scoring import (
     METRICS,
     Metric,
     MetricOptions,
     MetricScore,
+    all_metrics,
     list_metrics,
     metric_of,
     register_metric,
+    score_texts,
 )
-from compare.scoring.score import all_metrics, score_texts
 
 HYPOTHESES, REFERENCES = ["the cat", "a dog sleeps"], ["the dog", "a dog sleeps"]
 

@@ -13,8 +13,8 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from compare.cli import main
-from compare.scoring.metrics import METRICS
-from compare.scoring.score import (
+from compare.scoring import (
+    METRICS,
     TOKENIZERS,
     ScoringOptions,
     SystemScores,

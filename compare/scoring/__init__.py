@@ -1,1 +1,0 @@
-"""Translation metrics and their signatures: BLEU, chrF and TER by sacrebleu."""
