@@ -13,8 +13,7 @@ from typing import Any
 from compare.config.sections import SECTIONS
 from compare.optim import OptimConfig
 from compare.results.columns import COLUMNS, FIGURES, score_column
-from compare.results.result import Result
-from compare.results.store import DTYPES
+from compare.results.store import DTYPES, Result
 from compare.results.text import table_text
 from compare.scoring import METRICS
 

@@ -68,9 +68,9 @@ from compare.report.table import load_table as load_table
 from compare.report.table import render_table as render_table
 from compare.report.table import write_views as write_views
 from compare.results.records import LikelihoodSums as LikelihoodSums
-from compare.results.result import Result as Result
 from compare.results.run_folder import load_ensemble as load_ensemble
 from compare.results.run_folder import load_model as load_model
+from compare.results.store import Result as Result
 from compare.results.store import load_results as load_results
 from compare.scoring import Metric as Metric
 from compare.scoring import MetricOptions as MetricOptions

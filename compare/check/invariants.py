@@ -18,9 +18,8 @@ from compare.experiment.folder import settings_hash
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data, training_batches
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
-from compare.results.result import Result
 from compare.results.run_folder import RunFolder
-from compare.results.store import REGISTRY, Registry
+from compare.results.store import REGISTRY, Registry, Result
 from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation
 from compare.training.metrics_log import read_metrics

@@ -24,8 +24,15 @@ from compare.check.invariants import (
 from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.report.table import render_views
 from compare.results.columns import FIGURES
-from compare.results.result import SETTINGS
-from compare.results.store import REGISTRY, SUMMARY, Summary, read_registry, read_results, stored_summary
+from compare.results.store import (
+    REGISTRY,
+    SETTINGS,
+    SUMMARY,
+    Summary,
+    read_registry,
+    read_results,
+    stored_summary,
+)
 from compare.scoring import metric_of
 from compare.system.device import Machine, tune_cpu
 from compare.system.log import track

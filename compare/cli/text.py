@@ -38,7 +38,7 @@ def translate(
 
     Example: echo "The old woman must open the door." | attnbench translate runs/demo/bahdanau-seed1
     """
-    from compare.results.result import without_nan
+    from compare.results.store import without_nan
     from compare.system.device import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}

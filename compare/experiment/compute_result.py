@@ -16,8 +16,8 @@ from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import Architecture, build_meta_model
 from compare.results.records import RawSpeed, read_likelihoods, read_speed
-from compare.results.result import Result, recorded_settings
 from compare.results.run_folder import RunFolder
+from compare.results.store import Result, recorded_settings
 from compare.scoring import SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
 from compare.system.measure import peak_flops, percentile

@@ -15,9 +15,8 @@ from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
 from compare.results.records import GridPoint, Likelihoods, RawSpeed, Selection, choose, read_selection
-from compare.results.result import Result
 from compare.results.run_folder import RunFolder
-from compare.results.store import write_record
+from compare.results.store import Result, write_record
 from compare.scoring import bleu_and_length_ratio
 from compare.system.device import set_numerics, this_machine
 from compare.system.log import MetricsCallback, Reporter, counting

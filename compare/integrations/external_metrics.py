@@ -19,9 +19,16 @@ from compare.analysis.finished_experiment import load_finished
 from compare.report.table import refresh_views, render_table
 from compare.results.columns import list_columns
 from compare.results.records import RecordedScores, SegmentScores, read_external
-from compare.results.result import Result
 from compare.results.run_folder import RunFolder
-from compare.results.store import is_run, read_result, read_results, refuse_writing, save_result, write_record
+from compare.results.store import (
+    Result,
+    is_run,
+    read_result,
+    read_results,
+    refuse_writing,
+    save_result,
+    write_record,
+)
 from compare.scoring import METRICS, SystemScores
 from compare.system.processes import lock_folder
 from data.corpus import Corpus

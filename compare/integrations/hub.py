@@ -19,9 +19,8 @@ from compare.experiment.publish import corpus_name, published_run, with_config_h
 from compare.models.presets import PRESETS
 from compare.report.table import render_table
 from compare.results.records import SELECTION
-from compare.results.result import Result
 from compare.results.run_folder import MASKS, RunFolder, load_model
-from compare.results.store import read_result, save_result
+from compare.results.store import Result, read_result, save_result
 from compare.results.text import escape_markdown, fill_page
 from compare.system.messages import explain
 from compare.training.checkpoints import SAVED

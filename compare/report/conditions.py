@@ -10,7 +10,7 @@ from typing import Any
 from compare.analysis.tables import fall_apart
 from compare.config.sections import EXTRA_TOKENS
 from compare.results.columns import COLUMNS, PRIMARY, Group, Row, external_metrics, further_tests, of_test
-from compare.results.result import SHARED_SETTINGS
+from compare.results.store import SHARED_SETTINGS
 from compare.results.text import DISTURBED, describe_share
 from compare.scoring import METRICS
 

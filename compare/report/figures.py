@@ -30,8 +30,7 @@ from compare.report.plots import (
     save_figure,
     tuning_plot,
 )
-from compare.results.result import Result
-from compare.results.store import is_run, read_result, read_results
+from compare.results.store import Result, is_run, read_result, read_results
 from compare.system.messages import did_you_mean
 from compare.training.checkpoints import CHECKPOINTS
 from data.files import write_atomically

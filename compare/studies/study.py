@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
-from compare.results.result import without_nan
+from compare.results.store import without_nan
 from compare.results.text import format_number, list_text, table_text
 from compare.system.log import format_duration
 from compare.system.messages import did_you_mean

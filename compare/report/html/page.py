@@ -42,8 +42,7 @@ from compare.results.columns import (
     bleu_interval_column,
     score_column,
 )
-from compare.results.result import without_nan
-from compare.results.store import Result, refuse_writing
+from compare.results.store import Result, refuse_writing, without_nan
 from compare.results.text import UNKNOWN
 from compare.training.checkpoints import CHECKPOINTS
 from data.files import write_atomically

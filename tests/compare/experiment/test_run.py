@@ -16,9 +16,8 @@ from compare.experiment import run as run_all
 from compare.experiment.dry_run import estimate_experiment
 from compare.experiment.run import run_experiment
 from compare.results.records import read_speed
-from compare.results.result import Result
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_result, read_results
+from compare.results.store import Result, read_result, read_results
 from compare.scoring import corpus_bleu
 from compare.system.log import Reporter
 from tests.kits.runs import ROWS, files

@@ -15,8 +15,7 @@ from compare.results.columns import (
     further_tests,
     score_column,
 )
-from compare.results.result import Result
-from compare.results.store import load_results, save_result
+from compare.results.store import Result, load_results, save_result
 from compare.scoring import METRICS
 from tests.kits.paths import ROOT
 
