@@ -12,7 +12,6 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.results.text import table_text, terminal_width
-from compare.scoring import TOKENIZE
 
 
 @cli.app.command()
@@ -88,7 +87,7 @@ def score(
     ] = None,
     tokenize: Annotated[
         str, typer.Option(help="For BLEU: 13a, intl, char, zh, ja-mecab, ko-mecab or none.")
-    ] = TOKENIZE,
+    ] = "13a",
     lowercase: Annotated[bool, typer.Option("--lowercase", "-lc", help="Case-insensitive BLEU.")] = False,
     external: Annotated[
         list[str] | None,

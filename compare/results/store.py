@@ -1,8 +1,8 @@
 """Results: the record of one run, and the files of an experiment that keep them.
 
 ``runs/<experiment>/<label>-seed<k>/result.json`` is the only source of a run's result; results.jsonl, data
-frames, tables and plots derive from it. An unknown figure (not measured, or the run failed before it) is None,
-never 0.
+frames, tables and plots derive from it. An unknown figure (not measured, or the run failed before it) is
+None, never 0.
 """
 
 import hashlib
