@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
-from compare.training.cross_entropy import PairWeights, linear_cross_entropy
-from compare.training.loss import TranslationLoss
+from compare.training.loss import PairWeights, TranslationLoss, linear_cross_entropy
 from tests.kits.contract import make, seeded_float64, sharpen, sources, targets
 from transformer.fast import _MaskAndScale
 

@@ -20,7 +20,7 @@ from compare.protocol import EncoderDecoder
 from compare.results.records import LikelihoodSums
 from compare.results.run_folder import RunFolder, load_ensemble, load_model
 from compare.scoring import SystemScores, all_metrics, score_texts
-from compare.training.cross_entropy import linear_cross_entropy
+from compare.training.loss import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.encode import EncodedSplit, Sequences
 from data.files import as_paths, ensure_unchanged, write_atomically

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-import compare.training.cross_entropy
+import compare.training.loss
 from compare import (
     load_ensemble,
     load_model,
@@ -154,7 +154,7 @@ def test_scores_are_those_of_the_decoder_step_by_step(
     double: Translator, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):
     """With few logits in memory at a time, too."""
-    monkeypatch.setattr(compare.training.cross_entropy, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(compare.training.loss, "CHUNK_ELEMENTS", chunk)
     found = score_translations(double, SOURCES, TRANSLATIONS)
     total = 0.0
     for source, translation, sentence in zip(SOURCES, TRANSLATIONS, found.sentences, strict=True):

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from compare import formulas
-from compare.training import cross_entropy
-from compare.training.cross_entropy import PairWeights, linear_cross_entropy
+from compare.training import loss
+from compare.training.loss import PairWeights, linear_cross_entropy
 
 N, D, V = 7, 5, 11
 TARGETS = torch.tensor([0, 10, 3, 3, 7, 1, 2])
@@ -52,7 +52,7 @@ def formula(logits: list[Tensor], smoothing: float, name: str) -> Tensor:
 def test_value_and_gradients_are_those_of_the_formula(
     chunk: int, smoothing: float, name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(cross_entropy, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(loss, "CHUNK_ELEMENTS", chunk)
     parts = weight, bias, *passes = inputs(PAIRS[name])
     found, nll = loss_of([*parts], smoothing, PAIRS[name])
     logits = [hidden @ weight.t() + bias for hidden in passes]
@@ -67,15 +67,15 @@ def test_value_and_gradients_are_those_of_the_formula(
 
 @pytest.mark.parametrize(("name", "sizes"), [("one", [4, 3]), ("r-drop", [2, 2] * 3 + [1, 1])])
 def test_no_logits_of_all_rows_ever_exist(name: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cross_entropy, "CHUNK_ELEMENTS", 4 * V)
+    monkeypatch.setattr(loss, "CHUNK_ELEMENTS", 4 * V)
     seen: list[int] = []
-    losses = cross_entropy._losses
+    losses = loss._losses
 
     def spy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         seen.append(len(logits))
         return losses(logits, targets, smoothing)
 
-    monkeypatch.setattr(cross_entropy, "_losses", spy)
+    monkeypatch.setattr(loss, "_losses", spy)
     loss_of(inputs(PAIRS[name]), 0.1, PAIRS[name])
     assert seen == sizes
 
@@ -84,7 +84,7 @@ def test_no_logits_of_all_rows_ever_exist(name: str, sizes: list[int], monkeypat
 def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pytest.MonkeyPatch):
     parts = inputs(None)
     expected, _ = loss_of(parts, 0.1, None)
-    monkeypatch.delattr(cross_entropy, "_add_gradients")
+    monkeypatch.delattr(loss, "_add_gradients")
     with mode():
         found, _ = loss_of(parts, 0.1, None)
     assert torch.equal(found, expected)
@@ -110,6 +110,6 @@ def test_under_autocast_only_the_products_are_narrow(name: str):
     logits = [(hidden.bfloat16() @ weight.bfloat16().t()).float() + bias for hidden in passes]
     expected = formula(logits, 0.1, name)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
-    for one, other in zip(*(torch.autograd.grad(loss, parts) for loss in (found, expected)), strict=True):
+    for one, other in zip(*(torch.autograd.grad(each, parts) for each in (found, expected)), strict=True):
         assert one.dtype == torch.float32
         assert (one - other).norm() / other.norm() < 0.01  # bf16 keeps 8 bits
