@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from compare.training.checkpoints import METRICS
-from compare.training.metrics_log import lines_by_update, read_metrics
+from compare.training.checkpoints import METRICS, lines_by_update, read_metrics
 from data.files import write_atomically
 
 

@@ -29,8 +29,7 @@ from compare.config.parse import load_experiment
 from compare.report.table import TableShape, load_table, render_table
 from compare.results.store import load_results, read_results
 from compare.results.text import table_text
-from compare.training.checkpoints import METRICS
-from compare.training.metrics_log import lines_by_update, read_metrics
+from compare.training.checkpoints import METRICS, lines_by_update, read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -21,8 +21,7 @@ from compare.results.records import SELECTION, read_external, read_likelihoods, 
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, Result
 from compare.system.plugins import plugin_problem
-from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation, read_metrics
 from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip, read_lines
 from data.vocabulary import UNK, load_pair

@@ -22,8 +22,7 @@ from compare.scoring import SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
 from compare.system.measure import peak_flops, percentile
 from compare.system.plugins import code_version
-from compare.training.checkpoints import load_weights, set_weights
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import load_weights, read_metrics, set_weights
 from compare.training.validation import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus

@@ -21,7 +21,7 @@ from compare.results.store import read_result
 from compare.system.device import tune_cpu
 from compare.system.measure import best_of
 from compare.system.messages import is_out_of_memory
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import read_metrics
 
 PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
 """Work of a timed forward and backward pass by kind of device: some tenths of a second."""

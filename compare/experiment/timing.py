@@ -29,7 +29,7 @@ from compare.system.device import precision_of, set_numerics, this_machine
 from compare.system.measure import Speed, TimedRepeat, Workload, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import lock_folder
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import read_metrics
 from compare.training.step import TrainingWork
 from data.batches import Batch
 from data.files import hash_file

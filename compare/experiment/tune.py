@@ -31,8 +31,7 @@ from compare.results.store import Result
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
 from compare.system.processes import Locked, lock_folder
-from compare.training.checkpoints import CHECKPOINTS
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import CHECKPOINTS, read_metrics
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)

@@ -22,6 +22,7 @@ from compare.training.checkpoints import (
     METRICS,
     STATE,
     Checkpoint,
+    MetricsLog,
     TrainerState,
     Validation,
     average,
@@ -31,7 +32,6 @@ from compare.training.checkpoints import (
     set_weights,
 )
 from compare.training.loss import TranslationLoss
-from compare.training.metrics_log import MetricsLog
 from compare.training.source_attention import SourceAttention
 from compare.training.step import GradientSum, add_gradients, dropout_seed, update_weights
 from data.batches import BatchStream, GlobalBatch

@@ -19,7 +19,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.system.log import Reporter
 from compare.system.processes import lock_folder
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import read_metrics
 from data.files import hash_file, write_atomically
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS, files

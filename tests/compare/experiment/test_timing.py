@@ -37,8 +37,7 @@ from compare.results.store import Result, read_result, read_results, save_result
 from compare.system import measure as timing
 from compare.system.log import Reporter
 from compare.training import step as training_timing
-from compare.training.checkpoints import model_weights, save_weights
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import model_weights, read_metrics, save_weights
 from tests.kits.clock import Clock
 from tests.kits.runs import ROWS, files
 

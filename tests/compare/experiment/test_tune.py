@@ -33,7 +33,7 @@ from compare.experiment.tune import (
 )
 from compare.results.store import read_results
 from compare.system.processes import Locked, lock_folder
-from compare.training.metrics_log import read_metrics
+from compare.training.checkpoints import read_metrics
 from tests.kits.cli import Refusal
 
 LABELS = ["luong", "transformer"]

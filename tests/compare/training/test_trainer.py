@@ -23,6 +23,7 @@ from compare.training.checkpoints import (
     FINAL,
     STATE,
     Checkpoint,
+    MetricsLog,
     MovingAverage,
     RunningMetrics,
     TrainerState,
@@ -32,7 +33,6 @@ from compare.training.checkpoints import (
     model_weights,
 )
 from compare.training.loss import TranslationLoss
-from compare.training.metrics_log import MetricsLog
 from compare.training.source_attention import SourceAttention
 from compare.training.step import update_weights
 from compare.training.trainer import Trainer, TrainingDiverged
