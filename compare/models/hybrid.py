@@ -14,9 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import seq2seq
-import seq2seq.flops
 import transformer
-import transformer.flops
 from compare.protocol import keep, select
 from seq2seq import Seq2Seq
 from seq2seq import initialise_weights as initialise_recurrent
@@ -91,16 +89,6 @@ class HybridConfig:
                 '"tanh" or "maxout"',
             )
             yield rnn.start == "last", f'decoder_start must be "bridge" or "zeros": {no_last_state}'
-
-
-def hybrid_multiply_adds(hybrid: Seq2Seq | Transformer, src_len: float, tgt_len: float) -> float:
-    """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
-    encoder: Any = hybrid.encoder
-    if isinstance(hybrid, Transformer):
-        reading = seq2seq.flops.encoder_multiply_adds(encoder, src_len)
-        return reading + transformer.flops.stack_multiply_adds(hybrid.decoder, tgt_len, src_len)
-    reading = transformer.flops.stack_multiply_adds(encoder, src_len)
-    return reading + seq2seq.flops.decoder_multiply_adds(hybrid.decoder, src_len, tgt_len)
 
 
 def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> Seq2Seq | Transformer:

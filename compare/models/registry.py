@@ -10,16 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-import seq2seq.flops
-import transformer.flops
-from compare.models.hybrid import (
-    UNUSED,
-    HybridConfig,
-    Ladder,
-    LadderConfig,
-    build_hybrid,
-    hybrid_multiply_adds,
-)
+from compare.models.flops import hybrid_multiply_adds, recurrent_multiply_adds, transformer_multiply_adds
+from compare.models.hybrid import UNUSED, HybridConfig, Ladder, LadderConfig, build_hybrid
 from compare.optim import OptimConfig
 from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
@@ -135,23 +127,23 @@ _WIDTHS = ("d_model", "ffn_size")
 _RECURRENT_WIDTHS = ("hidden_size", "encoder_size", "attention_size", "embedding_size")
 _HYBRID_WIDTHS = (*_WIDTHS, "embedding_size", "encoder_size", "attention_size", "hidden_size")
 _FAMILIES: tuple[tuple[Any, ...], ...] = (
-    ("seq2seq", Seq2SeqConfig, Seq2Seq, seq2seq.flops.multiply_adds, _RECURRENT_WIDTHS),
-    ("transformer", TransformerConfig, Transformer, transformer.flops.multiply_adds, _WIDTHS),
-    ("decoder-only", DecoderOnlyConfig, DecoderOnly, transformer.flops.multiply_adds, _WIDTHS),
-    ("ladder", LadderConfig, Ladder, transformer.flops.multiply_adds, _WIDTHS),
+    ("seq2seq", Seq2SeqConfig, Seq2Seq, recurrent_multiply_adds, _RECURRENT_WIDTHS),
+    ("transformer", TransformerConfig, Transformer, transformer_multiply_adds, _WIDTHS),
+    ("decoder-only", DecoderOnlyConfig, DecoderOnly, transformer_multiply_adds, _WIDTHS),
+    ("ladder", LadderConfig, Ladder, transformer_multiply_adds, _WIDTHS),
     ("hybrid", HybridConfig, build_hybrid, hybrid_multiply_adds, _HYBRID_WIDTHS),
     (
         "recurrent-language-model",
         RecurrentLanguageModelConfig,
         lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
-        lambda model, _, tgt_len: seq2seq.flops.multiply_adds(model.model, 0, tgt_len),
+        lambda model, _, tgt_len: recurrent_multiply_adds(model.model, 0, tgt_len),
         ("embedding_size", "hidden_size"),
     ),
     (
         "transformer-language-model",
         LanguageModelConfig,
         lambda config, _, size: WithoutSource(LanguageModel(config, size)),
-        lambda model, _, tgt_len: transformer.flops.multiply_adds(model.model, 0, tgt_len),
+        lambda model, _, tgt_len: transformer_multiply_adds(model.model, 0, tgt_len),
         _WIDTHS,
     ),
 )

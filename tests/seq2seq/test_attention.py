@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from compare.models.flops import attention_multiply_adds
 from seq2seq import SCORES, initialise_weights
 from seq2seq.attention import Attention, AttentionOutput, Past, Queries
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from seq2seq.flops import attention_multiply_adds
 from seq2seq.scores import Score, list_scores, register_score
 from tests.kits import recurrent_twin
 from tests.kits.contract import seeded_float64

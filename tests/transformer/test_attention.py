@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from compare.models.flops import transformer_multiply_adds
 from tests.kits.contract import seeded_float64
 from tests.kits.transformer import (
     EXACT,
@@ -33,7 +34,6 @@ from transformer.attention import (
     record_weights,
 )
 from transformer.fast import single_query_attention
-from transformer.flops import multiply_adds
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
 
@@ -209,7 +209,7 @@ def test_a_model_with_several_chunks_steps_as_it_runs_and_its_products_are_count
     monkeypatch.setattr(fast, "CHUNK", 2)
     with FlopCounterMode(display=False) as counter:
         full = model(src, mask, tgt)
-    count = multiply_adds(model, S, tgt.size(1)) + tgt.size(1) * full.size(-1) * 16
+    count = transformer_multiply_adds(model, S, tgt.size(1)) + tgt.size(1) * full.size(-1) * 16
     assert counter.get_total_flops() == 2 * B * count
     torch.testing.assert_close(full, whole, **EXACT)
     torch.testing.assert_close(stepped(model, src, mask, tgt), full, **EXACT)
