@@ -7,8 +7,7 @@ The package depends on torch alone, and on NumPy where a mask is read from a fil
 from .attention import plain_attention
 from .config import DecoderOnlyConfig, LanguageModelConfig, TransformerConfig
 from .decoder_only import DecoderOnly, LanguageModel
-from .layers import Parts
-from .model import Decoder, Encoder, Transformer
+from .model import Decoder, Encoder, Parts, Transformer
 from .multihead import Memory
 
 __all__ = [

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from .attention import KeysValues
 from .config import DecoderOnlyConfig
-from .layers import Layer
 from .masks import SequencePatterns, attend_within_source, build_pattern, check_target, real_tokens
-from .model import LayerStack, build_embeddings, build_output_layer, initialise
+from .model import Layer, LayerStack, build_embeddings, build_output_layer, initialise
 from .multihead import Features, Memory, State
 from .positions import Relation
 

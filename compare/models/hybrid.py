@@ -23,7 +23,7 @@ from seq2seq.fast import plan_packing
 from seq2seq.stack import RecurrentStack, StepwiseStack
 from transformer import Memory, Parts, Transformer
 from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
-from transformer.layers import Residual
+from transformer.model import Residual
 from transformer.model import initialise as initialise_transformer
 from transformer.positions import Relation
 

@@ -50,7 +50,7 @@ from compare.studies.training import (
     translator,
 )
 from data.vocabulary import EOS
-from transformer.layers import Parts
+from transformer.model import Parts
 
 logger = logging.getLogger(__name__)
 

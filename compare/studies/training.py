@@ -39,8 +39,7 @@ from data.vocabulary import VocabularyPair, build_pair
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from transformer.config import TransformerConfig
-from transformer.layers import STANDARD, Parts
-from transformer.model import Transformer
+from transformer.model import STANDARD, Parts, Transformer
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer import DecoderOnly, DecoderOnlyConfig, LanguageModel, Transformer, TransformerConfig
-from transformer.layers import STANDARD, Parts
+from transformer.model import STANDARD, Parts
 
 D, HEADS, SRC_V, TGT_V = 16, 4, 11, 13
 B, S, T = 3, 6, 5

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from transformer import DecoderOnly, LanguageModel, Transformer, TransformerConfig, formulas
 from transformer.config import LayerConfig
-from transformer.layers import Layer
+from transformer.model import Layer
 from transformer.multihead import CrossAttention, SelfAttention
 
 AROUND = {"pre": formulas.pre_norm, "post": formulas.post_norm, "none": formulas.no_norm}

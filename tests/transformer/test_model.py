@@ -37,8 +37,7 @@ from tests.kits.transformer_twin import (
 )
 from transformer import Decoder, DecoderOnly, LanguageModel, Transformer
 from transformer.attention import fused_attention
-from transformer.layers import Layer
-from transformer.model import initialise
+from transformer.model import Layer, initialise
 from transformer.multihead import KeyValueCache
 from transformer.positions import Relation
 

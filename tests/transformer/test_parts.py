@@ -28,7 +28,7 @@ from tests.kits.transformer import (
 from transformer import Parts, plain_attention
 from transformer.config import Positions
 from transformer.fast import LEVELS, Dropout
-from transformer.layers import FeedForward, Residual
+from transformer.model import FeedForward, Residual
 from transformer.positions import MIN_CACHED, PositionalEmbedding, Relation, alibi_slopes, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
