@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data.encode import EncodedSplit, Ints, Sequences
-from data.sampling import SampledSplit
 from data.vocabulary import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    from data.sampling import SampledSplit
 
 # Sentence pairs as padded tensors; the only place where padding and its masks are made.
 #
@@ -169,9 +171,9 @@ class BatchStream:
             sampling allows.
     """
 
-    def __init__(self, split: EncodedSplit | SampledSplit, *, batch_tokens: int, seed: int) -> None:
-        self._sampled = split if isinstance(split, SampledSplit) else None
-        self._split = split.split if isinstance(split, SampledSplit) else split
+    def __init__(self, split: "EncodedSplit | SampledSplit", *, batch_tokens: int, seed: int) -> None:
+        self._sampled = None if isinstance(split, EncodedSplit) else split
+        self._split = split if isinstance(split, EncodedSplit) else split.split
         longest = 1 + (self._sampled.max_tokens if self._sampled else int(self._split.tgt_lengths.max()))
         if batch_tokens < longest:
             limit = ", as long as sampling may make it" if self._sampled else ""

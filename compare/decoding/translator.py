@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from compare.config.sections import EXTRA_TOKENS, DecodeConfig
-from compare.decoding.sampling import Sampling, count_repeats, sample
 from compare.decoding.search import (
     NO_PENALTY,
     SPECIAL,
@@ -34,6 +33,7 @@ from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
 
 if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
+    from compare.decoding.sampling import Sampling
     from compare.models.registry import Model
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def generate(
     beam_size: int | None = None,
     n_best: int = 1,
     penalty: LengthPenalty = NO_PENALTY,
-    sampling: Sampling | None = None,
+    sampling: "Sampling | None" = None,
 ) -> list[list[Hypothesis]]:
     """Translate a batch of ids, by search or by sampling; ``Translator.generate`` does so with text.
 
@@ -74,6 +74,8 @@ def generate(
     if isinstance(limits, int):
         limits = torch.full((src.size(0),), limits, device=src.device)
     if sampling is not None:
+        from compare.decoding.sampling import sample
+
         if beam_size is not None or penalty != NO_PENALTY:
             raise ValueError("sampling has no beam_size and no length penalty: leave them out, or sampling")
         return sample(model, src, src_mask, limits=limits, special=special, sampling=sampling, number=n_best)
@@ -105,7 +107,7 @@ class Request(NamedTuple):
     """Hypotheses per source that are in memory at a time."""
     n_best: int = 1
     """Hypotheses to return of each source."""
-    sampling: Sampling | None = None
+    sampling: "Sampling | None" = None
     """How hypotheses are drawn; None: they are searched for."""
 
 
@@ -203,7 +205,7 @@ class Translator:
         *,
         beam_size: int | None = None,
         n_best: int = 1,
-        sampling: Sampling | None = None,
+        sampling: "Sampling | None" = None,
     ) -> list[list[Translation]]:
         """Find several translations of each line, by beam search or by sampling.
 
@@ -239,7 +241,7 @@ class Translator:
         penalties: Sequence[LengthPenalty],
         beam_size: int | None,
         n_best: int = 1,
-        sampling: Sampling | None = None,
+        sampling: "Sampling | None" = None,
     ) -> list[list[list[Translation]]]:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         if isinstance(lines, str):
@@ -264,7 +266,7 @@ class Translator:
         penalties: Sequence[LengthPenalty],
         beam_size: int | None,
         n_best: int = 1,
-        sampling: Sampling | None = None,
+        sampling: "Sampling | None" = None,
     ) -> list[list[list[Hypothesis]]]:
         """Return for each penalty the hypotheses of each source, found by all processes together."""
         if not self.reads_source:
@@ -302,7 +304,10 @@ class Translator:
     ) -> list[list[list[list[Hypothesis]]]]:
         """Return for each batch and penalty the hypotheses of the sources of the batch."""
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
-        repeats = count_repeats(request.sources) if request.sampling else []
+        if request.sampling is not None:
+            from compare.decoding.sampling import count_repeats, sample
+
+            repeats = count_repeats(request.sources)
         found, done, total = [], 0, sum(map(len, batches))
         for rows in batches:
             self.progress("translating", done, total)

@@ -16,7 +16,6 @@ from data.batches import BatchStream
 from data.corpus import Corpus, embedded_corpus, read_corpus
 from data.encode import EncodedSplit, encode_split
 from data.marks import CUT, SAMPLE_LINES, describe_text
-from data.sampling import SampledSplit
 from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair, load_pair
 
 logger = logging.getLogger(__name__)
@@ -228,8 +227,11 @@ def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run
     Raises:
         ValueError: a batch cannot hold the longest target, or the text cannot be sampled.
     """
-    source: EncodedSplit | SampledSplit = split
-    seed, limit = run.train.seed, run.data.max_tokens
+    seed, size = run.train.seed, run.train.batch_tokens
     if strength := run.regularization.subword_sampling:
-        source = SampledSplit(split, vocabularies, strength=strength, seed=seed, max_tokens=limit)
-    return BatchStream(source, batch_tokens=run.train.batch_tokens, seed=seed)
+        from data.sampling import SampledSplit
+
+        limit = run.data.max_tokens
+        sampled = SampledSplit(split, vocabularies, strength=strength, seed=seed, max_tokens=limit)
+        return BatchStream(sampled, batch_tokens=size, seed=seed)
+    return BatchStream(split, batch_tokens=size, seed=seed)

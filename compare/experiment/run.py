@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.budget import find_reference, match_budget
 from compare.experiment.compute_result import unfinished_result
 from compare.experiment.folder import (
     begin_experiment,
@@ -30,7 +29,6 @@ from compare.experiment.folder import (
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import run_model
 from compare.experiment.timing import forget_timings, results_to_time, time_all
-from compare.experiment.verify import ensure_verified
 from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -152,10 +150,16 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
     if launch is not None:
         experiment = launch.for_nodes(experiment, context)
     models = resolve_models(experiment, context, other_machine=on_nodes)
-    find_reference(models)
+    if models[0].budget.match != "none":
+        from compare.experiment.budget import find_reference
+
+        find_reference(models)
     make_bleu(models[0].scoring.tokenize)  # which may lack a package
     for run in models:
-        ensure_verified(run)
+        if run.model.outside_part() is not None:
+            from compare.experiment.verify import ensure_verified
+
+            ensure_verified(run)
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
     if (folder / REGISTRY).is_file():
@@ -189,7 +193,10 @@ def prepare_runs(
     """
     prepared = prepare_data(models[0], encoded, tests=tests)
     registry = open_registry(folder, prepared)
-    if calibrate or models[0].budget.match != "time":
+    match = models[0].budget.match
+    if match != "none" and (calibrate or match != "time"):
+        from compare.experiment.budget import match_budget
+
         models = match_budget(models, prepared, registry)
     _ensure_memory(models, prepared.vocabulary_sizes)
     runs = request_runs(models, folder, seeds, only)

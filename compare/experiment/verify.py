@@ -16,14 +16,13 @@ from torch.nn.functional import cross_entropy
 
 from compare.config.resolve import Run
 from compare.models.presets import find_preset
-from compare.models.registry import ResolvedModel, build, family_of, forward_flops
+from compare.models.registry import ResolvedModel, build, forward_flops
 from compare.protocol import EncoderDecoder, keep, select
 from compare.system.device import prepare_copy
 from compare.system.messages import first_line
-from compare.system.plugins import is_from_outside, user_line
+from compare.system.plugins import user_line
 from compare.training.checkpoints import load_weights, model_weights, save_weights, set_weights
 from compare.training.loss import TranslationLoss
-from seq2seq.scores import SCORES
 
 if TYPE_CHECKING:
     from compare.models.registry import Architecture, Model
@@ -360,16 +359,15 @@ def verify_preset(name: str) -> list[Verdict]:
 
 
 def ensure_verified(run: Run) -> None:
-    """Verify a model whose score or family is a plug-in's, before it is trained.
+    """Verify a model with a part of a plug-in, before it is trained.
 
     Raises:
         ValueError: it breaks a rule; the message has the rule, and the line in the author's file.
     """
-    if _part_from_outside(run.model) is not None:
-        with _float64():
-            for verdict in _verify(run.model):
-                if not verdict.holds and verdict.check not in SOUND_BUT_FAILING:
-                    raise ValueError(f"models.{run.label}: {verdict.problem}")
+    with _float64():
+        for verdict in _verify(run.model):
+            if not verdict.holds and verdict.check not in SOUND_BUT_FAILING:
+                raise ValueError(f"models.{run.label}: {verdict.problem}")
 
 
 @contextmanager
@@ -382,14 +380,6 @@ def _float64() -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(dtype)
-
-
-def _part_from_outside(model: ResolvedModel) -> Any:
-    """Return the method ``score``, or the class, of a model's score or family from outside; else None."""
-    name, family = model.settings().get("score"), family_of(model.architecture)
-    if is_from_outside("score", name):
-        return vars(SCORES[str(name)]).get("score", SCORES[str(name)])
-    return family.build if is_from_outside("family", family.config) else None
 
 
 def _first_line_of(part: Any) -> str:
@@ -416,7 +406,7 @@ def shrink(model: ResolvedModel) -> ResolvedModel:
 
 def _verify(model: ResolvedModel) -> Iterator[Verdict]:
     model = shrink(model)
-    tied, part = model.settings().get("tie") == "all", _first_line_of(_part_from_outside(model))
+    tied, part = model.settings().get("tie") == "all", _first_line_of(model.outside_part())
 
     def make(seed: int = 0) -> "Model":
         torch.manual_seed(seed)

@@ -15,7 +15,7 @@ from compare.models.hybrid import UNUSED, HybridConfig, Ladder, LadderConfig, bu
 from compare.optim import OptimConfig
 from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
-from compare.system.plugins import track_registry
+from compare.system.plugins import is_from_outside, track_registry
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.model import Features, RecurrentLanguageModel, Seq2Seq
 from seq2seq.scores import SCORES
@@ -284,6 +284,13 @@ class ResolvedModel:
         """Return the largest power of two that divides every width and the size of a head."""
         common = gcd(*self.widths().values(), self.head_size() or 0)
         return common & -common
+
+    def outside_part(self) -> Any:
+        """Return the method ``score``, or the class, of a score or family from outside; None without one."""
+        name, family = self.settings().get("score"), family_of(self.architecture)
+        if is_from_outside("score", name):
+            return vars(SCORES[str(name)]).get("score", SCORES[str(name)])
+        return family.build if is_from_outside("family", family.config) else None
 
     def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
         """Replace settings; a name that both halves of a hybrid have replaces both.
