@@ -17,7 +17,7 @@ from compare.system.log import counting
 from compare.system.messages import first_line
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
-from compare.training.validation import Validator
+from compare.training.trainer import Validator
 from data.text import read_lines
 
 LOSS_TOLERANCE, BLEU_TOLERANCE = 1e-3, 0.1

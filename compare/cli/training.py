@@ -45,7 +45,7 @@ def run(
     Example: attnbench run multi30k --set data.root=FOLDER
     """
     from compare.report.score_tables import render_estimates
-    from compare.report.screen import show_closing, show_experiment
+    from compare.report.screen import show_experiment
     from compare.results.store import read_results
 
     cli.load_all_plugins()
@@ -75,6 +75,8 @@ def run(
             text = compare.render_table(shown)
         cli.print_visible(text, end="", flush=True)
         if not only and any(result.status == "done" for result in shown):
+            from compare.report.closing import show_closing  # slow to import, as matplotlib is
+
             cli.print_visible(show_closing(folder), end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
 

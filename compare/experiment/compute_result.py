@@ -23,7 +23,7 @@ from compare.system.device import Machine, this_machine
 from compare.system.measure import peak_flops, percentile
 from compare.system.plugins import code_version
 from compare.training.checkpoints import load_weights, read_metrics, set_weights
-from compare.training.validation import perplexity
+from compare.training.loss import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus
 from data.text import read_lines

@@ -25,8 +25,7 @@ from compare.system.processes import SINGLE, Processes
 from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe
-from compare.training.trainer import Trainer
-from compare.training.validation import Validator
+from compare.training.trainer import Trainer, Validator
 from data.corpus import Corpus, Pairs
 from data.files import hash_file, write_atomically
 

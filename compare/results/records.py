@@ -13,7 +13,7 @@ from compare.decoding.search import LengthPenalty, Normalization
 from compare.results.store import read_record
 from compare.system.device import Machine
 from compare.system.measure import Share, Speed
-from compare.training.validation import perplexity
+from compare.training.loss import perplexity
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]

@@ -3,6 +3,7 @@
 Shapes: B sentences, S source and T target positions, N real target tokens, E size of an embedding.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -123,6 +124,11 @@ class TranslationLoss(nn.Module):
         tgt_in = cut_tokens(tgt_in, may_cut_target(tgt_in), self.cut)
         with cut_embeddings(self.model):
             return self.model.features(src, src_mask, tgt_in, src_lengths).hidden
+
+
+def perplexity(loss: float) -> float:
+    """Compute exp(loss) of a loss per token; infinity where it exceeds the range of a float."""
+    return math.exp(loss) if loss < 700 else math.inf
 
 
 # REINFORCE, which trains hard attention.

@@ -12,7 +12,8 @@ from compare.analysis import comparison
 from compare.analysis.comparison import summarise
 from compare.analysis.tables import fall_apart
 from compare.cli import main
-from compare.report.screen import CLOSING_WIDTH, length_chart, render_screen, show_closing, show_experiment
+from compare.report.closing import CLOSING_WIDTH, length_chart, show_closing
+from compare.report.screen import render_screen, show_experiment
 from compare.report.table import refresh_views, write_views
 from compare.results.store import SUMMARY, has_means, read_results, save_result, stored_summary
 from tests.compare.report.test_table import DONE, FAILED, SCORES, changed

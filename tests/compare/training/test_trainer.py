@@ -35,8 +35,7 @@ from compare.training.checkpoints import (
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import SourceAttention
 from compare.training.step import update_weights
-from compare.training.trainer import Trainer, TrainingDiverged
-from compare.training.validation import Validator
+from compare.training.trainer import Trainer, TrainingDiverged, Validator
 from data.batches import BatchStream
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from tests.kits.loss import TinyModel

@@ -1,0 +1,82 @@
+"""What `run` prints below its table: BLEU by length, one sentence, a picture, the next commands."""
+
+import os
+import shlex
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from shutil import which
+from statistics import fmean
+
+from compare.analysis.finished_experiment import load_finished
+from compare.analysis.quality import by_length
+from compare.analysis.tables import Row
+from compare.report.figures import FIGURES, find_runs
+from compare.report.plots import plots_folder, save_figure
+
+CLOSING_WIDTH = 97
+"""Characters of its lines."""
+
+
+def show_closing(folder: Path) -> str:
+    """Describe a finished experiment of translation below its table, and draw its quality by length.
+
+    The sentence is the longest one of the first test set, translated by the lowest seed of each model.
+    """
+    finished, runs = load_finished(folder, needs_texts=False), find_runs(folder)
+    if finished.no_texts:  # as those of language models
+        return ""
+    rows = by_length(finished).rows
+    picture = save_figure(
+        FIGURES["length"].plot(rows, finished.styles), plots_folder(folder, None) / "length"
+    )[0]
+    test = finished.corpus.tests[0]
+    pairs = finished.corpus.splits[test]
+    line = max(range(len(pairs.src)), key=lambda index: len(pairs.src[index].split()))
+    texts = {"source": pairs.src[line], "reference": pairs.tgt[line]}
+    outputs = {run.folder.name: run.outputs[test][line] for run in finished.runs}
+    texts |= {label: outputs[run.name] for label, run in runs.items()}
+    left = max(map(len, texts)) + 2
+    sentences = [
+        f"{name:<{left}}{textwrap.shorten(text, CLOSING_WIDTH - left, placeholder=' ...')}"
+        for name, text in texts.items()
+    ]
+    program, model = program_name(), next(reversed(runs.values()))
+    commands = [
+        f"{program} report {shlex.quote(str(folder))}",
+        f"echo {shlex.quote(pairs.src[line])} | {program} translate {shlex.quote(str(model))}",
+    ]
+    parts = [
+        length_chart(rows),
+        "\n".join(sentences),
+        f"picture: {picture}",
+        "next:\n  " + "\n  ".join(commands),
+    ]
+    return "\n" + "\n\n".join(parts) + "\n"
+
+
+def length_chart(rows: Sequence[Row]) -> str:
+    """Draw BLEU by length as text, one line per model; mean over seeds.
+
+    Args:
+        rows: of ``by_length``.
+    """
+    names = list(dict.fromkeys(row["source_words"] for row in rows))
+    models = {row["label"]: [each for each in rows if each["label"] == row["label"]] for row in rows}
+    left = max(map(len, models)) + 2
+    cell = min(16, (CLOSING_WIDTH - left) // len(names))
+    lines = ["BLEU by words of the source", " " * left + "".join(f"{name:<{cell}}" for name in names)]
+    for label, found in models.items():
+        means = [fmean(row["bleu"] for row in found if row["source_words"] == name) for name in names]
+        bars = [f"{mean:3.0f} {'#' * round(mean / 100 * (cell - 5))}" for mean in means]
+        lines.append(f"{label:<{left}}" + "".join(f"{bar:<{cell}}" for bar in bars))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def program_name() -> str:
+    """Return how this shell starts the program: its name if that is found, else its path."""
+    script = Path(sys.executable).with_name("attnbench")
+    if (found := which("attnbench")) and Path(found).parent == script.parent:
+        return "attnbench"
+    return os.path.relpath(script) if script.is_file() else f"{sys.executable} -m compare"
