@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from compare.config.sections import TOKENIZERS
 from compare.system.plugins import track_registry
 from data.files import as_paths, ensure_unchanged
-from data.marks import describe_text
+from data.marks import MIN_SHARE, describe_text
 from data.text import read_lines
 
 if TYPE_CHECKING:
@@ -396,8 +396,11 @@ def score_texts(
     names = {item.name for item in fields(SystemScores)}
     scores = {name: columns.pop(name) for name in list(columns) if name not in names}
     marks = describe_text(hypotheses, tokenize=scoring.tokenize)
-    warnings = tuple(f"translations: {each}" for each in marks)
-    return SystemScores(**columns, scores=scores, warnings=warnings)  # type: ignore[arg-type]  # by field
+    warnings = [f"translations: {each}" for each in marks]
+    blank = sum(not line.strip() for line in hypotheses)
+    if blank > MIN_SHARE * len(hypotheses):
+        warnings.append(f"translations: nothing in {blank:,} of {len(hypotheses):,} lines: were they lost?")
+    return SystemScores(**columns, scores=scores, warnings=tuple(warnings))  # type: ignore[arg-type]  # by field
 
 
 def score_files(

@@ -136,6 +136,8 @@ def display_name(path: Path) -> str:
 
 
 BYTE_ORDER_MARK = "\ufeff"
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+"""The same in UTF-16, which often lacks it; then each of the first letters has a zero beside it."""
 BLOCK_BYTES = 1 << 16
 """Bytes that are read at a time, few enough for a core's cache; the rest of the last line is read too."""
 TEXTS_PER_UPDATE = 100
@@ -176,7 +178,7 @@ def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool, keep_mark: bool
         while raw := file.read1(BLOCK_BYTES):  # type: ignore[attr-defined]  # all of ours are buffered
             if not raw.endswith(b"\n"):
                 raw += file.readline()
-            if not count and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            if not count and (raw.startswith(UTF16_MARKS) or b"\0\0" in (raw[:4:2], raw[1:4:2])):
                 raise ValueError(f"{name} begins like UTF-16: save the file as UTF-8")
             lines = _decode(raw, errors, at_start=not count and not keep_mark)
             if lines is None or not (allow_blank or all(map(str.strip, lines))):

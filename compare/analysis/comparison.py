@@ -234,6 +234,8 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
             f"No model translates yet (highest BLEU {means[best]:.1f}): train longer before comparing.",
             *lost,
         ]
+    if means[best] == means[others[-1]]:
+        return [f"All models have the same BLEU, {means[best]:.1f}.", *lost]
     against = compared_with(comparisons, best)
     found = [against[label].swapped() for label in others]
     return [*_verdicts(best, found), *_describe_speeds(best, others, finished), *lost]

@@ -124,26 +124,31 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
 # Fonts for the characters of all languages.
 
 
+BOXES = "Boxes are characters that no font had where this was drawn."
+
+
 def render_figure(figure: Figure, **options: Any) -> bytes:
-    """Return the image that ``savefig`` writes, with fonts that have all its characters."""
+    """Return the image that ``savefig`` writes, with fonts that have all its characters, or a note."""
 
-    def save() -> bytes:
+    def save() -> tuple[bytes, bool]:  # and whether characters are missing
         buffer = BytesIO()
-        figure.savefig(buffer, **options)
-        return buffer.getvalue()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            figure.savefig(buffer, **options)
+        return buffer.getvalue(), any("missing from font" in str(warning.message) for warning in caught)
 
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        content = save()
-    if not any("missing from font" in str(warning.message) for warning in caught):
-        return content
-    texts = figure.findobj(Text)
-    families = find_fonts(frozenset("".join(text.get_text() for text in texts)))
-    for text in texts:
-        text.set_fontfamily(families)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        return save()
+    content, is_lacking = save()
+    if is_lacking:
+        texts = figure.findobj(Text)
+        families = find_fonts(frozenset("".join(text.get_text() for text in texts)))
+        for text in texts:
+            text.set_fontfamily(families)
+        content, is_lacking = save()
+    if is_lacking and options["format"] != "svg":  # which is shown in the reader's fonts
+        note = figure.text(0.5, 1, BOXES, ha="center", va="bottom", fontsize=8)
+        content, _ = save()
+        note.remove()
+    return content
 
 
 @cache

@@ -136,7 +136,13 @@ def ensure_initial_weights_fit(runs: Sequence[RunFolder], vocabulary_sizes: tupl
         if run.run.train.init_from is not None:
             path = Path(run.run.train.init_from) / WEIGHTS
             model = build_meta_model(run.run.model.architecture, *vocabulary_sizes)
-            set_weights(model, load_weights(path), f"train.init_from of {run.run.label}: {path}")
+            try:
+                set_weights(model, load_weights(path), f"train.init_from of {run.run.label}: {path}")
+            except ValueError as error:
+                raise ValueError(
+                    f"{error}; --only trains the models that they fit, the folder of an experiment has "
+                    "weights for each"
+                ) from None
 
 
 # Whose folder it is.

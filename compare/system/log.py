@@ -68,8 +68,10 @@ _STDERR.setFormatter(_Formatter("%(message)s"))
 
 
 def show_messages(*, quiet: bool = False) -> None:
-    """Print all messages from INFO on to standard error until ``hide_messages``; nothing if ``quiet``."""
-    for name in () if quiet else PACKAGES:
+    """Print messages from INFO on to standard error until ``hide_messages``; if ``quiet``, errors alone."""
+    _STDERR.setLevel(logging.ERROR if quiet else logging.INFO)
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # warns of a home folder that it cannot write
+    for name in PACKAGES:
         logger = logging.getLogger(name)
         logger.addHandler(_STDERR)
         logger.setLevel(logging.INFO)
@@ -177,7 +179,8 @@ _BARS = _Bars()
 
 def _has_bars() -> bool:
     """Return whether progress is shown as bars: messages are printed, and standard error is a terminal."""
-    return _STDERR in logging.getLogger(PACKAGES[0]).handlers and sys.stderr.isatty()
+    printed = _STDERR in logging.getLogger(PACKAGES[0]).handlers and _STDERR.level == logging.INFO
+    return printed and sys.stderr.isatty()
 
 
 @contextmanager

@@ -43,6 +43,8 @@ from data.corpus import Pairs
 from data.encode import EncodedSplit
 
 logger = logging.getLogger(__name__)
+NEEDED = ("config.toml", "vocabulary.json", METRICS)
+"""Files of a run folder that training does not read, and the result needs."""
 ATTENTION_BY = 1_000
 """Updates after which attention that has not found the source is worth a warning."""
 LOOK_EVERY = 8
@@ -94,6 +96,7 @@ class Trainer:
         self.optimizer = build_optimizer(criterion.parameters(), optim_config)
         self.scheduled = [module for module in self.model.modules() if isinstance(module, Scheduled)]
         self.folder, self._warned = run_folder / CHECKPOINTS, False
+        self._sizes: dict[Path, int] = {}
         self.checkpoint = Checkpoint(self.folder / STATE, self.model, self.optimizer, train_config.ema)
         self.state, self.running_metrics = self.checkpoint.progress, self.checkpoint.running_metrics
         self.energy, self.ema = EnergyMeter(self.device), self.checkpoint.ema
@@ -114,6 +117,7 @@ class Trainer:
             ValueError: the saved state is damaged, of another model or of another kind of GPU.
         """
         self._resume()
+        self._ensure_files_are_there()
         self.criterion.train()
         self.energy.take()
         batches = self._batches()
@@ -325,6 +329,7 @@ class Trainer:
             TrainingDiverged: loss or gradient is not finite, from which training could not go on.
         """
         self._ensure_updates_finite()
+        self._ensure_files_are_there()
         with self.state.timed("checkpoint"):
             self.metrics.sync()  # a power failure must not leave a state without its log lines
             self.checkpoint.save()
@@ -332,6 +337,18 @@ class Trainer:
             for path in self.folder.glob("update-*.safetensors"):
                 if path not in needed:
                     path.unlink(missing_ok=True)
+
+    def _ensure_files_are_there(self) -> None:
+        """Raise FileNotFoundError if somebody has removed a file without which the run would be in vain."""
+        files = (self.folder.parent / name for name in NEEDED)
+        sizes = {path: path.stat().st_size for path in files if path.exists()}
+        for path, size in self._sizes.items():
+            if sizes.get(path, -1) < size:  # or begun again, as a log is
+                raise FileNotFoundError(
+                    f"{path} was removed while this run was trained: stopped, since no result could be made "
+                    f"of it; delete {path.parent} and run again"
+                )
+        self._sizes = sizes
 
     def _resume(self) -> None:
         """Restore the saved state, if there is one, and drop the log lines written after it."""

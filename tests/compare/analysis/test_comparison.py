@@ -385,6 +385,9 @@ def test_models_that_have_not_learned_are_not_compared(tmp_path: Path):
     figures: Figures = {("a", 1): {"bleu": 5.5}, ("b", 1): {"bleu": 2.1}}
     found = headlines(finished_of(tmp_path / "both", figures), [compared("a", "b", 3.4)])
     assert found == ["No model translates yet (highest BLEU 5.5): train longer before comparing."]
+    same: Figures = {("a", 1): {"bleu": 30.0}, ("b", 1): {"bleu": 30.0}}
+    found = headlines(finished_of(tmp_path / "same", same), [compared("a", "b", 0.0)])
+    assert found == ["All models have the same BLEU, 30.0."]
     alone = headlines(finished_of(tmp_path / "one", {("a", 1): {"bleu": 30.0}}), [])
     assert alone == ["There is one finished model, so nothing to compare."]
 

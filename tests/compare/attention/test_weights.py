@@ -38,6 +38,7 @@ LINES = ("Don't stop, she said.", "Zwei Kühe schlafen!", "a well-known cat (and
         (["▁x", "<0xE2>", "▁y"], ["x", "\ufffd", "y"], [0, 1, 2]),  # a broken character
         (["<unk>", "<unk>", "<eos>"], ["<unk>", "<unk>", "<eos>"], [0, 1, 2]),
         (["▁", "<eos>"], ["▁", "<eos>"], [0, 1]),  # nothing but a space stays visible
+        (["▁我", "喜欢", "猫", "。"], ["我", "喜欢", "猫", "。"], [0, 1, 2, 3]),  # no space divides them
         ([], [], []),
     ],
 )
@@ -193,3 +194,7 @@ def test_characters_of_other_scripts_get_a_font_that_has_them_or_one_warning_a_s
     (message,) = caplog.messages
     assert "CJK" in message
     assert "fonts-noto-cjk" in message
+    drawn = heatmap.render_figure(found.plot(), format="png")
+    assert heatmap.BOXES.encode() not in heatmap.render_figure(found.plot(), format="svg")
+    monkeypatch.setattr(heatmap, "BOXES", "")  # the picture says it too
+    assert heatmap.render_figure(found.plot(), format="png", bbox_inches="tight") != drawn

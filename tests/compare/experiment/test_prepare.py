@@ -215,7 +215,7 @@ def test_a_published_config_has_no_path(tuned: Path, finished: Path):
             ["vocabulary.kind=characters"],
             "has vocabulary.kind = words, here characters: its weights need its",
         ),
-        (["models.luong.hidden_size=32"], "but the model's is"),
+        (["models.luong.hidden_size=32"], "size or vocabulary; --only trains the models that they fit"),
         (["train.seed=2"], "luong-seed2 is no run"),
         (["train.init_hash=abc"], "are not the weights of train.init_hash"),
     ],

@@ -486,3 +486,19 @@ def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
     state = load_state(run.folder / STATE)
     assert state is not None
     assert TrainerState(**state["progress"]).update == 4
+
+
+@pytest.mark.parametrize("name", ["config.toml", "metrics.jsonl"])
+def test_training_ends_where_a_file_that_its_result_needs_is_removed(
+    name: str, stream: BatchStream, tmp_path: Path
+):
+    """At the next checkpoint, not after hours; the log would begin anew with its next line."""
+    (tmp_path / "config.toml").write_text("")
+
+    def remove(line: dict[str, Any]) -> None:
+        if line == {"kind": "update", "update": 5}:
+            (tmp_path / name).unlink()
+
+    with pytest.raises(FileNotFoundError, match=f"{re.escape(str(tmp_path / name))} was removed"):
+        trainer(stream, tmp_path, bleus(1), remove).run()
+    assert metrics(tmp_path)[-1]["update"] == 6
