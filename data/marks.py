@@ -23,10 +23,9 @@ MARKS: Searches = {
     kind: re.compile(mark["pattern"], re.MULTILINE).search for kind, mark in _TABLES["marks"].items()
 } | {NOT_NFC: lambda text: not is_normalized("NFC", text)}
 ALL: Searches = {kind: pattern.search for kind, pattern in CHARACTERS.items()} | {**MARKS}
-_PATTERNS = _TABLES["characters"] | {kind: mark["pattern"] for kind, mark in _TABLES["marks"].items()}
-_CLASSES = {kind: pattern for kind, pattern in _PATTERNS.items() if pattern and "(" not in pattern}
-_ANY_CLASS = re.compile("|".join(_CLASSES.values()))
-"""The patterns that are classes of characters, which ``re`` joins to one: a tenth of the time."""
+_SIGNS = _TABLES["characters"] | {UNSPACED: _TABLES["marks"][UNSPACED]["pattern"]}
+_ANY_SIGN = re.compile("|".join(pattern.partition("(")[0] for pattern in _SIGNS.values()))
+"""What each of these patterns begins with, one class of characters; most text has none."""
 
 SAMPLE_LINES = 10_000
 """Number of lines by which a text is described."""
@@ -54,9 +53,9 @@ class MarkedLines:
 def find_marks(lines: Sequence[str], searches: Searches = MARKS) -> Iterator[tuple[str, list[int]]]:
     """Yield each kind of mark that a block of lines has, with the indices of its lines."""
     text = "\n".join(lines)
-    has_class = _ANY_CLASS.search(text)
+    has_sign = _ANY_SIGN.search(text)
     for kind, found in searches.items():
-        if (has_class or kind not in _CLASSES) and found(text):
+        if (has_sign or kind not in _SIGNS) and found(text):
             yield kind, [row for row, line in enumerate(lines) if found(line)]
 
 

@@ -261,15 +261,22 @@ SCORES_OF_A_BEGINNER = {
         lambda self, queries, keys: product(self, queries, keys) + torch.zeros(keys.size(1)),
         "pass device=keys.device",
     ),
+    "no number": (init, lambda *each: product(*each) / 0, "the logits are NaN or infinite"),
+    "numpy": (
+        init,
+        lambda *each: product(*each) * torch.tensor(each[2].detach().numpy()).new_ones(1),
+        "use the functions of torch",
+    ),
+    "detached": (init, lambda self, queries, keys: product(self, queries, keys.detach()).tanh(), ""),
     "right": (init, lambda *each: product(*each).tanh(), ""),
 }
 
 
 @pytest.mark.parametrize("case", SCORES_OF_A_BEGINNER)
 def test_a_score_is_verified_before_training_and_each_mistake_has_its_rule_and_line(
-    case: str, tmp_path: Path
+    case: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    """The right one overrides ``score`` of a ``ProductScore``, whose steps are joined in training."""
+    """A parameter without gradient is warned of, as some settings give it none. The right one overrides ``score`` of a ``ProductScore``, whose steps are joined in training."""
     *methods, rule = SCORES_OF_A_BEGINNER[case]
     members = dict(zip(("__init__", "score"), methods, strict=True))
     register_score("mine", type("Mine", (GeneralScore,), members))
@@ -278,6 +285,7 @@ def test_a_score_is_verified_before_training_and_each_mistake_has_its_rule_and_l
     (run,) = resolve_models(load_experiment(path))
     if not rule:
         ensure_verified(run)
+        assert ("no gradient for decoder.attention.scorer.key.weight" in caplog.text) == (case == "detached")
         return
     with pytest.raises(ValueError, match=rf"models\.own: {re.escape(__file__)}:\d+: ") as error:
         ensure_verified(run)
