@@ -226,6 +226,13 @@ def check_construction(make: "Callable[[], Model]") -> None:
     make()
 
 
+DEVICE_REMEDIES = {
+    "expected device": "a tensor is created on the CPU: pass device=keys.device",
+    "numpy": "numpy computes no gradients, and not on a GPU: use the functions of torch",
+}
+"""By a part of torch's message, what is wrong."""
+
+
 def check_device(model: "Model") -> None:
     """Every tensor is a parameter, a buffer, or created on the device of the inputs.
 
@@ -242,10 +249,8 @@ def check_device(model: "Model") -> None:
     try:
         model.to(meta).features(src.to(meta), mask.to(meta), targets().to(meta), mask.sum(1))
     except (RuntimeError, TypeError) as error:  # others read a value, which that device lacks and a GPU has
-        remedies = {"expected device": "a tensor is created on the CPU: pass device=keys.device"}
-        remedies["numpy"] = "numpy computes no gradients, and not on a GPU: use the functions of torch"
-        for part, remedy in remedies.items():
-            if part in str(error):
+        for reason, remedy in DEVICE_REMEDIES.items():
+            if reason in str(error):
                 raise ContractError(remedy).with_traceback(error.__traceback__) from error
 
 

@@ -276,7 +276,10 @@ SCORES_OF_A_BEGINNER = {
 def test_a_score_is_verified_before_training_and_each_mistake_has_its_rule_and_line(
     case: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    """A parameter without gradient is warned of, as some settings give it none. The right one overrides ``score`` of a ``ProductScore``, whose steps are joined in training."""
+    """The right one overrides ``score`` of a ``ProductScore``, whose steps are joined in training.
+
+    A parameter without gradient is warned of, as some settings give it none.
+    """
     *methods, rule = SCORES_OF_A_BEGINNER[case]
     members = dict(zip(("__init__", "score"), methods, strict=True))
     register_score("mine", type("Mine", (GeneralScore,), members))
