@@ -111,6 +111,9 @@ class AttentionConfig:
     num_heads: int = 1
     """Number of heads, each with its own weights and values; more than 1 with score "additive" (or "concat"),
     "general" or "scaled-dot"."""
+    map_values: bool = False
+    """Whether a matrix maps encoder states to the values that one head averages, as wide as keys; those of
+    several heads and of score "scaled-dot" are mapped always."""
     attention_size: int | None = None
     """Inner size A: hidden layer (additive, concat), keys and values of all heads together (scaled-dot), or
     rank (static-factorised, dynamic-factorised); default hidden_size."""
@@ -126,9 +129,14 @@ class AttentionConfig:
         rule = partial(check_rule, self)
         rule("score", self.score in list(SCORES), f"must be one of {', '.join(SCORES)}")
         check_fields(self)
-        for name in ("num_heads", "attention_size", "kernel_size", "max_source", "max_target"):
+        for name in ("num_heads", "map_values", "attention_size", "kernel_size", "max_source", "max_target"):
             fitting = [key for key, score in SCORES.items() if name in score.options]
             rule(name, self.score in fitting, f'needs score {" or ".join(fitting)}, got "{self.score}"')
+        rule(
+            "map_values",
+            self.num_heads == 1,
+            "has no effect with several heads, whose values are mapped anyway",
+        )
         rule("kernel_size", (self.kernel_size or 1) % 2 == 1, "must be odd: filters have a centre")
         rule("window", self.scope != "global", 'needs a local scope: "global" sees all positions')
         rule("temperature", 0 < self.temperature < float("inf"), "must be positive and finite")

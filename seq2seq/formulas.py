@@ -160,6 +160,11 @@ def reinforce(rewards: Tensor, chosen_logp: Tensor, baseline: Tensor) -> Tensor:
     return -(chosen_logp * (to_go - baseline).detach()).sum()
 
 
+def mapped_values(h: Tensor, w: Tensor) -> Tensor:
+    """Return the values W h_i that are summed in the place of h_i: Vaswani et al. 2017, section 3.2.2."""
+    return h @ w.T
+
+
 def weighted_sum(a: Tensor, h: Tensor) -> Tensor:
     """Return the context c = sum_i a_i h_i: Bahdanau et al. 2015, eq. 5."""
     return a @ h

@@ -36,6 +36,10 @@ class AttentionSizes(Protocol):
         """Number of heads."""
 
     @property
+    def map_values(self) -> bool:
+        """Whether values are mapped with one head too."""
+
+    @property
     def kernel_size(self) -> int | None:
         """Width of the filters over the previous attention weights, in source positions."""
 
@@ -85,10 +89,10 @@ class Score(nn.Module):
     """
 
     options: ClassVar[frozenset[str]] = frozenset()
-    """Fields of ``AttentionConfig`` that this score reads, of ``num_heads``, ``attention_size``,
-    ``kernel_size``, ``max_source`` and ``max_target``. The others are refused."""
+    """Fields of ``AttentionConfig`` that this score reads, of ``num_heads``, ``map_values``,
+    ``attention_size``, ``kernel_size``, ``max_source`` and ``max_target``. The others are refused."""
     maps_values = False
-    """Whether a matrix maps encoder states to values with one head too; of several heads it always does."""
+    """Whether a matrix maps encoder states to values with one head too, whatever the config says."""
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
@@ -110,7 +114,7 @@ class Score(nn.Module):
         """C, the size of a value and so of a context vector."""
         self.key: nn.Module = nn.Identity()
         self.value: nn.Module = nn.Identity()
-        if self.maps_values or config.num_heads > 1:
+        if self.is_mapped(config):
             self.value = nn.Linear(value_size, self.context_size, bias=False)
 
     @classmethod
@@ -122,6 +126,11 @@ class Score(nn.Module):
             raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
 
     @classmethod
+    def is_mapped(cls, config: AttentionSizes) -> bool:
+        """Return whether a matrix maps encoder states to values."""
+        return cls.maps_values or config.map_values or config.num_heads > 1
+
+    @classmethod
     def key_width(cls, query_size: int, config: AttentionSizes) -> int:
         """Return A, the size of a key that is multiplied by, or added to, a query."""
         return config.inner_size(query_size) if "attention_size" in cls.options else query_size
@@ -129,8 +138,7 @@ class Score(nn.Module):
     @classmethod
     def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
         """Return C, the size of a value: each of several heads averages a slice of values as wide as keys."""
-        is_mapped = cls.maps_values or config.num_heads > 1
-        return cls.key_width(query_size, config) if is_mapped else value_size
+        return cls.key_width(query_size, config) if cls.is_mapped(config) else value_size
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Map encoder states (B, S, E) to keys (B, S, A)."""
@@ -174,7 +182,7 @@ class AdditiveScore(Score):
     the values W_v h, A in size (Chen et al. 2018).
     """
 
-    options = frozenset({"attention_size", "num_heads"})
+    options = frozenset({"attention_size", "map_values", "num_heads"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
@@ -391,7 +399,7 @@ class GeneralScore(ProductScore):
     which are as wide as s.
     """
 
-    options = frozenset({"num_heads"})
+    options = frozenset({"map_values", "num_heads"})
 
     def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)

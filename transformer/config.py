@@ -22,6 +22,7 @@ Positions = Literal[
     "none",
 ]
 AttentionKind = Literal["scaled", "unscaled", "hard", "linear"]
+Projections = Literal["separate", "shared-qk", "none"]
 Tie = Literal["none", "output", "all"]
 IN_ATTENTION = ("rotary", "relative", "t5", "alibi")
 """Values of ``positions`` that self-attention implements; the others are of embeddings."""
@@ -80,6 +81,10 @@ class LayerConfig:
     """Width of the queries and keys of a head; None means ``d_model / num_heads``."""
     value_size: int | None = None
     """Width of the values of a head; None means that of its keys."""
+    projections: Projections = "separate"
+    """Matrices W_Q, W_K and W_V ("separate"), in self-attention W_K = W_Q ("shared-qk": Kitaev et al. 2020,
+    section 2, without their mask of a token itself), or neither these nor W_O ("none"): one head whose
+    queries, keys and values are the states themselves."""
     attention_dropout: float = 0.0
     """Dropout probability of attention weights; not in the paper, and slow on a CPU."""
     attention_kind: AttentionKind = "scaled"
@@ -170,6 +175,12 @@ class LayerConfig:
         )
         whole = is_linear or self.positions == "relative"
         yield groups and whole, 'num_kv_heads needs a softmax, and positions other than "relative"'
+        plain, own = f'projections "{self.projections}"', self.projections == "none"
+        yield groups and self.projections == "shared-qk", f"num_kv_heads must be num_heads with {plain}"
+        yield own and self.num_heads > 1, f"{plain} need num_heads 1: all heads would be alike"
+        for name in ("head_size", "value_size"):
+            is_given = getattr(self, name) is not None
+            yield own and is_given, f"{name} has no effect with {plain}: states are as wide as d_model"
         no_norm = self.norm == "none" and self.norm_kind != "layer"
         yield no_norm, f'norm_kind "{self.norm_kind}" has no effect with norm "none"'
 

@@ -60,6 +60,15 @@ def causal(length: int) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool).tril()
 
 
+def project(x: Tensor, m: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q = X W_Q, K = M W_K, V = M W_V of one head: Vaswani et al. 2017, section 3.2.2.
+
+    In self-attention M is X, and W_K may be W_Q (Kitaev et al. 2020, section 2). Without projections all
+    three, and W_O, are the identity.
+    """
+    return x @ w_q.T, m @ w_k.T, m @ w_v.T
+
+
 def multi_head(heads: list[Tensor], w_o: Tensor) -> Tensor:
     """Return [head_1; ...; head_h] W_O: Vaswani et al. 2017, section 3.2.2."""
     return torch.cat(heads, dim=1) @ w_o.T

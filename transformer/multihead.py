@@ -136,6 +136,7 @@ class MultiHead(nn.Module):
         self.dropout, self.is_linear = config.attention_dropout, config.attention_kind == "linear"
         # Undoes the division of scores by sqrt(E).
         self.factor = math.sqrt(config.query_size) if config.attention_kind == "unscaled" else None
+        self.projections = config.projections
 
     def _prepare(self, query: Tensor) -> Tensor:
         """Return the queries that the attention function takes, as linear attention its features."""
@@ -152,7 +153,8 @@ class SelfAttention(MultiHead):
 
     Concat(head_1, ..., head_H) W_O, where head_i = Attention(x W_Q_i, x W_K_i, x W_V_i). All W_Q, W_K and W_V
     together are the matrix of ``project_in``, W_O is that of ``project_out``; both have biases, unless the
-    config says otherwise. With ``num_kv_heads`` neighbouring heads share W_K_i and W_V_i.
+    config says otherwise. With ``num_kv_heads`` neighbouring heads share W_K_i and W_V_i. With "shared-qk" as
+    ``projections`` W_K_i is W_Q_i, with "none" there is no matrix.
     """
 
     def __init__(self, config: LayerConfig, *, causal: bool, attend: Attend = fused_attention) -> None:
@@ -167,8 +169,9 @@ class SelfAttention(MultiHead):
         self.causal, self.heads = causal, (self.num_heads, self.kv_heads, self.kv_heads)
         self.normalise = {"hard": hard_weights, "linear": shares}.get(config.attention_kind, softmax)
         self.sizes = [config.attention_size, *config.keys_values_sizes]
-        self.project_in = nn.Linear(config.d_model, sum(self.sizes), bias=config.bias)
-        self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
+        projected = self.sizes[1:] if config.projections == "shared-qk" else self.sizes
+        self.project_in = build_projection(config, config.d_model, sum(projected))
+        self.project_out = build_projection(config, config.values_size, config.d_model)
         self.relative = RelativeVectors(config) if config.positions == "relative" else None
 
     def forward(self, x: Tensor, relation: Relation, stored: list[KeysValues] | None = None) -> Tensor:
@@ -227,7 +230,12 @@ class SelfAttention(MultiHead):
 
         Linear attention stores the features of keys, so that each is computed once.
         """
-        query, key, value = self.project_in(x).split(self.sizes, -1)
+        query = key = value = self.project_in(x)
+        if self.projections == "shared-qk":
+            key, value = value.split(self.sizes[1:], -1)
+            query = key
+        elif self.projections == "separate":
+            query, key, value = value.split(self.sizes, -1)
         query, key = self._prepare(query), elu_features(key) if self.is_linear else key
         if relation.rotation is not None:
             query, key = (
@@ -273,16 +281,26 @@ class CrossAttention(MultiHead):
     """
 
     def __init__(self, config: LayerConfig, memory_size: int, attend: Attend = fused_attention) -> None:
-        """Build the projections; ``memory_size`` is the width of the encoder's states."""
+        """Build the projections; ``memory_size`` is the width of the encoder's states.
+
+        Raises:
+            ValueError: states of another width than ``d_model`` need projections.
+        """
         super().__init__(config, attend)
+        if config.projections == "none" and memory_size != config.d_model:
+            raise ValueError(
+                f'projections "none" need encoder states of d_model ({config.d_model}), got {memory_size}'
+            )
         self.sizes = config.keys_values_sizes
-        self.project_query = nn.Linear(config.d_model, config.attention_size, bias=config.bias)
-        self.project_memory = nn.Linear(memory_size, sum(self.sizes), bias=config.bias)
-        self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
+        self.project_query = build_projection(config, config.d_model, config.attention_size)
+        self.project_memory = build_projection(config, memory_size, sum(self.sizes))
+        self.project_out = build_projection(config, config.values_size, config.d_model)
 
     def remember(self, states: Tensor) -> KeysValues:
         """Project encoder states (B, S, memory_size) to keys and values (B, H, S, E)."""
-        keys, values = self.project_memory(states).split(self.sizes, -1)
+        keys = values = self.project_memory(states)
+        if self.projections != "none":
+            keys, values = values.split(self.sizes, -1)
         keys = elu_features(keys) if self.is_linear else keys
         # Contiguous: copied once here, instead of in a matrix product at every decoding step.
         return KeysValues(*(split_heads(part, self.kv_heads).contiguous() for part in (keys, values)))
@@ -302,6 +320,11 @@ class CrossAttention(MultiHead):
         contexts = self.attend(queries, memory.keys, memory.values, mask, False, self._dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
+
+
+def build_projection(config: LayerConfig, inputs: int, outputs: int) -> nn.Module:
+    """Build a matrix around attention, the identity with ``projections`` "none"."""
+    return nn.Identity() if config.projections == "none" else nn.Linear(inputs, outputs, bias=config.bias)
 
 
 def attend_in_groups(attend: Attend, config: LayerConfig) -> Attend:

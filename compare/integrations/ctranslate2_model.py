@@ -22,6 +22,7 @@ SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "head_size": (None,),
     "value_size": (None,),
     "attention_kind": ("scaled",),
+    "projections": ("separate",),
     "encoder_mask": ("full",),
     "decoder_mask": ("full",),
     "cross_mask": ("full",),

@@ -274,9 +274,12 @@ class ResolvedModel:
         return {name: settings[name] for name in names if settings.get(name) is not None}
 
     def head_size(self) -> int | None:
-        """Return the width of a head of a Transformer, or of the Transformer half; None for other models."""
+        """Return the width of a head of a Transformer, or of the Transformer half.
+
+        None for other models, and for a head that is as wide as the states because nothing projects them.
+        """
         settings = self.settings()
-        if "d_model" not in settings or "num_heads" not in settings:
+        if "d_model" not in settings or "num_heads" not in settings or settings.get("projections") == "none":
             return None
         return int(settings.get("head_size") or settings["d_model"] // settings["num_heads"])
 

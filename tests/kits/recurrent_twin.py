@@ -203,7 +203,8 @@ def attend(
             rows.append(formulas.monotonic(stops, last[head], torch.zeros(1)) * factor)
         else:
             rows.append(NORMALISERS[config.normaliser](e) * factor)
-    values = h @ scorer.value.weight.T if hasattr(scorer.value, "weight") else h
+    is_mapped = config.map_values or config.num_heads > 1 or config.score == "scaled-dot"
+    values = formulas.mapped_values(h, scorer.value.weight) if is_mapped else h
     parts = zip(rows, values.chunk(config.num_heads, dim=1), strict=True)
     return torch.stack(rows), torch.cat([formulas.weighted_sum(a, value) for a, value in parts])
 

@@ -56,11 +56,7 @@ def attend(
         size * kv_heads,
         (config.value_size or size) * kv_heads,
     )
-    if isinstance(module, SelfAttention):
-        q, k, v = affine(module.project_in, x).split((wide, key_wide, value_wide), dim=1)
-    else:
-        q = affine(module.project_query, x)
-        k, v = affine(module.project_memory, memory).split((key_wide, value_wide), dim=1)
+    q, k, v = project(module, x, memory, (wide, key_wide, value_wide), config)
     queries, keys, values = (
         q.chunk(config.num_heads, dim=1),
         k.chunk(kv_heads, dim=1),
@@ -70,8 +66,32 @@ def attend(
     for head, query in enumerate(queries):
         shared = formulas.kv_head(head, config.num_heads, kv_heads)
         heads.append(attend_head(module, head, query, keys[shared], values[shared], allowed, config, order))
+    if config.projections == "none":
+        return formulas.multi_head(heads, torch.eye(len(x[0])))
     multi_head = formulas.multi_head(heads, module.project_out.weight)
     return multi_head if module.project_out.bias is None else multi_head + module.project_out.bias
+
+
+def project(
+    module: SelfAttention | CrossAttention,
+    x: Tensor,
+    memory: Tensor,
+    sizes: tuple[int, ...],
+    config: LayerConfig,
+) -> tuple[Tensor, ...]:
+    """Compute queries, keys and values of all heads, each side by side."""
+    if config.projections == "none":
+        return formulas.project(x, memory, *[torch.eye(len(x[0]))] * 3)
+    is_own = isinstance(module, SelfAttention)
+    shared = is_own and config.projections == "shared-qk"
+    linears = [module.project_in] if is_own else [module.project_query, module.project_memory]
+    weights = torch.cat([each.weight for each in linears]).split(sizes[1:] if shared else sizes)
+    parts = formulas.project(x, memory, *(weights[:1] if shared else ()), *weights)
+    if linears[0].bias is None:
+        return parts
+    biases = torch.cat([each.bias for each in linears]).split(sizes[1:] if shared else sizes)
+    biases = (*(biases[:1] if shared else ()), *biases)
+    return tuple(part + bias for part, bias in zip(parts, biases, strict=True))
 
 
 def attend_head(

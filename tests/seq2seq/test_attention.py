@@ -165,6 +165,7 @@ def test_bfloat16_autocast_stays_close_to_float32(case: str, scope: str, normali
     [
         ("additive", "global", 6 * E, 6 * H, 6 + E),  # W_h h; W_s s; v and the context
         ("additive-heads", "global", 12 * E, 6 * H, 2 * 6 + 6),  # W_v h too; v of each head, 0 elsewhere
+        ("additive-values", "global", 12 * E, 6 * H, 6 + 6),
         ("general", "local-p", H * E, H * H + H, H + E),  # W and v of the predicted centre
         ("factorised", "global", 0, 2 * 9, E),
         ("location-aware", "global", 6 * E, 6 * H, 10 * 3 + 6 * 10 + 6 + E),  # ten filters of three words

@@ -24,6 +24,8 @@ ATTENTION: list[tuple[dict[str, Any], str]] = [
     ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
     ({"scope": "local-m", "window": 0}, "window must be at least 1, got 0"),
     ({"num_heads": 2, "score": "dot"}, 'needs score additive or concat or general or scaled-dot, got "dot"'),
+    ({"map_values": True, "num_heads": 2}, "map_values true has no effect with several heads, whose values"),
+    ({"map_values": True, "score": "scaled-dot"}, 'needs score additive or concat or general, got "scaled-'),
     ({"kernel_size": 3}, 'kernel_size 3 needs score location-aware, got "additive"'),
     ({"score": "location-aware", "kernel_size": 4}, "kernel_size 4 must be odd"),
     ({"score": "location", "max_target": 9}, "max_target 9 needs score static or static-factorised"),

@@ -27,6 +27,9 @@ from transformer import DecoderOnlyConfig, LanguageModelConfig
         ({"cross_mask": "window:-1"}, "cross_mask must be .* got 'window:-1'"),
         ({"decoder_mask": "causal"}, 'decoder_mask "causal" has no effect: a decoder is causal'),
         ({"attention_kind": "linear", "positions": "rotary"}, 'positions "rotary" change softmax scores'),
+        ({"projections": "none"}, 'projections "none" need num_heads 1: all heads would be alike'),
+        ({"projections": "none", "num_heads": 1, "value_size": 4}, "value_size has no effect .* d_model"),
+        ({"projections": "shared-qk", "num_kv_heads": 2}, "num_kv_heads must be num_heads with projections"),
         ({"attention_kind": "linear", "attention_dropout": 0.1}, "attention_dropout .0.1. drops weights"),
     ],
 )

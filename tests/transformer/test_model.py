@@ -112,9 +112,14 @@ def test_attention_of_a_decoder_alone_is_one_distribution_over_source_and_past()
 @VARIANTS
 def test_a_decoder_reads_states_of_any_width(changes):
     config, (_, mask, tgt) = small(**changes), batch()
-    decoder = Decoder(config, nn.Embedding(TGT_V, D), memory_size=7)
+    width = 7
+    if config.projections == "none":
+        with pytest.raises(ValueError, match=r"none\" need encoder states of d_model \(16\), got 7"):
+            Decoder(config, nn.Embedding(TGT_V, D), memory_size=width)
+        width = D
+    decoder = Decoder(config, nn.Embedding(TGT_V, D), memory_size=width)
     initialise(decoder)
-    states = torch.randn(B, S, 7)
+    states = torch.randn(B, S, width)
     memory = far(decoder).remember(states, mask)
     hidden, state = decoder(tgt, memory), decoder.init_state(memory, 1, T)
     for row, length in enumerate(LENGTHS):

@@ -97,6 +97,19 @@ def test_every_preset_can_be_made_as_large_as_a_reference(
         assert head / HEAD_STRETCH <= second.model.head_size() <= head * HEAD_STRETCH
 
 
+def test_the_head_of_a_model_without_projections_is_as_wide_as_the_model(
+    tiny_toml: Path, prepared: PreparedData
+):
+    plain = {"d_model": 64, "ffn_size": 192, "num_heads": 1, "projections": "none"}
+    other = ModelConfig(preset="transformer", label="other", overrides=plain)
+    _, found = match_budget(runs_of(tiny_toml, REFERENCE, other, match="params"), prepared, Registry())
+    assert found.model.settings()["num_heads"] == 1
+    assert found.model.settings()["d_model"] > 128
+    assert (
+        abs(amount("params", found.model, prepared) / amount("params", REFERENCE, prepared) - 1) <= TOLERANCE
+    )
+
+
 def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared: PreparedData):
     with pytest.raises(
         ValueError, match=r"models\.reference: cannot meet the budget of 1,000,000,000 params"

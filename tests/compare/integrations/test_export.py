@@ -34,6 +34,7 @@ PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
         ({"norm": "none"}, "with norm 'none'"),
         ({"cross_mask": "window:3"}, "with cross_mask 'window:3'"),
         ({"bias": False}, "with bias False"),
+        ({"projections": "shared-qk"}, "with projections 'shared-qk'"),
     ],
 )
 def test_a_transformer_that_ctranslate2_does_not_have_is_refused(settings: dict, message: str):

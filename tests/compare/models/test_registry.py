@@ -60,6 +60,7 @@ def transformer(**changes: Any) -> TransformerConfig:
 SPECIAL = [
     recurrent(AttentionConfig(score="scaled-dot", num_heads=2, attention_size=6), encoder_size=14),
     recurrent(AttentionConfig(score="general", scope="local-p"), readout="maxout"),
+    recurrent(AttentionConfig(map_values=True, attention_size=6)),
     recurrent(AttentionConfig(num_heads=2), cell="layer-norm-lstm", num_layers=2),
     recurrent(AttentionConfig(score="general", num_heads=2, placement="after"), num_layers=2),
     recurrent(AttentionConfig(score="location-aware", kernel_size=3, normaliser="monotonic")),
@@ -73,6 +74,8 @@ SPECIAL = [
     recurrent(AttentionConfig(score="general", placement="after"), cell="gru", decoder_start="zeros"),
     transformer(num_heads=2, head_size=5, encoder_layers=1, decoder_layers=1, tie="all"),
     transformer(attention_kind="linear", value_size=2),
+    transformer(projections="shared-qk", value_size=2),
+    transformer(projections="none", num_heads=1),
     transformer(attention_kind="linear", num_heads=6, decoder_mask="window:2"),
     transformer(value_size=3, activation="swiglu", bias=False, norm_kind="rms", positions="rotary"),
     transformer(positions="relative", max_distance=3, value_size=7),
