@@ -1,4 +1,4 @@
-"""Studies of designs trained with equal effort: warm-up, layer norm and residual paths, depth, data.
+"""Studies of designs trained with equal effort: warm-up, norm and residual paths, projections, depth, data.
 
 **warmup.** Xiong et al. 2020 (sections 3 and 4) report that a post-norm Transformer fails or ends far behind
 without warm-up, that a pre-norm one needs none, and that it then trains faster than post-norm with warm-up.
@@ -8,6 +8,14 @@ The study ``norm`` measures the gradients that explain it.
 ablate neither. He et al. 2016 introduce residual paths so that deep networks train, Ba et al. 2016 layer norm
 so that they train faster; Dong et al. 2021 show that attention without residual paths loses rank with depth,
 so that all positions become alike.
+
+**projections.** Vaswani et al. 2017 (section 3.2.2) project queries, keys and values; Kitaev et al. 2020
+(section 5, figure 3) report that one matrix for queries and keys does as well as two. Without any, a state
+fits itself best: after layer norm x . x is d, and x . y is about 0 for unlike states.
+
+**concatenation.** Vaswani et al. 2017 (section 3.5) add positions, and find learned vectors as good as
+sinusoids. That sinusoids beside the words, from which a network can form any periodic function of the
+position, are the more flexible encoding is a conjecture.
 
 **depth.** Wu et al. 2016 (section 3.1) report that simply stacked LSTMs work well up to 4 layers, barely with
 6 and very poorly beyond 8, which residual paths mend; Wang et al. 2019 train pre-norm Transformers of 30
@@ -22,16 +30,18 @@ and stopped early.
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import torch
 
 from compare.analysis.tables import Row
 from compare.models.hybrid import NoResidual
 from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.scoring import corpus_bleu
+from compare.studies.heads import offsets
 from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean
 from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.training import (
@@ -42,6 +52,7 @@ from compare.studies.training import (
     Plan,
     Trained,
     TranslationTask,
+    count_weights,
     lstm,
     make_plan,
     short_task,
@@ -50,7 +61,7 @@ from compare.studies.training import (
     translator,
 )
 from data.vocabulary import EOS
-from transformer.model import Parts
+from transformer.model import Parts, Transformer
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +88,6 @@ def words_of(plan: Plan, task: TranslationTask) -> dict[str, Any]:
     """List the words that the descriptions of these studies share."""
     sizes = {"pairs": len(task.train), "valid": len(task.valid), "short_words": SHORT_WORDS}
     return {"plan": plan, **sizes}
-
-
-def count_weights(model: Model) -> int:
-    """Count the trained weights."""
-    return sum(weights.numel() for weights in model.parameters())
 
 
 # Warm-up.
@@ -181,6 +187,96 @@ def ablation_claims(trained: Designs, frequency: float) -> dict[str, Measured]:
     parts = {"norm": NO_NORM, "residual": NO_RESIDUAL, "one": NEITHER}
     needed = {key: differences(trained[label].final, trained[FULL].final) for key, label in parts.items()}
     return {**needed, "frequencies": [loss - frequency for loss in trained[NEITHER].final]}
+
+
+# Projections, and concatenated positions: one setting of a Transformer changed.
+
+
+SEPARATE, SHARED, NONE = "W_Q, W_K, W_V", "W_Q = W_K, W_V", "none"
+UNSCALED, WIDER = "none, unscaled", "none, wider feed-forward"
+
+
+def projections(settings: Settings) -> StudyResult:
+    """Train a Transformer with one head with its projections, with one for queries and keys, and without."""
+    d = 8 if settings.quick else 64
+    wide = 7 * d  # an encoder layer lacks 4 d^2 weights, a decoder layer 8 d^2: 3 d units in each of both
+    return contrast(
+        "projections",
+        settings,
+        {
+            SEPARATE: transformer(d, num_heads=1),
+            SHARED: transformer(d, num_heads=1, projections="shared-qk"),
+            NONE: transformer(d, num_heads=1, projections="none"),
+            UNSCALED: transformer(d, num_heads=1, projections="none", attention_kind="unscaled"),
+            WIDER: transformer(d, num_heads=1, projections="none", ffn_size=wide),
+        },
+        projection_claims,
+        d=d,
+        wide=wide,
+    )
+
+
+def projection_claims(trained: Designs, task: TranslationTask) -> dict[str, Measured]:
+    """Compute the measures of the claims about projections."""
+    separate, shared, none = (trained[label].final for label in (SEPARATE, SHARED, NONE))
+    return {
+        "needed": differences(none, separate),
+        "not_size": differences(trained[WIDER].final, separate),
+        "shared": differences(shared, separate),
+        "scale": differences(trained[UNSCALED].final, none),
+        "itself": [weight_on_itself(model, task) for model in trained[NONE].models],
+        "others": [weight_on_itself(model, task) for model in trained[SEPARATE].models],
+    }
+
+
+@torch.inference_mode()
+def weight_on_itself(model: Model, task: TranslationTask) -> float:
+    """Compute the mean weight of a token on itself in the encoder, over validation sources and layers."""
+    batch = task.valid_batch
+    weights = cast("Transformer", model).encoder.attention(batch.src, batch.src_mask)
+    return mean([offsets(layer[:, 0], batch.src_mask)["itself"] for layer in weights.values()])
+
+
+POSITIONS = {"sinusoidal": "concat", "learned": "concat-learned"}
+"""Added positions, and the same ones concatenated."""
+
+
+def concatenation(settings: Settings) -> StudyResult:
+    """Train a Transformer with added and with concatenated positions, sinusoidal and learned."""
+    d = 8 if settings.quick else 64
+    builds = {kind: transformer(d, positions=kind) for kinds in POSITIONS.items() for kind in kinds}
+    return contrast("concatenation", settings, builds, concatenation_claims, d=d, share=d // 4)
+
+
+def concatenation_claims(trained: Designs, _: TranslationTask) -> dict[str, Measured | dict[str, Measured]]:
+    """Compute the measures of the claims about concatenated positions."""
+    return {
+        "better": {
+            added: differences(trained[added].final, trained[beside].final)
+            for added, beside in POSITIONS.items()
+        },
+        "flexible": differences(trained["concat"].final, trained["concat-learned"].final),
+    }
+
+
+def contrast(
+    name: str,
+    settings: Settings,
+    builds: Mapping[str, Build],
+    measure: Callable[[Designs, TranslationTask], Mapping[str, Any]],
+    **words: Any,
+) -> StudyResult:
+    """Train some designs on the same sentences and plot their losses."""
+    plan, task = make_plan(settings), short_task(settings)
+    trained = train_designs(name, builds, task, plan)
+    tables = losses(trained)
+    return conclude(
+        name,
+        tables=tables,
+        measured=measure(trained, task),
+        panels={"losses": Panel(lines_of(tables["curves"], "updates", trained))},
+        words=words_of(plan, task) | words,
+    )
 
 
 # Depth.

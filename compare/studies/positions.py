@@ -28,7 +28,7 @@ from compare.analysis.tables import Row
 from compare.optim import OptimConfig
 from compare.studies.kit import Panel, column, conclude, lines_of, mean, relative_error
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import fit, make_split, transformer
+from compare.studies.training import Model, fit, make_split, transformer
 from data.batches import Batch, make_batch
 from data.encode import EncodedSplit
 from data.vocabulary import EOS
@@ -140,7 +140,7 @@ def copies(lengths: list[int], draw: random.Random) -> EncodedSplit:
 
 
 @torch.inference_mode()
-def accuracy(model: Transformer, batch: Batch) -> float:
+def accuracy(model: Model, batch: Batch) -> float:
     """Compute the share of target tokens that are the most likely ones, given the reference before them."""
     model.eval()
     best = model(batch.src, batch.src_mask, batch.tgt_in).argmax(-1)

@@ -6,7 +6,7 @@ import re
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
 from compare.results.store import without_nan
-from compare.results.text import format_number, list_text, table_text
+from compare.results.text import DISTURBED, describe_share, format_number, list_text, table_text
 from compare.system.log import format_duration
 from compare.system.messages import did_you_mean
 from compare.system.plugins import track_registry
@@ -56,6 +56,10 @@ class Claim:
     """Middle of the range, if a formula predicts it."""
     by_seed: tuple[float, ...] = ()
     """The number of each seed, if there are several; ``measured`` is then their mean."""
+    is_timed: bool = False
+    """Whether it is about time, which a busy machine disturbs."""
+    is_disturbed: bool = False
+    """Whether it is, and was measured so."""
 
     @property
     def holds(self) -> bool:
@@ -64,7 +68,9 @@ class Claim:
 
     @property
     def verdict(self) -> bool | Literal["undecided"]:
-        """Whether the claim holds; "undecided" if the number lies in the range with some seeds only."""
+        """Whether the claim holds; "undecided" if some seeds alone say so, or if its timing was disturbed."""
+        if self.is_disturbed:
+            return "undecided"
         inside = {self.low <= value <= self.high for value in self.by_seed or (self.measured,)}
         return "undecided" if len(inside) > 1 else inside.pop()
 
@@ -113,7 +119,7 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
     return _claim(text, measured, low=low, high=high)
 
 
-def _claim(text: str, measured: Measured, **bounds: float) -> Claim:
+def _claim(text: str, measured: Measured, **bounds: Any) -> Claim:
     """Make a claim about one number, or about one per seed."""
     by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
     mean = fmean(measured) if isinstance(measured, Sequence) else float(measured)
@@ -172,7 +178,8 @@ def judge(name: str, measured: Mapping[str, Measured | Mapping[str, Measured]], 
         text, kind, *bounds = description["claims"][key]
         limits = [words[bound] if isinstance(bound, str) else bound for bound in bounds]
         for each, number in value.items() if isinstance(value, Mapping) else [("", value)]:
-            claims.append(RANGES[kind](text.format(each=each, **words), number, *limits))
+            claim = RANGES[kind](text.format(each=each, **words), number, *limits)
+            claims.append(replace(claim, is_timed=key in description.get("timed", ())))
     return claims
 
 
@@ -191,7 +198,12 @@ class StudyReport:
     source: str
     findings: StudyResult
     conditions: Mapping[str, Any]
-    """Seed, device, threads, versions and seconds."""
+    """Seed, device, threads, versions, seconds and share of the processor."""
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether a claim about time is undecided because other programs took the processor."""
+        return any(claim.is_disturbed for claim in self.findings.claims)
 
     @property
     def verdict(self) -> list[Row]:
@@ -210,7 +222,8 @@ class StudyReport:
         """Render the report as Markdown."""
         claims, held = self.findings.claims, sum(claim.holds for claim in self.findings.claims)
         undecided = sum(claim.verdict == "undecided" for claim in claims)
-        open_claims = f", {undecided} undecided: some seeds say yes, others no" if undecided else ""
+        reason = "the machine was busy" if self.is_disturbed else "some seeds say yes, others no"
+        open_claims = f", {undecided} undecided: {reason}" if undecided else ""
         parts = [
             f"# {self.name}: {self.about}",
             "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
@@ -224,7 +237,8 @@ class StudyReport:
         known = self.conditions
         parts.append(
             f"Measured in {known['seconds']:.0f} s on {known['device']}, threads: {known['threads']}, "
-            f"torch {known['torch']}, seed {known['seed']}."
+            f"torch {known['torch']}, seed {known['seed']}, "
+            f"share of the processor {describe_share(known['cpu_share'])}."
         )
         if known["quick"]:
             parts[-1] += " Sizes are those of a test: the figures mean nothing."
@@ -244,7 +258,8 @@ class StudyReport:
         claims = [
             {"claim": claim.text, "low": claim.low, "high": claim.high, "measured": claim.measured}
             | {"expected": claim.expected, "holds": claim.holds}
-            | ({"by_seed": list(claim.by_seed), "verdict": claim.verdict} if claim.by_seed else {})
+            | ({"by_seed": list(claim.by_seed)} if claim.by_seed else {})
+            | ({"verdict": claim.verdict} if claim.by_seed or claim.is_disturbed else {})
             for claim in self.findings.claims
         ]
         content = {
@@ -381,6 +396,7 @@ def run_study(
     import torch
 
     from compare.system.device import device_name, tune_cpu
+    from compare.system.measure import CpuMeter
 
     tune_cpu()
     settings = Settings(
@@ -390,7 +406,12 @@ def run_study(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         measure = resolve_name(study.run) if isinstance(study.run, str) else study.run
+        meter = CpuMeter()
         findings: StudyResult = measure(settings)
+        share = meter.take()
+    if share < DISTURBED:
+        claims = [replace(claim, is_disturbed=claim.is_timed) for claim in findings.claims]
+        findings = replace(findings, claims=claims)
     conditions = {
         "seed": seed,
         "quick": quick,
@@ -398,6 +419,7 @@ def run_study(
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "seconds": round(time.perf_counter() - start, 1),
+        "cpu_share": round(share, 3),
     }
     report = StudyReport(
         name=name, about=study.about, source=study.source, findings=findings, conditions=conditions

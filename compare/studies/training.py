@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -251,6 +251,11 @@ def short_task(settings: Settings, *, pairs: int = 5_000, tests: int = 0) -> Tra
     )
 
 
+def count_weights(model: Model) -> int:
+    """Count the trained weights."""
+    return sum(weights.numel() for weights in model.parameters())
+
+
 def valid_loss(model: Model, batch: Batch) -> float:
     """Compute the mean negative log-likelihood of the target tokens of a batch, in nats."""
     return -float(token_log_probabilities(model.eval(), batch).mean())
@@ -322,9 +327,23 @@ class Trained(NamedTuple):
         return [mean(losses) for losses in zip(*self.curves, strict=True)]
 
 
-def train_designs(
-    study: str, builds: Mapping[str, Build], task: TranslationTask, plan: Plan
-) -> dict[str, Trained]:
+class Task(Protocol):
+    """Data to train designs with."""
+
+    @property
+    def train(self) -> EncodedSplit:
+        """Training pairs."""
+
+    @property
+    def valid_batch(self) -> Batch:
+        """All validation pairs."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Number of entries of the source and of the target vocabulary."""
+
+
+def train_designs(study: str, builds: Mapping[str, Build], task: Task, plan: Plan) -> dict[str, Trained]:
     """Train all designs.
 
     Args:
@@ -346,7 +365,7 @@ def train_designs(
 
 
 def train(
-    label: str, build: Build, task: TranslationTask, plan: Plan, learning_rate: float, seed: int
+    label: str, build: Build, task: Task, plan: Plan, learning_rate: float, seed: int
 ) -> tuple[list[float], Model]:
     """Train one design with one learning rate and seed.
 

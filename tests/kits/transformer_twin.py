@@ -82,16 +82,25 @@ def project(
     """Compute queries, keys and values of all heads, each side by side."""
     if config.projections == "none":
         return formulas.project(x, memory, *[torch.eye(len(x[0]))] * 3)
-    is_own = isinstance(module, SelfAttention)
-    shared = is_own and config.projections == "shared-qk"
-    linears = [module.project_in] if is_own else [module.project_query, module.project_memory]
-    weights = torch.cat([each.weight for each in linears]).split(sizes[1:] if shared else sizes)
-    parts = formulas.project(x, memory, *(weights[:1] if shared else ()), *weights)
-    if linears[0].bias is None:
-        return parts
-    biases = torch.cat([each.bias for each in linears]).split(sizes[1:] if shared else sizes)
-    biases = (*(biases[:1] if shared else ()), *biases)
+    if isinstance(module, CrossAttention):
+        layers = [
+            *side_by_side(module.project_query, sizes[:1]),
+            *side_by_side(module.project_memory, sizes[1:]),
+        ]
+    elif config.projections == "shared-qk":
+        of_both, of_values = side_by_side(module.project_in, sizes[1:])
+        layers = [of_both, of_both, of_values]
+    else:
+        layers = side_by_side(module.project_in, sizes)
+    weights, biases = zip(*layers, strict=True)
+    parts = formulas.project(x, memory, *weights)
     return tuple(part + bias for part, bias in zip(parts, biases, strict=True))
+
+
+def side_by_side(linear: nn.Linear, sizes: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
+    """Return matrix and bias of each of the linear layers that one computes together."""
+    biases = [ZERO] * len(sizes) if linear.bias is None else linear.bias.split(sizes)
+    return list(zip(linear.weight.split(sizes), biases, strict=True))
 
 
 def attend_head(

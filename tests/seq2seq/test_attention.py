@@ -27,6 +27,7 @@ CASES: dict[str, dict[str, Any]] = {
     "scaled-dot": {"score": "scaled-dot", "attention_size": 6},
     "three-heads": {"score": "scaled-dot", "attention_size": 6, "num_heads": 3},
     "additive-heads": {"score": "additive", "attention_size": 6, "num_heads": 2},
+    "additive-values": {"score": "additive", "attention_size": 6, "map_values": True},
     "general-heads": {"score": "general", "num_heads": 2},
     "location": {"score": "location", "max_source": 9},
     "location-short": {"score": "location", "max_source": 3},

@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 
 from compare.studies import STUDIES
 from compare.studies.study import (
+    Study,
     StudyReport,
     StudyResult,
     at_least,
@@ -25,6 +27,7 @@ from compare.studies.study import (
     near,
     run_study,
 )
+from compare.system import measure as measurement
 
 EXACT = ["scaling", "order", "reversal", "warmup"]
 """Studies that measure no time: the same seed gives the same numbers. The others share their code."""
@@ -95,6 +98,7 @@ def test_a_claim_is_a_range():
 
 
 CONDITIONS = {"seed": 1, "quick": True, "device": "a CPU", "torch": "2.13", "threads": 2, "seconds": 55.2}
+CONDITIONS["cpu_share"] = 0.95
 
 
 def test_a_claim_describes_its_range():
@@ -118,7 +122,7 @@ def test_a_claim_over_seeds_is_undecided_if_they_disagree():
     report = StudyReport(name="n", about="", source="", findings=result, conditions=CONDITIONS)
     text = report.to_markdown()
     assert "## Verdict: 1 of 2 claims hold, 1 undecided" in text
-    last = "Measured in 55 s on a CPU, threads: 2, torch 2.13, seed 1."
+    last = "Measured in 55 s on a CPU, threads: 2, torch 2.13, seed 1, share of the processor 95%."
     assert text.splitlines()[-1] == f"{last} Sizes are those of a test: the figures mean nothing."
     assert [row["holds"] for row in report.verdict] == ["undecided", True]
     assert json.loads(report.to_json())["claims"][0]["by_seed"] == [1, 3]
@@ -135,6 +139,21 @@ def test_claims_are_made_by_the_description():
     ]
     assert found[1].text == "Times 1/sqrt(d), gradient of the softmax at d = 64 over d = 4: ratio"
     assert found[2].text == "E[q.k] is mu.mu: largest of 12 deviations, in standard errors"
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.89, "undecided"), (0.9, True)])
+def test_a_claim_about_time_is_undecided_if_the_machine_was_busy(share, verdict, tmp_path, monkeypatch):
+    def measure(settings):
+        claims = judge("parallel", {"slower": 2.0, "plain_steps": 2.0}, last=256)
+        return StudyResult(method="", tables={}, claims=claims, figure=Figure())
+
+    monkeypatch.setattr(measurement.CpuMeter, "take", lambda meter: share)
+    monkeypatch.setitem(STUDIES, "busy", Study(about="", source="", minutes=0, run=measure))
+    report = run_study("busy", tmp_path)
+    assert [row["holds"] for row in report.verdict] == [verdict, True]
+    content = json.loads((tmp_path / "busy" / "study.json").read_text())
+    assert [claim.get("verdict") for claim in content["claims"]] == [verdict if share < 0.9 else None, None]
+    assert ("1 undecided: the machine was busy" in report.to_markdown()) == (share < 0.9)
 
 
 def test_numbers_that_are_not_finite_are_null_in_json(reports):

@@ -1,6 +1,7 @@
 """Studies that train or read models: equal effort, decision rules on hand-made figures, measures of heads."""
 
 import math
+import random
 import shutil
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ from torch import nn
 
 from compare.experiment.likelihood import SentenceScore
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
-from compare.studies import contrastive, designs, heads, positions, reversal, training
+from compare.studies import contrastive, designs, heads, length, positions, training
 from compare.studies.contrastive import Group
 from compare.studies.study import Settings, judge
 from compare.studies.training import TRANSLATORS, embedded_task, valid_loss
@@ -135,6 +136,40 @@ def test_the_loss_of_word_frequencies(task):
     assert len(counts) == size
     expected = sum(math.log(total / counts[token]) for token in tokens) / len(tokens)
     assert designs.frequency_loss(task) == pytest.approx(expected, rel=1e-12)
+
+
+def test_verdicts_on_projections_and_concatenated_positions(monkeypatch):
+    def verdict(itself, *finals):
+        monkeypatch.setattr(designs, "weight_on_itself", lambda model, _: model)
+        labels = (designs.NONE, designs.SEPARATE, designs.SHARED, designs.UNSCALED, designs.WIDER)
+        made = {label: trained(final, final) for label, final in zip(labels, finals, strict=True)}
+        made[designs.NONE] = made[designs.NONE]._replace(models=(itself, itself))
+        made[designs.SEPARATE] = made[designs.SEPARATE]._replace(models=(1 - itself, 1 - itself))
+        return verdicts("projections", designs.projection_claims(made, None))
+
+    assert verdict(0.9, 2.2, 2.0, 2.05, 2.4, 2.15) == [True] * 6
+    assert verdict(0.1, 2.05, 2.0, 2.2, 2.1, 2.05) == [False] * 6
+
+    def concatenated(*finals):
+        kinds = ("sinusoidal", "concat", "learned", "concat-learned")
+        made = {kind: trained(final, final) for kind, final in zip(kinds, finals, strict=True)}
+        return verdicts("concatenation", designs.concatenation_claims(made, None))
+
+    assert concatenated(2.0, 1.9, 2.0, 1.9) == [True] * 3
+    assert concatenated(2.0, 2.0, 1.9, 1.9) == [False] * 3
+
+
+def test_the_weight_of_a_token_on_itself(task):
+    mask = task.valid_batch.src_mask
+    uniform = (mask.unsqueeze(1) / mask.sum(1)[:, None, None]).expand(-1, mask.size(1), -1)
+    layers = {
+        "encoder.1": torch.eye(mask.size(1)).expand(len(mask), 1, -1, -1),
+        "encoder.2": uniform[:, None],
+    }
+    model = SimpleNamespace(encoder=SimpleNamespace(attention=lambda src, mask: layers))
+    # Each sentence of n tokens has n weights of 1 / n.
+    expected = (1 + len(mask) / int(mask.sum())) / 2
+    assert designs.weight_on_itself(model, task) == pytest.approx(expected)
 
 
 def test_verdicts_on_depth():
@@ -288,21 +323,42 @@ def test_an_untrained_model_has_the_same_sizes(task):
     assert heads._gold(task.test._replace(links=())) is None
 
 
-# Reversed sources
+# Recall, reversed sources
+
+
+def test_verdicts_on_recall():
+    def verdict(near, plain, gated):
+        rows = [
+            {"length": words, "cell": cell, "recalled": far if words == 80 else near}
+            for words in (20, 80)
+            for cell, far in (("RNN", plain), ("LSTM", gated), ("GRU", gated))
+            for _ in (1, 2)
+        ]
+        return verdicts("recall", length.recall_claims(rows, 20, 80), longest=20, far=80)
+
+    assert verdict(0.9, 0.5, 0.9) == [True] * 6
+    assert verdict(0.89, 0.51, 0.89) == [False] * 6
+
+
+def test_only_the_first_word_is_to_be_recalled():
+    batch = length.first_words([3, 1], random.Random(1))
+    assert batch.tgt_mask.tolist() == [[True, False], [True, False]]
+    assert batch.tgt_out[:, 0].tolist() == batch.src[:, 0].tolist()
+    assert batch.src_lengths.tolist() == [4, 2]
 
 
 def test_sentences_are_bucketed_by_their_words():
     lines = ["a " * n for n in (4, 5, 6, 7, 8, 12, 40)]
-    assert reversal.by_length(lines) == {"4-5": [0, 1], "6-7": [2, 3], "8": [4], "12": [5], "40": [6]}
+    assert length.by_length(lines) == {"4-5": [0, 1], "6-7": [2, 3], "8": [4], "12": [5], "40": [6]}
 
 
 def test_verdicts_on_reversal():
     def verdict(*scores):
-        names = (reversal.FORWARD, reversal.REVERSED, RECURRENT)
+        names = (length.FORWARD, length.REVERSED, RECURRENT)
         rows = [
             {"model": name, "all": a, "5": b, "20": c} for name, (a, b, c) in zip(names, scores, strict=True)
         ]
-        return verdicts("reversal", reversal.measures(*rows))
+        return verdicts("reversal", length.measures(*rows))
 
     assert verdict((10, 20, 5), (15, 20, 8), (20, 25, 20)) == [True] * 4
     assert verdict((10, 20, 15), (9, 20, 10), (10, 20, 15)) == [False] * 4
