@@ -113,7 +113,7 @@ class TrainConfig(Section):
     )
     deterministic: bool = setting(
         False,
-        "On a GPU, compute the same bits each time, which is slower; a processor always does.",
+        "Compute the same bits each time: a GPU is slower then; a processor keeps its number of threads.",
         shared=False,
     )
     batch_tokens: Positive = setting(4_096, "Maximum number of target tokens per batch, padding included.")

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import logging
 import os
 import re
 import statistics
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from torch import Tensor, nn
 
 from compare.system.device import synchronize
 from compare.system.log import track
+
+logger = logging.getLogger(__name__)
 
 # Peak memory of the GPU or of this process, and the memory of this machine.
 
@@ -197,6 +200,65 @@ class CpuMeter:
             except (OSError, ValueError):  # the thread has ended, or the kernel keeps no such record
                 continue
         return time.perf_counter(), time.thread_time(), threads
+
+
+class SharedThreads:
+    """Fewer threads of torch while other programs use the processor, and all again when they are gone.
+
+    Every operation waits for its slowest thread. Where another program takes one of two cores, training with
+    one thread is about twice as fast as with two (docs/speed.md). A number that the user's OMP_NUM_THREADS
+    names is kept: another one rounds differently.
+    """
+
+    WINDOW_S, TRIAL_S, MAX_TRIAL_S = 2.0, 30.0, 480.0
+    """Time over which the share is measured; time until all threads are tried again, doubled if in vain."""
+    SPARE = 0.2
+    """What may be missing of a thread before it is given up: small programs come and go."""
+
+    def __init__(self, device: torch.device, *, fixed: bool) -> None:
+        self.all, self.fixed = torch.get_num_threads(), fixed or "OMP_NUM_THREADS" in os.environ
+        self.active, self._told = device.type == "cpu" and self.all > 1, False
+        self._meter, self._since, self._wait = CpuMeter(), time.perf_counter(), self.TRIAL_S
+        self._trial_at: float | None = None
+
+    def adapt(self) -> None:
+        """Choose the number of threads by the share of the processor; to be called after every update."""
+        now = time.perf_counter()
+        if not self.active or now < self._since + self.WINDOW_S:
+            return
+        share, threads, self._since = self._meter.take(), torch.get_num_threads(), now
+        kept = max(1, int(threads * share + self.SPARE))
+        if kept < threads:
+            self._tell(share, kept)
+        if self.fixed:
+            return
+        if kept < threads:
+            torch.set_num_threads(kept)
+            self._trial_at, self._wait = now + self._wait, min(2 * self._wait, self.MAX_TRIAL_S)
+        elif threads == self.all:
+            self._wait = self.TRIAL_S
+        elif self._trial_at is not None and now > self._trial_at:
+            torch.set_num_threads(self.all)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.active and not self.fixed:
+            torch.set_num_threads(self.all)
+
+    def _tell(self, share: float, kept: int) -> None:
+        """Say once that the processor is shared, and what follows."""
+        if self._told or (self.fixed and share > 0.6):
+            return
+        self._told = True
+        busy = f"other programs use the processor (this one's share: {share:.0%})"
+        if self.fixed:
+            logger.warning(f"{busy}: training may be faster with OMP_NUM_THREADS={kept}")
+        else:
+            logger.info(
+                f"{busy}: {kept} of {self.all} threads until they end; OMP_NUM_THREADS fixes the number"
+            )
 
 
 # Timing with warm-up, several repeats, a monotonic clock and a synchronised device.

@@ -17,7 +17,7 @@ from compare.decoding.translator import Translator
 from compare.optim import OptimConfig, build_optimizer
 from compare.protocol import Scheduled
 from compare.scoring import corpus_bleu
-from compare.system.measure import EnergyMeter
+from compare.system.measure import EnergyMeter, SharedThreads
 from compare.system.processes import SINGLE, Interrupted, Processes, StopRequest, stop_on_signals
 from compare.training.checkpoints import (
     CHECKPOINTS,
@@ -121,11 +121,13 @@ class Trainer:
         self.criterion.train()
         self.energy.take()
         batches = self._batches()
-        with stop_on_signals() as stop:
+        threads = SharedThreads(self.device, fixed=self.train_config.deterministic or self.processes.size > 1)
+        with stop_on_signals() as stop, threads:
             while not self._finished():
                 self._update(next(batches), stop)
                 self.report({"kind": "update", "update": self.state.update})
                 self._after_update(stop)
+                threads.adapt()
         self._choose()
         return self.state
 

@@ -240,6 +240,38 @@ def test_time_that_a_hypervisor_takes_lowers_the_share(kernel: Kernel):
     assert meter.take() == 1.0  # no time has passed
 
 
+@pytest.mark.parametrize("fixed", [False, True])
+def test_threads_make_room_for_another_program_and_come_back(
+    fixed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """A program takes one of two cores from second 10 to 100; one thread has all that it needs."""
+    clock, threads, history = Clock(), 2, []
+
+    def set_threads(number: int) -> None:
+        nonlocal threads
+        threads = number
+
+    def share() -> float:
+        return 0.55 if threads == 2 and 110 < clock.now <= 200 else 0.95  # Clock begins at 100
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(measure, "CpuMeter", lambda: SimpleNamespace(take=share))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(torch, "set_num_threads", set_threads)
+    with measure.SharedThreads(CPU, fixed=fixed) as shared, caplog.at_level("INFO"):
+        for clock.now in range(101, 301):
+            shared.adapt()
+            history.append(threads)
+        set_threads(1 if not fixed else 2)
+    assert threads == 2
+    assert len(caplog.records) == 1  # said once
+    assert caplog.records[0].levelname == ("WARNING" if fixed else "INFO")
+    changes = [second for second in range(1, 200) if history[second] != history[second - 1]]
+    # given up within a window; all tried again 30 s later, in vain for a window, and 60 s later with success
+    assert changes == pytest.approx([] if fixed else [12, 43, 45, 107], abs=3)
+
+
 # Time.
 
 
