@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from compare.config.sections import TOKENIZERS
 from compare.system.plugins import track_registry
 from data.files import as_paths, ensure_unchanged
 from data.marks import MIN_SHARE, describe_text
@@ -21,11 +20,24 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
 
+# Tokenizers of BLEU.
+
+
+Tokenizer = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"]
+TOKENIZERS = get_args(Tokenizer)[1:]
+"""sacreBLEU's tokenizers, except those that download a model."""
+TOKENIZE: Tokenizer = "13a"
+"""sacreBLEU's tokenizer where no other is asked for; experiments have ``scoring.tokenize``."""
+LANGUAGE_TOKENIZERS: dict[str, Tokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+"""The tokenizers that sacreBLEU takes by target language; of all others ``TOKENIZE``."""
+
+
+def language_tokenizer(language: str) -> Tokenizer:
+    """Return sacreBLEU's tokenizer of a target language, which may have more to it: zh-CN, zh_TW, lc.zh."""
+    return LANGUAGE_TOKENIZERS.get(re.split("[-_]", language.rpartition(".")[2])[0], TOKENIZE)
+
+
 # Base class of metrics, their options and their scores.
-
-
-TOKENIZE = "13a"
-"""sacrebleu's tokenizer of BLEU where no other is asked for; experiments have ``scoring.tokenize``."""
 
 
 @dataclass(frozen=True, kw_only=True)

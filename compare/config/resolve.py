@@ -1,7 +1,6 @@
 """A resolved run: one model and one seed of an experiment, with every setting decided."""
 
 import dataclasses
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,17 +8,16 @@ from typing import Any
 
 from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
-    LANGUAGE_TOKENIZERS,
     SECTIONS,
     DecodeConfig,
     Experiment,
     ModelConfig,
     Sections,
-    Tokenizer,
     run_name,
 )
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, TaskName, family_of
+from compare.scoring import language_tokenizer
 from compare.system.device import has_fast_bf16, pick_device
 from compare.system.messages import abbreviate, convert_setting, did_you_mean
 from compare.system.plugins import PLUGINS
@@ -216,11 +214,6 @@ def resolve_models(
         )
         for row, model in zip(experiment.models, models, strict=True)
     ]
-
-
-def language_tokenizer(language: str) -> Tokenizer:
-    """Return sacreBLEU's tokenizer of a target language, which may have more to it: zh-CN, zh_TW, lc.zh."""
-    return LANGUAGE_TOKENIZERS.get(re.split("[-_]", language.rpartition(".")[2])[0], "13a")
 
 
 def runs_to_toml(runs: Sequence[Run]) -> str:

@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from compare.scoring import Tokenizer
 from compare.system.messages import (
     Fraction,
     Natural,
@@ -256,13 +257,6 @@ class DecodeConfig(Section):
         """Return ``batch_tokens``, or if it is 0 the number that suits a device, such as "cuda:1"."""
         default = 4_096 if device == "cpu" else 65_536  # a GPU takes nearly the same time for a larger batch
         return self.batch_tokens or default
-
-
-Tokenizer = Literal["auto", "13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none"]
-TOKENIZERS = get_args(Tokenizer)[1:]
-"""sacreBLEU's tokenizers, except those that download a model."""
-LANGUAGE_TOKENIZERS: dict[str, Tokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-"""The tokenizers that sacreBLEU takes by target language; of all others the default, 13a."""
 
 
 @dataclass(frozen=True, kw_only=True)

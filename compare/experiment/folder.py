@@ -12,13 +12,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from compare.config.resolve import Run, language_tokenizer
+from compare.config.resolve import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, SECTIONS, is_shared
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build_meta_model
 from compare.optim import ENDLESS
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, read_registry, read_result
+from compare.scoring import language_tokenizer
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.processes import lock_folder
 from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
