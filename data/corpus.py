@@ -1,5 +1,6 @@
 """Parallel corpora: folders of text files, plain or .gz, and the embedded corpus, which needs no file."""
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,8 @@ from typing import NamedTuple
 
 from data.files import ensure_unchanged
 from data.text import TextFile, hash_lines, hash_texts, line_count_error, read_lines
+
+logger = logging.getLogger(__name__)
 
 # Names of the files of a corpus: NAME.LANG or NAME.LANG.gz, where NAME tells the kind of split.
 
@@ -64,6 +67,27 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
                 )
             paths[name if kind == "test" else kind] = files[name][src_lang], files[name][tgt_lang]
     return paths
+
+
+def find_corpus(root: Path, src: str) -> Path:
+    """Return ``root``, or the only folder in it with training text of language ``src`` if it has none itself.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    files = f"train*.{src}*"
+    if not root.is_dir():
+        from data.named import CORPORA  # imported here: others need no named corpus
+
+        there = ", ".join(sorted({str(path.parent) for path in root.parent.glob(f"*/{files}")}))
+        get = f"attnbench data get {root.name} downloads it, then --set data.root=corpora/{root.name}"
+        remedy = "; ".join([get] * (root.name in CORPORA) + [f"there is {there}"] * bool(there))
+        raise FileNotFoundError(f"{root}: no such folder; {remedy or 'give the folder of the corpus'}")
+    inside = sorted({path.parent for path in root.glob(f"*/{files}")})
+    if any(root.glob(files)) or len(inside) != 1:
+        return root
+    logger.info(f"data.root = {root}: the corpus in it is taken, {inside[0]}")
+    return inside[0]
 
 
 class Pairs(NamedTuple):
@@ -214,13 +238,16 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool =
     return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
 
 
-def embedded_corpus(*, seed: int = 1, train: int = 20_000, grammar: str = "full") -> Corpus:
+def embedded_corpus(
+    *, seed: int = 1, train: int = 20_000, grammar: str = "full", tests: bool = True
+) -> Corpus:
     """Generate the embedded English-German corpus, which has gold word alignments.
 
     Args:
         seed: seed of the generator.
         train: number of training pairs; the other splits have those of ``embedded_splits``.
         grammar: full, or short: chains of simple clauses with few words.
+        tests: whether to have the test sets.
 
     Returns:
         The corpus; it depends on the arguments alone.
@@ -228,7 +255,11 @@ def embedded_corpus(*, seed: int = 1, train: int = 20_000, grammar: str = "full"
     from data.grammar import embedded_splits  # imported here: only this corpus needs the grammar
 
     generated = embedded_splits(seed=seed, train=train, grammar=grammar)
-    splits = {name: Pairs(*zip(*pairs, strict=True)) for name, pairs in generated.items()}
+    splits = {
+        name: Pairs(*zip(*pairs, strict=True))
+        for name, pairs in generated.items()
+        if tests or name in ("train", "valid")
+    }
     return Corpus(name="embedded", src_lang="en", tgt_lang="de", splits=splits)
 
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from data.corpus import Pairs
+from data.corpus import Corpus, Pairs
 from data.files import hash_file, json_bytes, new_folder
+from data.marks import SAMPLE_LINES
 from data.text import hash_texts
 from data.vocabulary import Vocabulary, VocabularyPair
 from data.workers import map_blocks
@@ -363,3 +364,20 @@ def _open_sequences(cache: Path, side: str, id_type: str) -> Sequences | StoredS
     if path.stat().st_size > MAX_RESIDENT_BYTES:
         return StoredSequences(path, id_type, offsets)
     return Sequences(np.fromfile(path, dtype=id_type), offsets)
+
+
+UNKNOWN_SHARE = 0.02
+"""Share of unknown tokens from which a vocabulary is worth a warning."""
+
+
+def describe_unknown(corpus: Corpus, vocabularies: VocabularyPair, valid: EncodedSplit) -> Iterator[str]:
+    """Yield what share of the validation set the vocabularies do not know, where it is notable."""
+    rows = np.arange(min(len(valid), SAMPLE_LINES))
+    sides = zip((corpus.src_lang, corpus.tgt_lang), vocabularies, (valid.src, valid.tgt), strict=True)
+    for language, vocabulary, ids in sides:
+        share = float((ids.take(rows).flat < vocabulary.first_token).mean())
+        if share > UNKNOWN_SHARE:
+            yield (
+                f"{share:.1%} of the {language} tokens of valid are unknown to the vocabulary: take "
+                "subwords, a larger vocabulary.size, or no train.init_from of other text"
+            )

@@ -6,7 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 from unicodedata import is_normalized
+
+if TYPE_CHECKING:
+    from data.corpus import Corpus
 
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 CHARACTERS = {kind: re.compile(pattern) for kind, pattern in _TABLES["characters"].items()}
@@ -74,3 +78,33 @@ def describe_text(*texts: Iterable[str], tokenize: str) -> list[MarkedLines]:
     if tokenize not in ("13a", "intl", "none"):  # the others need no spaces
         counts.pop(UNSPACED, None)
     return notable_marks(counts, len(lines))
+
+
+def describe_corpus(corpus: "Corpus", tokenize: str, kind: str) -> list[str]:
+    """List what is notable of the texts: test sources that occur in train, and marks.
+
+    Args:
+        corpus: the corpus.
+        tokenize: BLEU's tokenizer of the targets.
+        kind: of the vocabulary; only "given" takes text that is cut into pieces.
+
+    Raises:
+        ValueError: most of the text is cut into pieces.
+    """
+    warnings = []
+    for test in corpus.tests:
+        if overlap := corpus.overlap(test):
+            size = len(corpus.splits[test].src)
+            warnings.append(f"{overlap} of {size} sources of {test} also occur in train")
+    for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
+        texts = (pairs[side] for pairs in corpus.splits.values())
+        for marked in describe_text(*texts, tokenize=tokenize if side else "char"):
+            if marked.kind in CUT and kind == "given":
+                continue
+            if marked.kind in CUT and marked.most:
+                raise ValueError(
+                    f"{corpus.name}, {language}: cut into pieces already, {marked}; or set vocabulary.kind = "
+                    '"given", which takes these pieces and joins them before scoring'
+                )
+            warnings.append(f"{language}: {marked}")
+    return warnings

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 from compare.analysis.finished_experiment import (
     FinishedExperiment,
@@ -38,6 +39,9 @@ logger = logging.getLogger(__name__)
 
 ALIKE = 1.0
 """Two models are alike if the 95% interval of their difference lies within this many BLEU of 0."""
+Kind = Literal["failed", "decided", "one seed", "alike", "open"]
+"""Outcome of a comparison: runs failed, one model beats the other, would beat it if a model had more than one
+seed, both are alike, or no difference is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,25 +72,19 @@ class Comparison:
     """Runs of either model that failed, as "label seed 2"; they have no translations to compare."""
 
     @property
-    def has_one_seed(self) -> bool:
-        """Whether a model has one seed only, so that nothing is known of its variance over seeds."""
-        return min(self.seeds) == 1
-
-    @property
-    def is_decided(self) -> bool:
-        """Whether one of the models beats the other."""
-        return self.p < ALPHA and not self.failed and not self.has_one_seed
+    def kind(self) -> Kind:
+        """What is known of the two models."""
+        if self.failed:
+            return "failed"
+        if self.p < ALPHA:
+            return "one seed" if min(self.seeds) == 1 else "decided"
+        is_alike = min(self.seeds) > 1 and max(map(abs, self.interval)) < ALIKE
+        return "alike" if is_alike else "open"
 
     @property
     def beats(self) -> bool:
         """Whether first beats second."""
-        return self.is_decided and self.difference > 0
-
-    @property
-    def are_alike(self) -> bool:
-        """Whether the models are alike within ``ALIKE`` BLEU."""
-        within = max(map(abs, self.interval)) < ALIKE
-        return within and not self.is_decided and not self.failed and not self.has_one_seed
+        return self.kind == "decided" and self.difference > 0
 
     def swapped(self) -> "Comparison":
         """Return the same comparison with first and second exchanged."""
@@ -102,16 +100,14 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """Who beats whom, that both are alike, or the reason why neither is known."""
-        if self.failed:
-            return f"not compared, as runs failed: {', '.join(self.failed)}"
-        if self.p < ALPHA and self.has_one_seed:
-            return "significant on this test set, with one seed"
-        if self.is_decided:
-            winner, loser = (self.first, self.second) if self.beats else (self.second, self.first)
-            return f"{winner} beats {loser}"
-        if self.are_alike:
-            return f"alike within {ALIKE:g} BLEU"
-        return f"no difference shown; {self.findable} would have been found"
+        winner, loser = (self.first, self.second) if self.difference > 0 else (self.second, self.first)
+        return {
+            "failed": f"not compared, as runs failed: {', '.join(self.failed)}",
+            "one seed": "significant on this test set, with one seed",
+            "decided": f"{winner} beats {loser}",
+            "alike": f"alike within {ALIKE:g} BLEU",
+            "open": f"no difference shown; {self.findable} would have been found",
+        }[self.kind]
 
     @property
     def findable(self) -> str:
@@ -247,11 +243,10 @@ MOST_NAMED = 5
 
 def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
     """Describe the comparisons of the best model, which is first, a sentence for each kind of verdict."""
-    wins = [each for each in found if each.is_decided]
-    likely = [each for each in found if each.has_one_seed and each.p < ALPHA and not each.failed]
-    alike = [each for each in found if each.are_alike]
+    wins, likely, alike, unknown = (
+        [each for each in found if each.kind == kind] for kind in ("decided", "one seed", "alike", "open")
+    )
     broken = [run for each in found for run in each.failed]
-    unknown = [each for each in found if not (each.failed or each in wins + likely + alike)]
     sentences = []
     if wins:
         numbers = {number for each in wins for number in each.seeds}

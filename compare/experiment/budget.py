@@ -15,12 +15,14 @@ import torch
 
 from compare.config.resolve import Run
 from compare.experiment.prepare import PreparedData
-from compare.experiment.timing import first_updates, fresh_update_work
-from compare.models.registry import Architecture, ResolvedModel, build_meta_model
+from compare.experiment.timing import first_updates
+from compare.models.registry import Architecture, ResolvedModel, build, build_meta_model
 from compare.results.store import Registry
-from compare.system.measure import time_in_turn
+from compare.system.device import set_numerics
+from compare.system.measure import Workload, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
-from compare.training.step import count_tokens
+from compare.training.step import TrainingWork, count_tokens
+from data.batches import Batch
 
 # Change the number of updates of a run, and with it every setting that is a share of its training.
 
@@ -248,6 +250,13 @@ def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
 
 ROUNDS, UPDATES = 3, 50
 """Rounds per model, and updates per round after as many of warm-up."""
+
+
+def fresh_update_work(run: Run, prepared: PreparedData, updates: Sequence[Sequence[Batch]]) -> Workload:
+    """Make the work of updates of a model with fresh weights, before its run."""
+    device = torch.device(run.train.device)
+    set_numerics(device, deterministic=run.train.deterministic)
+    return TrainingWork(run, build(run.model.architecture, *prepared.vocabulary_sizes).to(device), updates)
 
 
 def describe_work(runs: Sequence[Run]) -> dict[str, str]:

@@ -10,11 +10,12 @@ import torch
 
 from compare.config.resolve import Run
 from compare.config.sections import Experiment
+from compare.experiment.budget import fresh_update_work
 from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
-from compare.experiment.timing import first_updates, fresh_update_work
+from compare.experiment.timing import first_updates
 from compare.models.registry import build_meta_model, training_bytes
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result

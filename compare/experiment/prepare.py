@@ -2,20 +2,17 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from compare.config.resolve import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
 from compare.models.registry import Architecture, train_flops_per_token
 from compare.results.store import read_registry
 from data.batches import BatchStream
-from data.corpus import Corpus, embedded_corpus, read_corpus
-from data.encode import EncodedSplit, encode_split
-from data.marks import CUT, SAMPLE_LINES, describe_text
+from data.corpus import Corpus, embedded_corpus, find_corpus, read_corpus
+from data.encode import EncodedSplit, describe_unknown, encode_split
+from data.marks import describe_corpus
 from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair, load_pair
 
 logger = logging.getLogger(__name__)
@@ -75,38 +72,14 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
         ValueError: malformed text, or fewer training pairs than ``train_size``.
     """
     if config.root:
-        root = _corpus_folder(Path(config.root).expanduser(), config.src)
+        root = find_corpus(Path(config.root).expanduser(), config.src)
         corpus = read_corpus(root, config.src, config.tgt, tests=tests)
         if config.train_size:
             corpus = corpus.with_train_cut(config.train_size)
     else:
         size = config.train_size or EMBEDDED_TRAIN_SIZE
-        corpus = embedded_corpus(seed=config.seed, train=size, grammar=config.grammar)
-        if not tests:
-            splits = {name: pairs for name, pairs in corpus.splits.items() if name not in corpus.tests}
-            corpus = replace(corpus, splits=splits)
+        corpus = embedded_corpus(seed=config.seed, train=size, grammar=config.grammar, tests=tests)
     return corpus.with_tests_cut(config.max_test) if config.max_test else corpus
-
-
-def _corpus_folder(root: Path, src: str) -> Path:
-    """Return ``root``, or the only folder in it with training text of language ``src`` if it has none itself.
-
-    Raises:
-        FileNotFoundError: there is no such folder.
-    """
-    files = f"train*.{src}*"
-    if not root.is_dir():
-        from data.named import CORPORA  # imported here: others need no named corpus
-
-        there = ", ".join(sorted({str(path.parent) for path in root.parent.glob(f"*/{files}")}))
-        get = f"attnbench data get {root.name} downloads it, then --set data.root=corpora/{root.name}"
-        remedy = "; ".join([get] * (root.name in CORPORA) + [f"there is {there}"] * bool(there))
-        raise FileNotFoundError(f"{root}: no such folder; {remedy or 'give the folder of the corpus'}")
-    inside = sorted({path.parent for path in root.glob(f"*/{files}")})
-    if any(root.glob(files)) or len(inside) != 1:
-        return root
-    logger.info(f"data.root = {root}: the corpus in it is taken, {inside[0]}")
-    return inside[0]
 
 
 def prepare_data(
@@ -133,7 +106,7 @@ def prepare_data(
     pairs = corpus.splits["train"]
     sizes = ", ".join(f"{name} {len(split.src):,}" for name, split in corpus.splits.items())
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: {sizes}")
-    warnings = _describe_corpus(corpus, run)
+    warnings = describe_corpus(corpus, run.scoring.tokenize, run.vocabulary.kind)
     source, limit = run.train.init_from, run.data.max_tokens
     if vocabularies is None:
         built = dataclasses.asdict(run.vocabulary)
@@ -144,7 +117,7 @@ def prepare_data(
         warnings.append(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
         )
-    warnings += _describe_unknown(corpus, vocabularies, valid)
+    warnings += describe_unknown(corpus, vocabularies, valid)
     for warning in warnings:
         logger.warning(warning)
     size, smallest = run.vocabulary.size, min(map(len, vocabularies))
@@ -164,44 +137,6 @@ def prepare_data(
         batch_hash=stream.stream_hash(1),
         warnings=tuple(warnings),
     )
-
-
-def _describe_corpus(corpus: Corpus, run: Run) -> list[str]:
-    """List what a reader of the results should know of the texts; raises ValueError for text in pieces."""
-    warnings = []
-    for test in corpus.tests:
-        if overlap := corpus.overlap(test):
-            size = len(corpus.splits[test].src)
-            warnings.append(f"{overlap} of {size} sources of {test} also occur in train")
-    for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
-        texts = (pairs[side] for pairs in corpus.splits.values())
-        for marked in describe_text(*texts, tokenize=run.scoring.tokenize if side else "char"):
-            if marked.kind in CUT and run.vocabulary.kind == "given":
-                continue
-            if marked.kind in CUT and marked.most:
-                raise ValueError(
-                    f"{corpus.name}, {language}: cut into pieces already, {marked}; or set vocabulary.kind = "
-                    '"given", which takes these pieces and joins them before scoring'
-                )
-            warnings.append(f"{language}: {marked}")
-    return warnings
-
-
-UNKNOWN_SHARE = 0.02
-"""Share of unknown tokens from which a vocabulary is worth a warning."""
-
-
-def _describe_unknown(corpus: Corpus, vocabularies: VocabularyPair, valid: EncodedSplit) -> Iterator[str]:
-    """Yield what share of the validation set the vocabularies do not know, where it is notable."""
-    rows = np.arange(min(len(valid), SAMPLE_LINES))
-    sides = zip((corpus.src_lang, corpus.tgt_lang), vocabularies, (valid.src, valid.tgt), strict=True)
-    for language, vocabulary, ids in sides:
-        share = float((ids.take(rows).flat < vocabulary.first_token).mean())
-        if share > UNKNOWN_SHARE:
-            yield (
-                f"{share:.1%} of the {language} tokens of valid are unknown to the vocabulary: take "
-                "subwords, a larger vocabulary.size, or no train.init_from of other text"
-            )
 
 
 def initial_vocabularies(init_from: str) -> VocabularyPair:

@@ -11,10 +11,9 @@ from uuid import uuid4
 import torch
 
 from compare.config.resolve import Run
-from compare.decoding.translator import DecodingWork, LatencyWork
+from compare.decoding.translator import DecodingWork, LatencyWork, Translator
 from compare.experiment.compute_result import speed_figures
 from compare.experiment.prepare import PreparedData
-from compare.models.registry import build
 from compare.results.records import Latency, Session, Timings, read_speed
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import (
@@ -25,8 +24,8 @@ from compare.results.store import (
     write_json_lines,
     write_record,
 )
-from compare.system.device import precision_of, set_numerics, this_machine
-from compare.system.measure import Speed, TimedRepeat, Workload, time_in_turn
+from compare.system.device import precision_of, this_machine
+from compare.system.measure import Speed, TimedRepeat, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import lock_folder
 from compare.training.checkpoints import read_metrics
@@ -142,76 +141,58 @@ def first_updates(prepared: PreparedData, number: int, accumulate: int) -> list[
     return [batch.parts for batch in islice(batches, number)]
 
 
-def fresh_update_work(run: Run, prepared: PreparedData, updates: Sequence[Sequence[Batch]]) -> Workload:
-    """Make the work of updates of a model with fresh weights, before its run."""
-    device = torch.device(run.train.device)
-    set_numerics(device, deterministic=run.train.deterministic)
-    return TrainingWork(run, build(run.model.architecture, *prepared.vocabulary_sizes).to(device), updates)
-
-
-class TimedModel:
-    """A trained model and the workloads that are timed; of a language model training alone."""
-
-    def __init__(
-        self, run: RunFolder, updates: Sequence[Sequence[Batch]], sources: Sequence[str], settings: Run
-    ) -> None:
-        """Load the weights of ``run``.
-
-        Args:
-            run: the run.
-            updates: the training batches of one repeat.
-            sources: source sentences of a test set.
-            settings: any run of the experiment, for the sections ``train`` and ``bench``.
-
-        Raises:
-            ValueError: the weights are damaged or of another model.
-        """
-        bench, translator = settings.bench, load_model(run.folder, settings.train.device)
-        self.run, self.device, self.decode_precision = run, translator.device, precision_of(translator.model)
-        self.works: dict[str, Any] = {}
-        if run.run.translates:
-            beam, lines = translator.decode.beam_size, sources[: bench.sentences]
-            self.works["greedy"] = DecodingWork(translator, lines, 1)
-            self.works["beam"] = DecodingWork(translator, lines, beam)
-            self.works["latency"] = LatencyWork(translator, sources[: bench.latency_sentences], beam)
-        self.works["train"] = TrainingWork(run.run, translator.model, updates)
-        self.repeats: dict[str, list[TimedRepeat]] = {phase: [] for phase in self.works}
-
-    def timings(self, session_id: str) -> Timings:
-        """Combine the repeats of all workloads."""
-        session = Session(
-            **dataclasses.asdict(this_machine(self.device)),
-            timed_together=session_id,
-            timed_run=self.run.name,
-            decode_precision=self.decode_precision,
-        )
-        return Timings(session=session, **{phase: self._repeats_of(phase) for phase in PHASES})
-
-    def _repeats_of(self, phase: str) -> Any:
-        """Return the record of a phase: ``Speed``, ``Latency``, or None if it was not timed."""
-        if phase not in self.works:
-            return None
-        work, repeats = self.works[phase], self.repeats[phase]
-        shares = [each.cpu_share for each in repeats]
-        if phase == "latency":
-            return Latency(ms=work.ms, cpu_shares=shares)
-        seconds = [each.seconds for each in repeats]
-        return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, cpu_shares=shares)
-
-
 def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedData) -> dict[str, Timings]:
-    """Time the models of ``runs``, one kind of work of all in turn; returns their timings by label."""
-    accumulates, bench = {run.run.train.accumulate for run in runs}, settings.bench
-    updates = {parts: first_updates(prepared, bench.updates, parts) for parts in accumulates}
-    sources = prepared.corpus.splits[prepared.corpus.tests[0]].src
+    """Time the models of ``runs``, one kind of work of all in turn; returns their timings by label.
+
+    Raises:
+        ValueError: the weights of a run are damaged or of another model.
+    """
+    bench, device = settings.bench, torch.device(settings.train.device)
     torch.manual_seed(settings.train.seed)
-    models = [TimedModel(run, updates[run.run.train.accumulate], sources, settings) for run in runs]
-    for place, phase in enumerate(models[0].works, start=1):
-        name = f"timing {PHASES[phase]} ({place} of {len(models[0].works)})"
-        works = [model.works[phase] for model in models]
-        warm_ups = [work.warm_up for work in works] if phase == "latency" else None
-        turns = time_in_turn(works, models[0].device, repeats=bench.repeats, name=name, warm_ups=warm_ups)
-        for index, repeat in turns:
-            models[index].repeats[phase].append(repeat)
-    session_id = uuid4().hex[:12]
-    return {model.run.run.label: model.timings(session_id) for model in models}
+    translators = [load_model(run.folder, settings.train.device) for run in runs]
+    works = [_make_works(*each, settings, prepared) for each in zip(runs, translators, strict=True)]
+    records: list[dict[str, Any]] = [dict.fromkeys(PHASES) for _ in runs]
+    for place, phase in enumerate(works[0], start=1):
+        name = f"timing {PHASES[phase]} ({place} of {len(works[0])})"
+        of_phase, repeats = [each[phase] for each in works], [list[TimedRepeat]() for _ in runs]
+        warm_ups = [work.warm_up for work in of_phase] if phase == "latency" else None
+        for index, repeat in time_in_turn(
+            of_phase, device, repeats=bench.repeats, name=name, warm_ups=warm_ups
+        ):
+            repeats[index].append(repeat)
+        for record, work, found in zip(records, of_phase, repeats, strict=True):
+            record[phase] = _record(work, found)
+    session_id, timings = uuid4().hex[:12], {}
+    for run, translator, record in zip(runs, translators, records, strict=True):
+        session = Session(
+            **dataclasses.asdict(this_machine(device)),
+            timed_together=session_id,
+            timed_run=run.name,
+            decode_precision=precision_of(translator.model),
+        )
+        timings[run.run.label] = Timings(session=session, **record)
+    return timings
+
+
+def _make_works(
+    run: RunFolder, translator: Translator, settings: Run, prepared: PreparedData
+) -> dict[str, Any]:
+    """Make the workloads of a trained model by phase; of a language model training alone."""
+    works: dict[str, Any] = {}
+    if run.run.translates:
+        bench, beam = settings.bench, translator.decode.beam_size
+        sources = prepared.corpus.splits[prepared.corpus.tests[0]].src
+        works["greedy"] = DecodingWork(translator, sources[: bench.sentences], 1)
+        works["beam"] = DecodingWork(translator, sources[: bench.sentences], beam)
+        works["latency"] = LatencyWork(translator, sources[: bench.latency_sentences], beam)
+    updates = first_updates(prepared, settings.bench.updates, run.run.train.accumulate)
+    return works | {"train": TrainingWork(run.run, translator.model, updates)}
+
+
+def _record(work: Any, repeats: Sequence[TimedRepeat]) -> Speed | Latency:
+    """Make the record of a workload that was timed."""
+    shares = [each.cpu_share for each in repeats]
+    if isinstance(work, LatencyWork):
+        return Latency(ms=work.ms, cpu_shares=shares)
+    seconds = [each.seconds for each in repeats]
+    return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, cpu_shares=shares)

@@ -88,9 +88,8 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
 
 def describe_verdict(side: Comparison) -> str:
     """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, ≈ alike, else without a mark."""
-    is_significant = side.p < ALPHA and not side.failed
-    marks = ("△▽" if side.has_one_seed else "▲▼") if is_significant else ""
-    mark = f"{marks[side.difference < 0]} " if marks else "≈ " if side.are_alike else ""
+    marks = {"decided": "▲▼", "one seed": "△▽", "alike": "≈≈"}.get(side.kind)
+    mark = f"{marks[side.difference < 0]} " if marks else ""
     low, high = (f"{end:+.1f}".replace("-", "−") for end in side.interval)
     difference = f"{side.difference:+.1f}".replace("-", "−")
     return f"{mark}{difference} [{low}, {high}]"
