@@ -20,7 +20,6 @@ from benchmarks.ablation import compare_variants
 from compare.analysis.comparison import (
     Comparison,
     compare_models,
-    describe_p,
     headlines,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
@@ -28,7 +27,7 @@ from compare.analysis.statistics import score_tests
 from compare.config.parse import load_experiment
 from compare.report.table import TableShape, load_table, render_table
 from compare.results.store import load_results, read_results
-from compare.results.text import table_text
+from compare.results.text import describe_p, table_text
 from compare.training.checkpoints import METRICS, lines_by_update, read_metrics
 
 ROOT = Path(__file__).resolve().parent.parent

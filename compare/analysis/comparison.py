@@ -27,7 +27,7 @@ from compare.analysis.statistics import (
 )
 from compare.results.columns import PRIMARY
 from compare.results.store import Summary, results_hash
-from compare.results.text import DISTURBED
+from compare.results.text import DISTURBED, describe_p, format_points
 
 logger = logging.getLogger(__name__)
 
@@ -113,18 +113,6 @@ class Comparison:
     def findable(self) -> str:
         """The smallest true difference that would have been found, "none" where it is beyond any score."""
         return f"one of {format_points(self.smallest)}" if self.smallest < 100 else "none"
-
-
-def describe_p(p: float) -> str:
-    """Format a p-value with two digits, as in "p = 0.0031"; below 0.0001 as "p < 0.0001"."""
-    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
-
-
-def format_points(difference: float) -> str:
-    """Format a difference that is not negative; one that would be rounded to 0 as "less than 0.01"."""
-    if difference >= 1:
-        return f"{difference:.1f}"
-    return f"{difference:.2f}" if difference >= 0.01 else "less than 0.01"
 
 
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:

@@ -15,7 +15,7 @@ from compare.config.sections import BudgetConfig
 from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import Architecture, build_meta_model
-from compare.results.records import RawSpeed, read_likelihoods, read_speed
+from compare.results.records import RawSpeed, read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, recorded_settings
 from compare.scoring import SystemScores, all_metrics, score_texts
@@ -211,7 +211,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
     penalties = folder.run.decode.length_penalties
     if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
         warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")
-    perplexities = likelihood_figures(folder, corpus)
+    perplexities = {test: folder.perplexities(test) for test in corpus.tests}
     first, *further = corpus.tests
     headline = dataclasses.asdict(scores[first]) if scores else {}
     names = {item.name for item in dataclasses.fields(Result)}
@@ -234,20 +234,6 @@ def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
     references = folder.run.references(corpus.splits[test].tgt)
     scores = score_texts(lines, references, scoring=all_metrics(folder.run.scoring.tokenize))
     return dataclasses.replace(scores, scores={**scores.scores, **folder.external_columns(test)})
-
-
-def likelihood_figures(folder: RunFolder, corpus: Corpus) -> dict[str, Figures]:
-    """Return the perplexities of each test set; none where they were not measured.
-
-    Raises:
-        ValueError: perplexity.json is damaged.
-    """
-    measured = read_likelihoods(folder.likelihoods).tests if folder.likelihoods.exists() else {}
-    found = {
-        test: {"perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}
-        for test, sums in measured.items()
-    }
-    return {test: found.get(test, {}) for test in corpus.tests}
 
 
 # Speed, from the timed repeats in speed.json and the log of training.

@@ -4,13 +4,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compare.analysis.comparison import describe_p
 from compare.analysis.statistics import ALPHA, TRIALS, PairedDifference
 from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores
 from compare.results.store import without_nan
-from compare.results.text import UNKNOWN, escape_markdown, format_number, table_text, terminal_width
+from compare.results.text import (
+    UNKNOWN,
+    describe_p,
+    escape_markdown,
+    format_number,
+    table_text,
+    terminal_width,
+)
 from compare.scoring import METRICS, SystemScores
 from compare.system.log import format_duration
 

@@ -13,7 +13,7 @@ from compare.config.resolve import Run, resolve_models
 from compare.decoding.search import Ensemble, LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.models.registry import build, build_meta_model
-from compare.results.records import SELECTION, read_external, read_selection
+from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
 from compare.results.store import read_result
 from compare.system.device import set_numerics
 from compare.system.messages import ensure_folder, first_line
@@ -168,6 +168,18 @@ class RunFolder:
         if len(length_penalties(self.run.decode)) > 1:
             names.add(SELECTION)
         return {*names, *(f"{test}.hyp" for test in tests)}
+
+    def perplexities(self, test: str) -> dict[str, float]:
+        """Return the perplexities of the references of a test set; none where they were not measured.
+
+        Raises:
+            ValueError: perplexity.json is damaged.
+        """
+        measured = read_likelihoods(self.likelihoods).tests if self.likelihoods.exists() else {}
+        if test not in measured:
+            return {}
+        sums = measured[test]
+        return {"perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}
 
     def external_columns(self, test: str) -> dict[str, float | str]:
         """Return the columns of all metrics from outside that have scored the translations of a test set.

@@ -39,6 +39,18 @@ def format_number(value: Any, digits: int = 4) -> str:
     return UNKNOWN if value is None else str(value)
 
 
+def describe_p(p: float) -> str:
+    """Format a p-value with two digits, as in "p = 0.0031"; below 0.0001 as "p < 0.0001"."""
+    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
+
+
+def format_points(difference: float) -> str:
+    """Format a difference that is not negative; one that would be rounded to 0 as "less than 0.01"."""
+    if difference >= 1:
+        return f"{difference:.1f}"
+    return f"{difference:.2f}" if difference >= 0.01 else "less than 0.01"
+
+
 DISTURBED = 0.9
 """Share of the processor below which a timing counts as disturbed."""
 

@@ -20,7 +20,6 @@ from compare.analysis.comparison import (
     Comparison,
     compare_models,
     compared_with,
-    describe_p,
     headlines,
     mean_bleu,
 )
@@ -39,6 +38,7 @@ from compare.analysis.statistics import (
     t_quantile,
     welch_test,
 )
+from compare.results.text import describe_p
 from tests.kits.finished_experiments import make_finished, pairs
 from tests.kits.paths import SHARED
 
