@@ -89,6 +89,10 @@ class HybridConfig:
                 '"tanh" or "maxout"',
             )
             yield rnn.start == "last", f'decoder_start must be "bridge" or "zeros": {no_last_state}'
+        elif isinstance(self.decoder, TransformerConfig):
+            differs = rnn.states_size != self.decoder.d_model
+            message = f'projections "none" need encoder_size {self.decoder.d_model}, which is d_model'
+            yield self.decoder.projections == "none" and differs, message
 
 
 def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> Seq2Seq | Transformer:

@@ -16,6 +16,13 @@ ENCODER = TransformerConfig(d_model=12, num_heads=3, encoder_layers=1, decoder_l
 DECODER = Seq2SeqConfig(embedding_size=6, hidden_size=10, dropout=0.1, tie="output")
 
 
+def test_a_decoder_without_projections_needs_states_of_its_width():
+    decoder = replace(ENCODER, dropout=0.1, num_heads=1, projections="none")
+    with pytest.raises(ValueError, match='projections "none" need encoder_size 12, which is d_model'):
+        HybridConfig(encoder=DECODER, decoder=decoder)
+    HybridConfig(encoder=replace(DECODER, encoder_size=12), decoder=decoder)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
