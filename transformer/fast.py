@@ -76,7 +76,7 @@ def causal_sums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     chunks of one position these would be T matrices (E, C) per head, more memory than the weights take.
     """
     length = queries.size(-2)
-    queries, keys, values = (_in_chunks(part) for part in (queries, keys, values))
+    queries, keys, values = (in_chunks(part, CHUNK) for part in (queries, keys, values))
     inside = (queries @ keys.transpose(-2, -1)).tril() @ values  # (B, H, chunks, CHUNK, C)
     of_chunks = keys.transpose(-2, -1) @ values  # (B, H, chunks, E, C)
     wide = of_chunks.to(torch.promote_types(of_chunks.dtype, torch.float32))
@@ -91,7 +91,7 @@ def cumulative_sum(x: Tensor) -> Tensor:
     return x.cumsum(-3)
 
 
-def _in_chunks(x: Tensor) -> Tensor:
-    """Split the positions of x (B, H, T, E) into chunks: (B, H, chunks, CHUNK, E), 0 after the last one."""
-    padded = F.pad(x, (0, 0, 0, -x.size(-2) % CHUNK))
-    return padded.view(*x.shape[:2], -1, CHUNK, x.size(-1))
+def in_chunks(x: Tensor, size: int) -> Tensor:
+    """Split the positions of x (B, H, T, E) into chunks: (B, H, chunks, size, E), 0 after the last one."""
+    padded = F.pad(x, (0, 0, 0, -x.size(-2) % size))
+    return padded.reshape(*x.shape[:2], -1, size, x.size(-1))

@@ -55,6 +55,25 @@ def linear_weights(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.T
 
 
+def gated_linear_attention(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor:
+    """Return o_t = S_t^T q_t of S_t = diag(a_t) S_t-1 + k_t v_t^T, S_0 = 0: Yang et al. 2024, section 4.1."""
+    state, o = torch.zeros(k.size(1), v.size(1), dtype=v.dtype), []
+    for q_t, k_t, v_t, a_t in zip(q, k, v, a, strict=True):
+        state = torch.diag(a_t) @ state + torch.outer(k_t, v_t)
+        o.append(state.T @ q_t)
+    return torch.stack(o)
+
+
+def decays(x: Tensor, w_1: Tensor, w_2: Tensor, b: Tensor) -> Tensor:
+    """Return a_t = sigmoid(W_2 W_1 x_t + b)^(1/16), at least e^-4: Yang et al. 2024, section 4.4."""
+    return (torch.sigmoid(x @ w_1.T @ w_2.T + b) ** (1 / 16)).clamp(min=math.exp(-4))
+
+
+def gated_heads(heads: list[Tensor], r: Tensor, w_o: Tensor, norm: Layer) -> Tensor:
+    """Return ([norm(o^1); ...; norm(o^h)] * r sigmoid(r)) W_O: Yang et al. 2024, section 4.4."""
+    return (torch.cat([norm(o) for o in heads], dim=1) * r * torch.sigmoid(r)) @ w_o.T
+
+
 def causal(length: int) -> Tensor:
     """Return whether position i may see j, j <= i: Vaswani et al. 2017, section 3.2.3."""
     return torch.ones(length, length, dtype=torch.bool).tril()

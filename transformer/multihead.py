@@ -95,6 +95,24 @@ class KeyValueCache:
         return self
 
 
+class RecurrentCache:
+    """State of a recurrent layer for K hypotheses of each of B sentences: one or more tensors (B, K, ...)."""
+
+    def __init__(self, state: tuple[Tensor, ...]) -> None:
+        self.state, self.length = state, 0
+
+    def select(self, parents: Tensor) -> Self:
+        """Reorder hypotheses: hypothesis k of sentence b continues ``parents[b, k]``; parents is (B, K)."""
+        rows = torch.arange(parents.size(0), device=parents.device).unsqueeze(1)
+        self.state = tuple(part[rows, parents] for part in self.state)
+        return self
+
+    def keep(self, rows: Tensor) -> Self:
+        """Keep the sentences ``rows`` alone."""
+        self.state = tuple(part[rows] for part in self.state)
+        return self
+
+
 class Features(NamedTuple):
     """Input of the loss."""
 
@@ -117,8 +135,8 @@ class Memory(NamedTuple):
 class State(NamedTuple):
     """Decoding state of B x K hypotheses."""
 
-    layers: tuple[KeyValueCache, ...]
-    """Per layer, the cached keys and values of self-attention."""
+    layers: tuple[KeyValueCache | RecurrentCache, ...]
+    """Per layer, the cached keys and values of self-attention, or the state of what is in its place."""
 
     @property
     def length(self) -> int:

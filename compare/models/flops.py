@@ -18,6 +18,7 @@ from seq2seq.scores import Queries
 from transformer import fast
 from transformer.attention import is_factored
 from transformer.decoder_only import DecoderOnly, LanguageModel
+from transformer.gated_linear import GatedLinearAttention, chunks
 from transformer.model import LayerStack, Transformer
 from transformer.multihead import CrossAttention, SelfAttention
 
@@ -114,6 +115,8 @@ def stack_multiply_adds(stack: LayerStack, length: float, src_len: float = 0) ->
         elif isinstance(module, CrossAttention):
             is_open = getattr(stack, "cross_pattern", None) is None
             count += _attend(module, length, src_len, causal=False, is_full=is_open)
+        elif isinstance(module, GatedLinearAttention):
+            count += _recur(module, length)
         elif isinstance(module, nn.Linear | nn.RNNBase) and module is not output:
             tokens = src_len if name.endswith("project_memory") else length
             count += tokens * sum(weight.numel() for weight in module.parameters() if weight.dim() == 2)
@@ -132,6 +135,14 @@ def _attend(
         return module.num_heads * (queries + keys) * size * (value_size + 1)
     positions = -(-queries // fast.CHUNK) * fast.CHUNK
     return module.num_heads * positions * (fast.CHUNK * (size + value_size + 1) + 2 * size * (value_size + 1))
+
+
+def _recur(module: GatedLinearAttention, length: float) -> float:
+    """Count the products of all pairs inside each chunk, and with the states of more than one."""
+    count, size = chunks(length)
+    keys, values = module.sizes[0], module.sizes[2]
+    of_states = 2 * keys * values / module.num_heads if count > 1 else 0
+    return count * size * (size * (keys + values) + of_states)
 
 
 def hybrid_multiply_adds(hybrid: Seq2Seq | Transformer, src_len: float, tgt_len: float) -> float:

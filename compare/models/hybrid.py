@@ -8,14 +8,13 @@ heads, D model width. Masks are bool, True = may be attended.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 import seq2seq
 import transformer
-from compare.protocol import keep, select
 from seq2seq import Seq2Seq
 from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
@@ -23,8 +22,10 @@ from seq2seq.fast import plan_packing
 from seq2seq.stack import RecurrentStack, StepwiseStack
 from transformer import Memory, Parts, Transformer
 from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
+from transformer.gated_linear import GatedLinearAttention
 from transformer.model import Residual
 from transformer.model import initialise as initialise_transformer
+from transformer.multihead import RecurrentCache
 from transformer.positions import Relation
 
 # Hybrids: the encoder of one family with the decoder of the other.
@@ -186,7 +187,7 @@ def _tie(config: HybridConfig, output: nn.Linear, source: nn.Embedding, target: 
 # The ladder from an RNN to the Transformer: a Transformer with recurrent layers in place of self-attention.
 
 
-Mixer = Literal["self-attention", "lstm", "gru"]
+Mixer = Literal["self-attention", "lstm", "gru", "gated-linear"]
 CrossLayers = Literal["all", "last"]
 DIRECTIONS = 2
 """Directions of a recurrent encoder layer, each of half the width."""
@@ -204,9 +205,10 @@ class LadderConfig(TransformerConfig):
     """
 
     encoder_mixer: Mixer = "self-attention"
-    """What connects the positions of an encoder layer: self-attention, or a bidirectional LSTM or GRU."""
+    """What connects the positions of an encoder layer: self-attention, a bidirectional LSTM or GRU, or gated
+    linear attention, half of whose heads read backwards ("gated-linear", Yang et al. 2024)."""
     decoder_mixer: Mixer = "self-attention"
-    """What connects the positions of a decoder layer: self-attention, or an LSTM or GRU that starts at 0."""
+    """What connects the positions of a decoder layer: self-attention, or one of the others, starting at 0."""
     cross_layers: CrossLayers = "all"
     """Decoder layers that attend to the source: each of them, or the last alone."""
     feed_forward: bool = True
@@ -230,9 +232,10 @@ class LadderConfig(TransformerConfig):
         for name, default in (("activation_dropout", 0.0), ("activation", "relu")):
             is_given = getattr(self, name) != default
             yield is_given and not self.feed_forward, f"{name} has no effect with feed_forward false"
+        shared = "num_heads" if self.encoder_mixer == "gated-linear" else "d_model"
         yield (
-            "encoder" in recurrent and self.d_model % DIRECTIONS != 0,
-            f"d_model must be even, half of it for each direction, got {self.d_model}",
+            "encoder" in recurrent and getattr(self, shared) % DIRECTIONS != 0,
+            f"{shared} must be even, half of it for each direction, got {getattr(self, shared)}",
         )
 
 
@@ -248,23 +251,6 @@ class NoResidual(Residual):
         output: Tensor
         output = self.dropout(sublayer(self.norm(x))) if self.pre else self.norm(self.dropout(sublayer(x)))
         return output
-
-
-class RecurrentCache:
-    """State of a recurrent layer for K hypotheses of each of B sentences: h and (LSTM) c, (B, K, D) each."""
-
-    def __init__(self, state: tuple[Tensor, ...]) -> None:
-        self.state, self.length = state, 0
-
-    def select(self, parents: Tensor) -> Self:
-        """Reorder hypotheses: hypothesis k of sentence b continues ``parents[b, k]``; parents is (B, K)."""
-        self.state = select(self.state, parents)
-        return self
-
-    def keep(self, rows: Tensor) -> Self:
-        """Keep the sentences ``rows`` alone."""
-        self.state = keep(self.state, rows)
-        return self
 
 
 class RecurrentMixer(nn.Module):
@@ -290,7 +276,7 @@ class RecurrentMixer(nn.Module):
         return layout.unpack(outputs, x.size(1)).to(x.dtype)
 
     def empty_cache(self, _: Tensor, sentences: int, beam: int, capacity: int) -> RecurrentCache:
-        """Return the state before the first token: zeros of the type of the weights, c in at least fp32."""
+        """Return h and (LSTM) c before the first token, (B, K, D): zeros, c in at least fp32."""
         h = next(self.parameters()).new_zeros(sentences, beam, self.rnn.size)
         cell = (h.to(torch.promote_types(h.dtype, torch.float32)),) if self.rnn.is_lstm else ()
         return RecurrentCache((h, *cell))
@@ -308,7 +294,7 @@ class RecurrentMixer(nn.Module):
 class Ladder(Transformer):
     """A Transformer with some parts replaced: x = around(mixer)(x), + cross-attention, around(FFN)(x).
 
-    ``mixer`` is self-attention or a recurrent layer; the last two are left out where the config says so.
+    ``mixer`` is self-attention or a recurrence; the last two are left out where the config says so.
     Recurrent decoder layers start at 0: the decoder knows the source by attention alone.
     """
 
@@ -322,9 +308,11 @@ class Ladder(Transformer):
             if mixer != "self-attention":
                 stack.order = None  # there is no self-attention that needs distances
             for number, layer in enumerate(stack.layers):
-                if mixer != "self-attention":
-                    is_encoder = stack is self.encoder
-                    layer.attention = RecurrentMixer(config, mixer, bidirectional=is_encoder)
+                if mixer == "gated-linear":
+                    layer.attention = GatedLinearAttention(config, bidirectional=stack is self.encoder)
+                    initialise_transformer(layer.attention)
+                elif mixer != "self-attention":
+                    layer.attention = RecurrentMixer(config, mixer, bidirectional=stack is self.encoder)
                 if not config.feed_forward:
                     layer.feed_forward = layer.around_feed_forward = None
                 if config.cross_layers == "last" and number < len(stack.layers) - 1:

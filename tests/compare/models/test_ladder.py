@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import seq2seq.formulas
+import transformer.formulas
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_model
 from compare.config.sections import ModelConfig
@@ -20,7 +21,16 @@ from tests.kits.contract import seeded_float64
 from tests.kits.paths import ROOT
 from tests.kits.recurrent_twin import cells_of, zeros
 from tests.kits.transformer import EXACT, LENGTHS, TGT_V, T, batch, far
-from tests.kits.transformer_twin import across, allow, attend, embed, feed_forward, layer_norm, visible
+from tests.kits.transformer_twin import (
+    across,
+    affine,
+    allow,
+    attend,
+    embed,
+    feed_forward,
+    layer_norm,
+    visible,
+)
 from transformer import Transformer, TransformerConfig
 
 SIZES = {"d_model": 8, "encoder_layers": 2, "decoder_layers": 2, "ffn_size": 12, "dropout": 0.0}
@@ -33,6 +43,10 @@ RUNGS = {
 }
 GRU = {"encoder_mixer": "gru", "decoder_mixer": "gru", "norm": "post", "positions": "none", "residual": False}
 RUNGS["gru"] = LadderConfig(**SIZES, **GRU, num_heads=2, bias=False)
+WIDE = {"num_heads": 2, "head_size": 3, "value_size": 5, "bias": False}
+RUNGS["gated-wide"] = LadderConfig(
+    **SIZES, **WIDE, encoder_mixer="gated-linear", decoder_mixer="gated-linear", norm="post"
+)
 RUNGS["last-cross"] = LadderConfig(**SIZES, cross_layers="last")
 RUNGS["lstm-decoder"] = LadderConfig(
     **SIZES, decoder_mixer="lstm", positions="relative", encoder_mask="window:2"
@@ -44,9 +58,11 @@ _float64 = pytest.fixture(autouse=True)(seeded_float64)
 
 
 def mix(layer: nn.Module, allowed: Tensor, config: LadderConfig, side: str) -> Callable[[Tensor], Tensor]:
-    """Return what connects the positions of one sentence: self-attention, or one or two cells."""
+    """Return what connects the positions of one sentence: (linear) self-attention, or one or two cells."""
     if getattr(config, f"{side}_mixer") == "self-attention":
         return lambda x: attend(layer.attention, x, x, allowed, config)
+    if getattr(config, f"{side}_mixer") == "gated-linear":
+        return partial(gated_linear, layer.attention, heads=config.num_heads, both_ways=side == "encoder")
     rnn = layer.attention.rnn
     start = zeros(rnn.size, 2 if rnn.is_lstm else 1)
 
@@ -56,6 +72,20 @@ def mix(layer: nn.Module, allowed: Tensor, config: LadderConfig, side: str) -> C
         return torch.cat([torch.stack(direction) for direction in states], dim=1)
 
     return run
+
+
+def gated_linear(module: nn.Module, x: Tensor, heads: int, both_ways: bool) -> Tensor:
+    """The formulas of Yang et al. 2024, the second half of the heads reading backwards if ``both_ways``."""
+    first, second = module.decay
+    a = transformer.formulas.decays(x, first.weight, second.weight, second.bias)
+    q, k, v, r = affine(module.project_in, x).split(module.sizes, dim=1)
+    contexts = []
+    for head, parts in enumerate(zip(*(part.chunk(heads, dim=1) for part in (q, k, v, a)), strict=True)):
+        turn = partial(torch.flip, dims=[0] if both_ways and head >= heads // 2 else [])
+        contexts.append(turn(transformer.formulas.gated_linear_attention(*map(turn, parts))))
+    norm, out = partial(layer_norm, module.norm), module.project_out
+    y = transformer.formulas.gated_heads(contexts, r, out.weight, norm)
+    return y if out.bias is None else y + out.bias
 
 
 def around(module: nn.Module, x: Tensor, f: Callable[[Tensor], Tensor], norm: str, residual: bool) -> Tensor:
@@ -127,19 +157,28 @@ def test_the_top_is_the_transformer():
 def test_each_rung_changes_one_thing_and_the_first_is_the_preset():
     settings = [table.overrides for table in TABLES]
     for lower, upper in pairwise(settings):
-        assert lower.items() <= upper.items()
-        assert 1 <= len(upper) - len(lower) <= 2  # a connection and its norm; self-attention and positions
+        assert lower.keys() <= upper.keys()
+        # A connection and its norm; self-attention and positions; gated linear attention on both sides.
+        assert 1 <= len(upper.items() - lower.items()) <= 2
     assert settings[0].keys() <= PRESETS["transformer"].model.settings().keys()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoder_mixer": "rnn"}, "encoder_mixer must be one of self-attention, lstm, gru, got 'rnn'"),
+        (
+            {"encoder_mixer": "rnn"},
+            "encoder_mixer must be one of self-attention, lstm, gru, gated-linear, got 'rnn'",
+        ),
         ({"decoder_mixer": "gru", "decoder_mask": "window:1"}, 'decoder_mask has no effect .* "gru"'),
         ({"encoder_mixer": "lstm", "decoder_mixer": "gru", "positions": "rotary"}, 'positions "rotary" need'),
         ({"feed_forward": False, "activation": "gelu"}, "activation has no effect with feed_forward false"),
-        ({"encoder_mixer": "lstm", "d_model": 9, "num_heads": 3, "positions": "none"}, "must be even"),
+        (
+            {"encoder_mixer": "lstm", "d_model": 9, "num_heads": 3, "positions": "none"},
+            "d_model must be even",
+        ),
+        ({"encoder_mixer": "gated-linear", "num_heads": 1}, "num_heads must be even, .*, got 1"),
+        ({"encoder_mixer": "gated-linear", "encoder_mask": "causal"}, "encoder_mask has no effect"),
     ],
 )
 def test_an_impossible_ladder_is_refused(changes: dict[str, Any], message: str):
