@@ -25,52 +25,7 @@ WORDS = {
     "sees": "sieht",
 }
 
-TINY = """
-[data]
-root = "{root}"
-
-[vocabulary]
-kind = "words"
-joint = true
-
-[train]
-device = "cpu"
-precision = "fp32"
-batch_tokens = 36
-max_updates = 90
-valid_every = 40
-average = 2
-log_every = 1
-checkpoint_every = 7
-
-[decode]
-beam_size = 2
-
-[bench]
-sentences = 2
-repeats = 1
-latency_sentences = 1
-
-[[models]]
-preset = "luong-general"
-label = "luong"
-embedding_size = 16
-hidden_size = 16
-dropout = 0.3
-learning_rate = 1e-2
-warmup_updates = 5
-
-[[models]]
-preset = "transformer"
-d_model = 16
-num_heads = 2
-encoder_layers = 1
-decoder_layers = 1
-ffn_size = 32
-dropout = 0.3
-attention_dropout = 0.1
-warmup_updates = 5
-"""
+TINY = (Path(__file__).parent / "kits" / "tiny.toml").read_text(encoding="utf-8")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ import seq2seq.model
 import transformer
 import transformer.masks
 from compare.decoding.search import search
-from tests.kits.contract import SPECIAL, leaves, make, seeded_float64, sources, targets
+from tests.kits.contract import EXACT, SPECIAL, leaves, make, seeded_float64, sources, targets
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
 NAMES = ["lstm-reversed", "bahdanau", "transformer", "decoder-only", "transformer-rnn", "rnn-transformer"]
@@ -34,10 +34,10 @@ def model(request: pytest.FixtureRequest) -> nn.Module:
 def test_masks_are_bool_or_zeros_and_ones_or_none_for_no_padding(model: nn.Module, call: Any):
     (src, mask), tgt = sources(), targets()
     expected = call(model, src, torch.ones_like(src, dtype=torch.bool), tgt)
-    torch.testing.assert_close(call(model, src, None, tgt), expected, rtol=0, atol=0)
+    torch.testing.assert_close(call(model, src, None, tgt), expected, **EXACT)
     expected = call(model, src, mask, tgt)
     for dtype in (torch.int64, torch.bfloat16):
-        torch.testing.assert_close(call(model, src, mask.to(dtype), tgt), expected, rtol=0, atol=0)
+        torch.testing.assert_close(call(model, src, mask.to(dtype), tgt), expected, **EXACT)
 
 
 FAULTS: list[Callable[[Tensor], Tensor]] = [
@@ -75,23 +75,3 @@ def test_search_checks_the_mask_once(model: nn.Module, monkeypatch: pytest.Monke
     src, mask = sources()
     search(model, src, mask, limits=torch.full((4,), 6), special=SPECIAL, beam_size=2)
     assert len(calls) == 1
-
-
-class Source(nn.Module):
-    """An encoder on its own, as torch.export takes it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.model = make("transformer").eval()
-
-    def forward(self, src: Tensor, src_mask: Tensor) -> Tensor:
-        states: Tensor = self.model.encoder(src, src_mask)[0]
-        return states
-
-
-def test_no_value_is_read_under_export_and_compile():
-    (src, mask), model = sources(), Source()
-    exported = torch.export.export(model, (src, mask)).module()
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
-    for traced in (exported, compiled):
-        torch.testing.assert_close(traced(src, mask), model(src, mask))

@@ -18,7 +18,6 @@ from compare.benchmark import (
     Measurement,
     force_length,
     make_inputs,
-    planned_timings,
     run_benchmark,
     search_forced,
 )
@@ -146,16 +145,6 @@ def test_random_sentences_have_the_requested_length(tiny: Experiment):
     assert all(batch.tgt_in.numel() <= 2000 for batch in inputs.batches)
     again = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batch=500))
     assert again.sources == inputs.sources
-
-
-def test_decoding_is_timed_in_fp32_and_in_the_training_precision(tiny: Experiment):
-    plan = BenchPlan(phases=("train", "beam"))
-    both = [f"{name} beam {precision}" for name in LABELS for precision in ("fp32", "bf16")]
-    bf16 = replace(tiny, train=replace(tiny.train, precision="bf16"))
-    assert planned_timings(resolve_models(bf16), plan) == [*(f"{name} train bf16" for name in LABELS), *both]
-    assert planned_timings(resolve_models(tiny), plan) == [
-        f"{name} {phase} fp32" for phase in plan.phases for name in LABELS
-    ]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -28,12 +28,10 @@ def feeding(score: str = "general", **changes: Any) -> AttentionConfig:
 
 MODELS: dict[str, dict[str, Any]] = {
     "lstm": {"attention": None},
-    "lstm-reversed": {"attention": None, "direction": "backward", "num_layers": 2, "tie": "output"},
     "lstm-summary": {"attention": None, "feed_summary": True, "direction": "forward", "readout": "maxout"},
     "rnn": {"attention": None, "cell": "rnn", "num_layers": 2},
     "gru-summary": {"attention": None, "feed_summary": True, "cell": "gru", "tie": "all", "num_layers": 2},
     "lstm-bridge": {"attention": None, "decoder_start": "bridge", "encoder_size": 10, "num_layers": 2},
-    "lstm-no-readout": {"attention": None, "readout": "none"},
     "deep-lstm": {"attention": None, "num_layers": 3, "direction": "backward"},
     "norm-lstm": {"attention": None, "cell": "layer-norm-lstm", "num_layers": 2},
     "own-decoder": {"attention": None, "self_attention": "decoder"},
@@ -42,15 +40,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "bahdanau-maxout": {"attention": before(), "cell": "gru", "readout": "maxout", "tie": "output"},
     "bahdanau-zeros": {"attention": before(), "decoder_start": "zeros", "num_layers": 2},
     "deep-before": {"attention": before(), "num_layers": 4},
-    "dot-before": {"attention": before("dot")},
     "static-before": {"attention": before("static", max_source=4, max_target=3)},
     "coverage": {"attention": before("coverage"), "cell": "gru"},
     "location-aware": {"attention": before("location-aware", kernel_size=3)},
     "heads-before": {"attention": before("scaled-dot", num_heads=2, attention_size=6), "cell": "gru"},
-    "heads-additive": {"attention": before(num_heads=2, attention_size=6)},
     "values-before": {"attention": before(map_values=True, attention_size=6), "tie": "output"},
-    "sparsemax-before": {"attention": before(normaliser="sparsemax", temperature=0.5)},
-    "hard-before": {"attention": before(normaliser="straight-through")},
     "hard-monotonic": {"attention": before(normaliser="monotonic")},
     "reinforce-before": {"attention": before(normaliser="reinforce"), "cell": "gru"},
     "norm-lstm-before": {"attention": before(), "cell": "layer-norm-lstm", "num_layers": 3},
@@ -91,7 +85,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "rnn-feed": {"attention": feeding(), "cell": "rnn", "num_layers": 3},
     "luong-zeros": {"attention": after(), "decoder_start": "zeros", "encoder_size": 10},
     "static-factorised": {"attention": after("static-factorised", attention_size=3), "cell": "gru"},
-    "local-m-after": {"attention": after(scope="local-m", window=1)},
     "coverage-local-p": {"attention": after("coverage", scope="local-p", window=2)},
     "hard-monotonic-after": {"attention": after("scaled-dot", num_heads=2, normaliser="monotonic")},
     "reinforce-after": {"attention": after(normaliser="reinforce")},
@@ -103,14 +96,10 @@ MODELS: dict[str, dict[str, Any]] = {
     "luong-dot-feed": {"attention": feeding("dot"), "direction": "backward"},
     "luong-concat-feed": {"attention": feeding("concat"), "cell": "gru", "num_layers": 2, "tie": "output"},
     "luong-feed-last": {"attention": feeding(), "decoder_start": "last", "cell": "gru", "num_layers": 3},
-    "location-feed": {"attention": feeding("location", max_source=4)},
-    "dynamic-feed": {"attention": feeding("dynamic-factorised", attention_size=3), "encoder_size": 10},
     "coverage-feed": {"attention": feeding("coverage", attention_size=5, query_layer=1), "num_layers": 3},
     "local-p-feed": {"attention": feeding(scope="local-p", window=2)},
     "heads-feed": {"attention": feeding("scaled-dot", num_heads=4), "direction": "forward"},
     "values-feed": {"attention": feeding("general", map_values=True), "encoder_size": 10},
-    "heads-general-feed": {"attention": feeding(num_heads=4), "cell": "gru"},
-    "entmax-feed": {"attention": feeding(normaliser="entmax-1.5"), "cell": "gru"},
     "hard-monotonic-feed": {"attention": feeding("location-aware", normaliser="monotonic"), "cell": "gru"},
     "reinforce-feed": {"attention": feeding("scaled-dot", normaliser="reinforce", num_heads=2)},
     "norm-lstm-feed": {"attention": feeding(), "cell": "layer-norm-lstm", "direction": "forward"},
@@ -144,8 +133,3 @@ def close(left: Tensor, right: Tensor, atol: float = 1e-12) -> None:
 
 def double(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-
-def leaves(tree: Any) -> list[Tensor]:
-    """Return all tensors in nested tuples."""
-    return [tree] if isinstance(tree, Tensor) else [leaf for part in tree for leaf in leaves(part)]

@@ -3,7 +3,6 @@
 import io
 import json
 import logging
-import os
 import re
 import signal
 import subprocess
@@ -17,21 +16,12 @@ from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.registry import build, forward_flops
 from compare.system.log import Reporter, log_to_file
-from tests.kits.cli import real
 from tests.kits.hostile import ESCAPE, obeyed
-from tests.kits.runs import ROWS
 
 SHOWN = r"\x1b[31mred\x1b[0m"
 
 
 # --- what the commands print
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_translating_the_test_set_gives_its_hypotheses(finished: Path, row: str):
-    done = real("translate", finished / row, stdin=(finished / "test.src").read_text())
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (finished / row / "test.hyp").read_text()
 
 
 def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]):
@@ -60,25 +50,6 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
     assert found["tree"][0]["params"] == sum(
         weight.numel() for weight in build(PRESETS["luong-local-p"].architecture, 50, 50).parameters()
     )
-
-
-def test_models_are_added_to_a_folder_one_call_after_the_other(
-    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    """A model that diverges makes only those calls fail that ask for it."""
-    monkeypatch.setattr("compare.write_views", lambda folder: None)  # plots take their time
-    out = tmp_path / "run"
-    settings = ["train.max_updates=6", "train.valid_every=6", "models.luong.learning_rate=1e38"]
-    command = ["run", str(tiny_toml), "--out", str(out), "-q"]
-    command += [word for setting in settings for word in ("--set", setting)]
-    assert main([*command, "--only", "luong", "--json"]) == 1
-    assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["failed"]
-    assert not (out / ROWS[1]).exists()
-    assert main([*command, "--only", "transf*", "--json"]) == 0
-    assert [row["label"] for row in json.loads(capsys.readouterr().out)] == ["transformer"]
-    assert json.loads((out / "experiment.json").read_text())["runs"] == list(ROWS)
-    assert main([*command, "--json"]) == 1  # nothing is trained again
-    assert [row["status"] for row in json.loads(capsys.readouterr().out)] == ["failed", "done"]
 
 
 # --- messages
@@ -152,13 +123,3 @@ def test_a_second_interrupt_prints_no_traceback(code: str, status: int):
     command = [sys.executable, "-c", PROGRAM.format(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (status, "")
-
-
-def test_a_reader_that_leaves_early_is_no_mistake():
-    """As in `attnbench models | head -0`: the pipe is closed before anything is written."""
-    read, write = os.pipe()
-    os.close(read)
-    command = [sys.executable, "-m", "compare", "models"]
-    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")

@@ -109,6 +109,8 @@ def test_one_failed_row_makes_status_1_and_is_shown(
     folder, status = mixed
     capsys.readouterr()
     assert status == 1
+    assert main(["run", str(mixed_toml), "--out", str(folder), "-q", "--only", "lstm"]) == 0
+    capsys.readouterr()
     assert main(["run", str(mixed_toml), "--out", str(folder)]) == 1  # and it stays failed
     captured = capsys.readouterr()
     wild, lstm = captured.out.splitlines()[2:4]

@@ -101,17 +101,8 @@ def puts_the_beam_first(init_state: Any, self: Any, *inputs: Any) -> Any:
     return (init_state(*inputs)[0].transpose(0, 1),)
 
 
-def steps_otherwise(step: Any, self: Any, *inputs: Any) -> Any:
-    logits, state = step(*inputs)
-    return 1.001 * logits, state
-
-
 def attends_to_padding(attention: Any, self: Any, src: Tensor, mask: Tensor, tgt_in: Tensor) -> Any:
     return {"cross": torch.full((len(src), 1, tgt_in.size(1), src.size(1)), 1 / src.size(1))}
-
-
-def swaps_attention(attention: Any, self: Any, *inputs: Any) -> Any:
-    return {"cross": attention(*inputs)["cross"].transpose(2, 3)}
 
 
 def has_an_unused_layer(init: Any, self: Any, *arguments: Any) -> None:
@@ -148,33 +139,15 @@ def prepares_other_weights(_: Any, self: Any) -> None:
     self.output = torch.nn.Linear(self.output.in_features, self.output.out_features)
 
 
-def prepares_in_place(_: Any, self: Any) -> None:
-    self.output.weight.mul_(2)
-
-
-class DoubledOutput(torch.nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return 2 * super().forward(x)
-
-
-def searches_with_other_logits(init: Any, self: Any, *arguments: Any) -> None:
-    init(*arguments)
-    self.output = DoubledOutput(self.output.in_features, self.output.out_features)
-
-
 BROKEN = [
-    ("__init__", searches_with_other_logits, "loss"),
     ("features", sees_the_future, "causality"),
     ("encode", reads_padding, "padding and neighbours"),
     ("encode", mixes_the_batch, "padding and neighbours"),
     ("step", mixes_the_beam, "step equals forward"),
     ("init_state", puts_the_beam_first, "interface"),
-    ("step", steps_otherwise, "step equals forward"),
     ("features", trains_another_model, "loss"),
     ("prepare_decoding", prepares_other_weights, "step equals forward"),
-    ("prepare_decoding", prepares_in_place, "step equals forward"),
     ("attention", attends_to_padding, "attention weights"),
-    ("attention", swaps_attention, "attention weights"),
     ("__init__", has_an_unused_layer, "gradients"),
     ("train", keeps_dropout, "interface"),
     ("__init__", ignores_the_seed, "seed"),
@@ -232,17 +205,12 @@ def with_plain_tensor(self: Any, *sizes: Any) -> None:
     self.strength = torch.ones(1)
 
 
-def with_one_size(self: Any, size: int) -> None:
-    init(self, size, size, None)
-
-
 def product(self: Any, queries: Any, keys: Tensor) -> Tensor:
     return (queries.state @ keys.transpose(1, 2)).unsqueeze(1)
 
 
 SCORES_OF_A_BEGINNER = {
     "no sizes": (without_sizes, product, "missing 3 required positional arguments"),
-    "other sizes": (with_one_size, product, "A score takes (query_size, value_size, config)"),
     "plain tensor": (with_plain_tensor, product, "make it an nn.Parameter"),
     "shape": (init, lambda *each: product(*each)[:, 0], "(sentences, heads, queries, source positions)"),
     "mean over padding": (
@@ -255,7 +223,6 @@ SCORES_OF_A_BEGINNER = {
         lambda self, queries, keys: product(self, queries, keys * keys.mean(0, keepdim=True)),
         "batch",
     ),
-    "no mask": (init, lambda *each: product(*each).softmax(-1), "padding of the source"),
     "another device": (
         init,
         lambda self, queries, keys: product(self, queries, keys) + torch.zeros(keys.size(1)),

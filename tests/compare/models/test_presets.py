@@ -10,19 +10,8 @@ import torch
 from compare.cli import main
 from compare.models.presets import FOLDER, PRESETS
 from compare.models.registry import build, family_of
-from seq2seq import Seq2SeqConfig
-from transformer.config import LayerConfig
 
-DROPOUT = "on embeddings, between layers and on the readout"
-BRIDGE = "tanh(W [last states of the encoder] + b), all layers and directions"
 PAPER = re.compile(r"(\w+(?: et al\.)? \d{4}), \w")
-RECURRENT = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, Seq2SeqConfig)]
-TRANSFORMERS = [name for name, preset in PRESETS.items() if isinstance(preset.architecture, LayerConfig)]
-
-
-def here(name: str) -> dict[str, str]:
-    """Return what a preset has in place of its paper's part, by part."""
-    return {departure.part: departure.here for departure in PRESETS[name].departures or ()}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -51,37 +40,6 @@ def test_a_file_holds_what_differs_from_the_defaults_and_has_a_place_of_its_own(
             written = {key: value for key, value in table["model"].items() if key in plain}
             assert not [key for key, value in written.items() if value == plain[key]]
     assert len(set(orders)) == len(orders) == len(PRESETS)
-
-
-@pytest.mark.parametrize("name", RECURRENT)
-def test_departures_of_recurrent_presets_are_those_of_their_settings(name: str):
-    config, listed = PRESETS[name].architecture, here(name)
-    start = listed.get("first decoder state")
-    assert start != BRIDGE or config.start == "bridge"
-    if name.startswith(("bahdanau", "luong", "hard")):
-        assert start == BRIDGE
-    if "output layer" in listed:
-        assert config.tie == "output"
-    elif name.startswith(("lstm", "gru", "luong", "bahdanau")):
-        assert config.tie == "none"
-    assert ("dropout" in listed) <= (listed.get("dropout") == DROPOUT and config.dropout > 0)
-    assert ("1 layer" in listed.get("size", "")) <= (config.num_layers == 1)
-    assert (listed.get("cell") == "LSTM") <= (config.cell == "lstm")
-    assert ("candidate" in listed.get("cell", "")) == (config.cell == "gru")
-    assert (listed.get("encoder") == "bidirectional") <= (config.direction == "both")
-    if "linear decay" in listed.get("optimizer", ""):
-        assert PRESETS[name].optim.schedule == "linear"
-
-
-@pytest.mark.parametrize("name", TRANSFORMERS)
-def test_departures_of_transformers_are_those_of_their_settings(name: str):
-    config, listed = PRESETS[name].architecture, here(name)
-    assert ("linear decay" in listed.get("learning rate", "")) <= (PRESETS[name].optim.schedule == "linear")
-    assert ("(pre)" in listed.get("norm", "")) <= (config.norm == "pre")
-    assert ("(post)" in listed.get("norm", "")) <= (config.norm == "post")
-    if PRESETS[name].model.task == "translation":  # language models have no source embedding to tie
-        ties_one = listed.get("tied weights") == "target embedding and output layer"
-        assert ties_one == (config.tie == "output")
 
 
 def test_the_command_lists_each_departure(capsys: pytest.CaptureFixture[str]):

@@ -10,7 +10,6 @@ from compare.results.columns import (
     COLUMNS,
     FIGURES,
     INTERVALS,
-    bleu_and_interval_column,
     bleu_interval_column,
     further_tests,
     score_column,
@@ -63,18 +62,6 @@ def test_cells_are_formatted_values(name: str, row: dict, heading: str, text: st
     column = COLUMNS[name]
     assert (column.heading, column.text(row)) == (heading, text)
     assert column.order(row) == pytest.approx(order)
-
-
-def test_scores_come_with_the_interval_of_a_run_where_there_is_one():
-    column, further = bleu_and_interval_column(), bleu_and_interval_column("long")
-    assert (column.heading, column.text(ROW), column.order(ROW)) == (
-        "BLEU [95%]",
-        "38.1 [36.6, 39.7]",
-        38.125,
-    )
-    assert (further.heading, further.text(ROW), column.text({})) == ("BLEU long [95%]", "9.5", "–")
-    assert (score_column("ter").text(ROW), score_column("chrf").text(ROW)) == ("41.3", "–")
-    assert score_column("ter").help.endswith("; lower is better")
 
 
 def test_the_interval_of_the_test_set_is_that_of_the_mean_or_of_the_run():
