@@ -27,10 +27,7 @@ from data.named import CORPORA, NamedCorpus
 from tests.conftest import TINY, write_corpus
 from tests.kits.contents import differences, leftovers, read_contents
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")]
 KILLS = int(os.environ.get("ATTNBENCH_KILLS", "0"))
 """Kills of each command; 0: three of a command that resumes, two of another, by all signals in turn."""
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT]

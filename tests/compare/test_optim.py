@@ -39,12 +39,7 @@ def test_training_without_warmup_begins_at_the_peak():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("schedule", "step"),
-        ("learning_rate", math.nan),
-        ("beta2", 1.0),
-    ],
+    ("name", "value"), [("schedule", "step"), ("learning_rate", math.nan), ("beta2", 1.0)]
 )
 def test_what_would_diverge_is_refused(name: str, value: float | int | str):
     with pytest.raises(ValueError, match=name) as caught:

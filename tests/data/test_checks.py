@@ -10,12 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compare.cli import main
-from data.checks import (
-    CorpusCheck,
-    Finding,
-    SideCheck,
-    check_corpus,
-)
+from data.checks import CorpusCheck, Finding, SideCheck, check_corpus
 from data.formats import Table, TwoFiles
 from data.marks import ALL, CUT, NOT_NFC, UNSPACED, find_marks
 from tests.kits.raw_data import Pair, lines, made_up, two_files, write

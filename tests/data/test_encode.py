@@ -31,10 +31,7 @@ from data.workers import map_blocks, worker_count
 from tests.kits.paths import ROOT
 from tests.kits.raw_data import made_up
 
-TRAIN = Pairs(
-    ("a b c", "d", "e f g h i j", "k l", "a d e k"),
-    ("A B", "C D E", "F G", "H I J K L M N", "A"),
-)
+TRAIN = Pairs(("a b c", "d", "e f g h i j", "k l", "a d e k"), ("A B", "C D E", "F G", "H I J K L M N", "A"))
 
 
 def ids_of(sequences: Sequences) -> list[list[int]]:

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PACK: dict[str, Callable[[bytes], bytes]] = {
-    "": lambda content: content,
-    ".gz": gzip.compress,
-}
+PACK: dict[str, Callable[[bytes], bytes]] = {"": lambda content: content, ".gz": gzip.compress}
 WORDS = {
     "red": "roter",
     "old": "alter",

@@ -265,10 +265,7 @@ def decoder_only_twin(model: DecoderOnly, src: Tensor, tgt: Tensor) -> Tensor:
     allowed[:s, :s] = allow(s, s, lambda i, j: visible(model.config.encoder_mask, i, j))
     allowed[s:, :s] = across(len(tgt), s, model.config)
     allowed[s:, s:] = causal(len(tgt), model.config)
-    x = [
-        embed(model, model.src_table, src, 0, model.config),
-        embed(model, model.table, tgt, s, model.config),
-    ]
+    x = [embed(model, model.src_table, src, 0, model.config), embed(model, model.table, tgt, s, model.config)]
     return stack(model, torch.cat(x), allowed, model.config)[s:] @ model.output.weight.T
 
 

@@ -29,12 +29,7 @@ from tests.kits.transformer import (
     small_only,
     stepped,
 )
-from tests.kits.transformer_twin import (
-    decoder_only_twin,
-    decoder_twin,
-    language_model_twin,
-    transformer_twin,
-)
+from tests.kits.transformer_twin import decoder_only_twin, decoder_twin, language_model_twin, transformer_twin
 from transformer import Decoder, DecoderOnly, LanguageModel, Transformer
 from transformer.attention import fused_attention
 from transformer.model import Layer, initialise

@@ -63,11 +63,7 @@ def test_buckets_by_hand():
 
 
 @settings(deadline=None)
-@given(
-    st.lists(st.integers(0, 300), min_size=1, max_size=200),
-    st.integers(1, 12),
-    st.integers(1, 60),
-)
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=200), st.integers(1, 12), st.integers(1, 60))
 @example(lengths=[0, 0, 1], most=1, least=1)  # 0 is a multiple of every step
 def test_buckets_partition_the_lengths_and_have_a_minimum_size(lengths: list[int], most: int, least: int):
     buckets = make_buckets(lengths, most=most, least=least)

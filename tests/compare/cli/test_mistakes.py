@@ -127,12 +127,7 @@ def test_a_gpu_that_is_not_there(tiny_toml: Path, finished: Path, tmp_path: Path
     ],
 )
 def test_a_corpus_that_cannot_be_used_leaves_nothing(
-    tiny_toml: Path,
-    tmp_path: Path,
-    refusal: Refusal,
-    name: str,
-    content: bytes | None,
-    parts: list[str],
+    tiny_toml: Path, tmp_path: Path, refusal: Refusal, name: str, content: bytes | None, parts: list[str]
 ):
     root = corpus_with(tiny_toml, tmp_path, name, content)
     out = tmp_path / "out"

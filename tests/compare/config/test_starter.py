@@ -27,8 +27,7 @@ def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words
     first_pass = FirstPass(labels=np.zeros(0, np.uint8), dropped={}, distinct_words=words, marks=marks)
     (tmp_path / 'a "b"').mkdir()
     path = write(
-        tmp_path / 'a "b"' / "e.toml",
-        starter_experiment(("en", "de"), first_pass, {"train": pairs}).encode(),
+        tmp_path / 'a "b"' / "e.toml", starter_experiment(("en", "de"), first_pass, {"train": pairs}).encode()
     )
     experiment = load_experiment(path)
     assert experiment.data.root == str(tmp_path / 'a "b"')

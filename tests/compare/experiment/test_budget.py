@@ -211,10 +211,7 @@ def test_a_row_says_what_was_matched_and_how_closely(toml: Path, tmp_path: Path)
     assert abs(second.budget_off) <= TOLERANCE
     written = tomllib.loads((folder / "transformer-seed1" / "config.toml").read_text())
     assert written["budget"] == {"match": "params", "reference": "luong", "amount": float(first.params)}
-    assert [row.budget_off for row in run_experiment(given, folder, Reporter())] == [
-        0,
-        second.budget_off,
-    ]
+    assert [row.budget_off for row in run_experiment(given, folder, Reporter())] == [0, second.budget_off]
 
 
 def test_a_reference_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refusal):

@@ -194,10 +194,7 @@ AUTO = ("--set", "train.device=auto", "--set", "train.precision=auto")
         (["--slurm", "gpus=x"], "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32"),
         (["--slurm", "cluster=local", "--set", "budget.match=time"], "is measured on"),
         (["--slurm", "cluster=local,gpus=1", *AUTO, "--dry-run"], "add --set train.precision=bf16 or fp32"),
-        (
-            ["--slurm", "partition=p"],
-            "no sbatch here: run this on a machine that submits jobs",
-        ),
+        (["--slurm", "partition=p"], "no sbatch here: run this on a machine that submits jobs"),
     ],
 )
 def test_refusals(

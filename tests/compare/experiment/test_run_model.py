@@ -13,14 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import compare.training.loss
-from compare import (
-    load_ensemble,
-    load_model,
-    score_files,
-    score_model,
-    score_runs,
-    score_translations,
-)
+from compare import load_ensemble, load_model, score_files, score_model, score_runs, score_translations
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment

@@ -148,10 +148,7 @@ DISTURBED = [changed(cpu_share=0.5), changed(cpu_share=0.99), changed(label="gru
 ALONE = "these rows were not timed together, so their speeds do not compare"
 WARNINGS = [
     ([changed(length_ratio=0.97), changed(length_ratio=1.03)], ""),
-    (
-        LONG,
-        "2 of 3 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm seed 2 long, 0.500",
-    ),
+    (LONG, "2 of 3 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm seed 2 long, 0.500"),
     (
         [DONE, changed(data_hash="other")],
         "these rows were trained or tested on different data (data01234567, other)",

@@ -11,14 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from compare.results.store import (
-    Result,
-    load_results,
-    read_result,
-    read_results,
-    save_result,
-    to_frame,
-)
+from compare.results.store import Result, load_results, read_result, read_results, save_result, to_frame
 
 DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu=38.125, bleu_signature="v:2")
 

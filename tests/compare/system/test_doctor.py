@@ -36,10 +36,7 @@ def test_packages_that_are_missing_or_do_not_fit_are_told_from_extras(monkeypatc
     found = {topic: (item.level, item.text) for topic, item in by_topic().items()}
     assert found["nonesuch"] == ("missing", "not installed; pip install 'nonesuch>=2,<3'")
     assert found["nvidia-none"] == ("note", "not installed; optional: pip install 'attnbench[energy]'")
-    assert found["numpy"] == (
-        "missing",
-        f"{metadata.version('numpy')} does not fit: pip install 'numpy>=99'",
-    )
+    assert found["numpy"] == ("missing", f"{metadata.version('numpy')} does not fit: pip install 'numpy>=99'")
     assert found["pytest"][0] == "note"
     assert found["typer"] == ("ok", metadata.version("typer"))
     assert main(["doctor"]) == 1
