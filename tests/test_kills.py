@@ -13,7 +13,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,8 +35,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
-        *("compare.experiment.publish", "compare.benchmark", "compare.report.html"),
-        *("compare.report.table", "compare.studies.study", "compare.studies.gradients", "data.prepare"),
+        *("compare.experiment.publish", "compare.report.html"),
+        *("compare.report.table", "data.prepare"),
         *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
     ]
 )
@@ -68,28 +67,15 @@ COMMANDS = {
     "time-again": Command("run {config} --time-again --out {out} -q", set_up=shutil.copytree),
     "table": Command("table {out}", set_up=lambda *folders: outdated(*folders)),
     "plot": Command("plot {out} -q", set_up=shutil.copytree),
-    "viewer": Command(
-        "plot {finished} attention --out {out}/heads.html -q", set_up=lambda _, out: out.mkdir()
-    ),
     "score": Command(
         "score {finished}/luong-seed1 --src {corpus}/test.en --ref {corpus}/test.de --out {out} -q"
     ),
     "external": Command(
         "score {out} --external 'fixed={finished}.{{run}}' -q", set_up=lambda *folders: with_scores(*folders)
     ),
-    "align": Command(
-        "align {finished}/luong-seed1 --gold {out}/gold --src {corpus}/test.en --tgt {corpus}/test.de "
-        "--out {out} -q",
-        set_up=lambda _, out: (out.mkdir(), (out / "gold").write_text("1-1\n" * 8)),
-    ),
     "export": Command("export {finished}/transformer-seed1 --out {out}"),
     "save_pretrained": Command("save_pretrained {finished}/luong-seed1 {out}"),
     "get": Command("data get multi30k --root {out}"),
-    "study": Command("study distance --out {out} -q"),
-    "bench": Command(
-        "bench {config} --phase train --updates 1 --repeats 1 --batch 2 --out {out}/b.json -q",
-        set_up=lambda _, out: out.mkdir(),
-    ),
 }
 
 
@@ -126,7 +112,7 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
     """
     import matplotlib.figure
 
-    import compare.studies
+    import compare
     import data.formats
     import data.workers
     from compare.cli import main
@@ -135,7 +121,6 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
 
     data.workers.SERIAL_BLOCKS, data.formats.BLOCK_PAIRS = 0, 10  # several blocks for each of two processes
     data.workers.available_cores = lambda: 2
-    compare.studies.run_study = partial(compare.studies.study.run_study, quick=True)
     # What takes most of the time: the files of plots are written all the same.
     matplotlib.figure.Figure.savefig = lambda _, file, **__: file.write(b"<svg></svg>")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -270,22 +270,14 @@ def test_the_table_shows_medians_spreads_and_shares():
         [cell.strip() for cell in line.split("|")[1:-1]] for line in rendered.splitlines() if "|" in line
     )
     first, second, third = (dict(zip(heading, line, strict=True)) for line in lines)
-    assert (first["median"], first["min-max"], first["unit"], first["repeats"]) == (
-        "200",
-        "150-300",
-        "tokens/s",
-        "3",
-    )
-    assert (first["CPU share"], first["MFU"], first["params (M)"]) == ("80%, disturbed", "20%", "1.50")
-    assert (first["peak memory (GB)"], first["J / 1k tokens"]) == ("1.50", "-")
-    assert (second["phase"], second["median"], second["min-max"]) == (
-        "forced beam 5",
+    assert first.items() >= {"median": "200", "min-max": "150-300", "CPU share": "80%, disturbed"}.items()
+    assert first.items() >= {"MFU": "20%", "peak memory (GB)": "1.50", "J / 1k tokens": "-"}.items()
+    assert (second["median"], second["min-max"], second["tokens/s"]) == (
         "13.3",
         "10-20",
+        "400",
     )  # 20 in 1.5 s
-    assert (second["tokens/s"], second["CPU share"], second["MFU"]) == ("400", "-", "-")
-    assert (third["median"], third["min-max"], third["unit"]) == ("100", "50-150", "ms")
-    assert third["J / 1k tokens"] == "7.5"
+    assert (third["median"], third["min-max"], third["J / 1k tokens"]) == ("100", "50-150", "7.5")
     assert "device NVIDIA L4, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
 
 

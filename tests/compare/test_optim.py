@@ -1,10 +1,10 @@
-"""Learning-rate schedules by hand, and settings that are refused; AdamW is in test_formulas.py."""
+"""Schedules without and within a warm-up, and settings that are refused; the rest is in test_formulas.py."""
 
 import math
 
 import pytest
 
-from compare.optim import OptimConfig
+from compare.optim import SCHEDULES, OptimConfig
 
 
 def rates(updates: int, **settings: float | int | str) -> list[float]:
@@ -13,29 +13,13 @@ def rates(updates: int, **settings: float | int | str) -> list[float]:
     return [config.learning_rate_at(update, updates) for update in range(1, updates + 1)]
 
 
-# Warm-up of 4 rises by 2 / 4. Then 4 updates are left: the peak, and by quarters down to 2 / 4 (linear),
-# along (1 + cos(pi x)) for x = 0, 1/4, 1/2, 3/4 (cosine), or by (update / 4) ** -1/2 (inverse square root).
-@pytest.mark.parametrize(
-    ("schedule", "after"),
-    [
-        ("constant", [2.0, 2.0, 2.0, 2.0]),
-        ("linear", [2.0, 1.5, 1.0, 0.5]),
-        ("cosine", [2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)]),
-        ("inverse-sqrt", [2 * math.sqrt(4 / update) for update in (5, 6, 7, 8)]),
-    ],
-)
-def test_schedules_by_hand(schedule: str, after: list[float]):
-    found = rates(8, schedule=schedule, warmup_updates=4)
-    assert found == pytest.approx([0.5, 1.0, 1.5, 2.0, *after], rel=1e-12)
-    for warmup in (5, 50):  # training may end within the warm-up
-        expected = [2.0 * update / warmup for update in range(1, 6)]
-        assert rates(5, schedule=schedule, warmup_updates=warmup) == pytest.approx(expected)
-
-
-def test_training_without_warmup_begins_at_the_peak():
+def test_training_without_warmup_begins_at_the_peak_and_may_end_within_it():
     assert rates(4, schedule="linear", warmup_updates=0) == pytest.approx([2.0, 1.5, 1.0, 0.5])
     found = rates(4, schedule="inverse-sqrt", warmup_updates=0)
     assert found == pytest.approx([2.0, 2 / math.sqrt(2), 2 / math.sqrt(3), 1.0])
+    for schedule in SCHEDULES:
+        expected = [2.0 * update / 50 for update in range(1, 6)]
+        assert rates(5, schedule=schedule, warmup_updates=50) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -96,17 +96,6 @@ def test_unusual_texts():
                 function(hypotheses, references)
 
 
-def test_scores_print_to_two_places_with_their_signatures():
-    interval = {"bleu_ci_low": 36.5, "bleu_ci_high": 39.754}
-    lengths = {"length_ratio": 0.98, "brevity_penalty": 0.9798}
-    found = SystemScores(
-        bleu=38.125, chrf=60.0, ter=5.25, **interval, **lengths,
-        bleu_signature="b", chrf_signature="c", ter_signature="t",
-    )  # fmt: skip
-    lines = ["BLEU  38.12 [36.50, 39.75]  b", "chrF  60.00  c", "TER    5.25  t"]
-    assert str(found).splitlines() == [*lines, "length ratio 0.980, brevity penalty 0.980"]
-
-
 @pytest.mark.parametrize("tokenize", TOKENIZERS)
 def test_every_tokenizer_works_or_says_what_it_lacks(tokenize: str):
     made = ScoringOptions(tokenize=tokenize)

@@ -12,7 +12,6 @@ import pytest
 from data.grammar import AlignedPair, embedded_splits, realise, sampling
 from data.grammar import lexicon as lex
 from data.grammar.contrasts import BINS, PHENOMENA, Contrast, contrastive_pairs, contrasts_of
-from data.grammar.sampling import clock, date, number_words, ordinal_words
 from data.grammar.trees import Clause, Fixed, Gap, NounPhrase, Pronoun, Sentence, Subordinate
 from data.vocabulary import split_words
 
@@ -62,25 +61,6 @@ def test_the_short_corpus_has_few_words_and_longer_sentences_in_test_long():
     assert len(words) < 120
     lengths = {name: [len(pair.src.split()) for pair in pairs] for name, pairs in short.items()}
     assert max(lengths["train"]) <= 15 < min(lengths["test_long"])
-
-
-def test_numbers_dates_and_times():
-    assert number_words(23) == ("twenty three", "dreiundzwanzig")
-    assert number_words(31) == ("thirty one", "einunddreißig")
-    assert number_words(40) == ("forty", "vierzig")
-    assert ordinal_words(7) == ("seventh", "siebten")
-    assert ordinal_words(20) == ("twentieth", "zwanzigsten")
-    assert ordinal_words(31) == ("thirty first", "einunddreißigsten")
-    hours = [(1, 0), (12, 30), (4, 45), (12, 55), (5, 15), (9, 40)]
-    assert [" ".join(german for _, german in clock(hour, minutes).chunks) for hour, minutes in hours] == [
-        "um ein Uhr",
-        "um halb eins",
-        "um Viertel vor fünf",
-        "um fünf vor eins",
-        "um Viertel nach fünf",
-        "um zwanzig vor zehn",
-    ]
-    assert " ".join(german for _, german in date(1, 3).chunks).split() == ["am", "ersten", "März"]
 
 
 def test_links_are_in_range_and_reach_every_word():

@@ -131,11 +131,6 @@ def test_an_unknown_character_is_a_piece_of_bytes():
     assert build_sampler(vocabulary("unigram"), 0.9).sample([ids], [1])[0][-3:] == ids[-3:]
 
 
-def test_without_dropout_the_segmentation_is_the_usual_one():
-    plain = vocabulary("bpe").encode_all(lines())
-    assert build_sampler(vocabulary("bpe"), 1e-300).sample(plain, range(len(plain))) == plain
-
-
 @pytest.mark.parametrize("kind", SAMPLERS)
 @given(text=texts, strength=st.floats(0.01, 0.99), seed=st.integers(0, 2**200))
 @settings(deadline=None, max_examples=25)

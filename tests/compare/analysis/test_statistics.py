@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -52,26 +52,11 @@ def test_statistics_by_hand():
         sentence_counts("bleu", ["a", "b"], ["a"])
 
 
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        [("", ""), ("a b c d e", "a b c d e")],
-        [("a b c d e", "")],
-        [("a b c x d e", "a b c d e")],  # no 4-gram match, smoothed to 1/2
-        [("a b x c d", "a b y c d")],  # no 3-gram match either: 1/2 and 1/4
-        [("a x b y c", "a b c d e")],  # unigram matches only
-        [("a b c", "a b c")],  # too short for a 4-gram to exist
-        [("Hello, world. It's 3.5%!", "Hello , world . It 's 3.5 % !")],  # same 13a tokens but for It's
-    ],
-)
-def test_edge_cases_score_as_in_sacrebleu(pairs: list[tuple[str, str]]):
-    hypotheses, references = (list(lines) for lines in zip(*pairs, strict=True))
-    scores = bleu(sentence_counts("bleu", hypotheses, references).sum(axis=0))
-    assert float(scores) == pytest.approx(sacrebleu(hypotheses, references), abs=1e-9)
-
-
 @settings(max_examples=150, deadline=None)
 @given(TEXTS)
+@example([("", ""), ("a b c d e", "a b c d e")])
+@example([("a b x c d", "a b y c d")])  # no 3-gram matches: they are smoothed
+@example([("a b c", "a b c")])  # too short for a 4-gram to exist
 def test_any_text_and_any_resample_scores_as_in_sacrebleu(pairs: list[tuple[str, str]]):
     hypotheses, references = (list(lines) for lines in zip(*pairs, strict=True))
     counts, ngrams = (sentence_counts(metric, hypotheses, references) for metric in ("bleu", "chrf"))
@@ -85,7 +70,7 @@ def test_any_text_and_any_resample_scores_as_in_sacrebleu(pairs: list[tuple[str,
     drawn = sacrebleu([line for line, _ in lines], [reference for _, reference in lines])
     assert float(bleu(times @ counts)) == pytest.approx(drawn, abs=1e-9)
     sums = np.stack([counts.sum(axis=0), times @ counts])  # any number of sums at once
-    assert bleu(sums).tolist() == [float(bleu(row)) for row in sums]
+    assert bleu(sums).tolist() == pytest.approx([float(bleu(row)) for row in sums], rel=1e-12)
 
 
 def test_a_resample_has_the_size_of_the_test_set_and_is_uniform():

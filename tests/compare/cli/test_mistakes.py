@@ -5,7 +5,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import torch
 
 from compare.cli import main
 from tests.kits.cli import Refusal, corpus_with
@@ -26,14 +25,6 @@ def test_the_parent_of_a_corpus_is_taken_for_it(tiny_toml: Path, capsys: pytest.
     parent = tiny_toml.parent
     assert main(["run", str(tiny_toml), "--dry-run", "--set", f"data.root={parent}"]) == 0
     assert f"the corpus in it is taken, {parent / 'corpus'}" in capsys.readouterr().err
-
-
-def test_names_of_forms_and_columns(finished: Path, refusal: Refusal):
-    assert "choose markdown, csv, json" in refusal("table", finished, "--format", "xml")
-    assert "is a folder: name a file" in refusal("report", finished, "--out", finished)
-    assert "did you mean 'bleu'?" in refusal("table", finished, "--columns", "label,blue")
-    assert "line 9 is not in the test set" in refusal("plot", finished, "-q", "--line", "9")
-    assert "no effect on bleu" in refusal("plot", finished, "bleu", "--only", "luong")
 
 
 @pytest.mark.parametrize(
@@ -108,14 +99,6 @@ def test_a_setting_that_cannot_be_leaves_nothing(
     command += [word for each in setting.split() for word in ("--set", each)]
     assert part in refusal(*command, *(["--dry-run"] if dry_run else []))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has what the test asks for")
-def test_a_gpu_that_is_not_there(tiny_toml: Path, finished: Path, tmp_path: Path, refusal: Refusal):
-    command = ["run", tiny_toml, "--out", tmp_path / "run", "--set", "train.device=cuda"]
-    assert "torch finds no GPU" in refusal(*command)
-    assert not list(tmp_path.iterdir())
-    assert "'cuda' cannot be used" in refusal("translate", finished / ROWS[0], "--device", "cuda")
 
 
 @pytest.mark.parametrize(

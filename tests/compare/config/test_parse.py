@@ -88,15 +88,12 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         ('[[models]]\nlabel = "a"\n', "models[0]: no preset"),
         ("models = 3\n", "no [[models]]"),
         ("[models]\npreset = 'lstm'\n", "single brackets"),
-        ("train = 3\n" + ROW, "train must be a table, found 3"),
         ("schema = 4\n" + ROW, f"its schema is 4, but this version of attnbench reads schema {SCHEMA}"),
         (ROW + ROW, "label 'lstm' is given twice"),
         (ROW + "label = 'a/b'\n", "label 'a/b' names a folder"),
         (ROW + ROW + "label = 'LSTM'\n", "is given twice"),  # one folder on macOS and Windows
-        (ROW + "label = 3\n", "label must be str"),
         (ROW + "hidden_size = 9\n", "even"),
         (ROW + "dropout = [0.1, 0.1]\n", "label 'lstm-dropout-0.1' is given twice"),
-        (ROW + "learning_rate = nan\n", "learning_rate must be float > 0.0, found nan"),
         (ROW + "schedule = 'liner'\n", "did you mean 'linear'?"),
         ('[data]\nroot = "C:\\Users\\me"\n' + ROW, "has / instead of"),
         ('[data]\nroot = "C:\\temp"\n' + ROW, "write / instead of"),  # a tab
@@ -112,15 +109,12 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
     ("override", "part"),
     [
         ("train.max_updates", "must look like section.key=value"),
-        ("models.lstm=3", "must look like section.key=value"),
         ("trian.seed=3", "unknown key 'trian'; did you mean 'train'?"),
         ("train.dropout=0.1", "--set 'models.*.dropout=VALUE'"),
         ("models.lstn.dropout=0.1", "no model is labelled 'lstn'; did you mean 'lstm'?"),
         ("models.lstm.drpout=0.1", "models.lstm: unknown key 'drpout'; did you mean 'dropout'?"),
         ("models.*.hidden_size=8", "models.big.1: unknown key 'hidden_size'"),  # of the other model
-        ("models.lstm.dropout=x", "models.lstm: dropout must be float, found 'x'"),
         ("train.max_updates=5x", "max_updates must be int, found '5x'"),
-        ("train.seed=true", "seed must be int, found True"),
         ("train.clip_norm=inf", "clip_norm must be finite"),
         ("train.average_every=5", "average must be at least 2 where average_every is set, found 1"),
         ("train.ema=1.0", "ema must be float < 1.0, found 1.0"),

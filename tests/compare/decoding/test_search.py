@@ -17,7 +17,6 @@ from compare.decoding.search import (
     SpecialIds,
     best_continuations,
     length_penalties,
-    search_all,
 )
 from compare.decoding.translator import generate
 from compare.protocol import keep, select
@@ -32,7 +31,6 @@ from tests.kits.search import (
     State,
     WrittenModel,
     ended_by_naive_search,
-    inputs,
     naive,
     random_limits,
     random_model,
@@ -272,12 +270,6 @@ def test_few_words_and_an_end_that_is_the_last_id_are_no_difficulty(eos: int):
     assert [each.tokens for each in found] == [[], [high], [middle], [low], [high, high]]
     expected = [0.6, 0.2 * 0.6, 0.1 * 0.6, 0.08 * 0.6, 0.2 * 0.2 * 0.6]
     assert [math.exp(each.score) for each in found] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize("number", [0, 4])
-def test_more_than_the_beam_is_refused(number: int):
-    with pytest.raises(ValueError, match=r"n_best must be from 1 to beam_size \(3\)"):
-        search_all(random_model(), **inputs([3]), beam_size=3, penalties=GRID, n_best=number)  # type: ignore[arg-type]
 
 
 # --- parts

@@ -170,19 +170,6 @@ def test_the_command_translates_standard_input(
         assert bool(printed.err) == bool(warned)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_the_gpu_translates_as_the_cpu(row: Path, sharp: Translator):
-    on_gpu = sharpened(row, 4.0, "cuda")
-    lines = LINES + (row.parent / "test.src").read_text().splitlines()
-    for beam in (1, 4):
-        assert on_gpu.translate(lines, beam_size=beam) == sharp.translate(lines, beam_size=beam)
-    one, other = (made.attend(LINES[1]) for made in (on_gpu, sharp))
-    assert (one.src, one.tgt) == (other.src, other.tgt)
-    for name, weights in one.weights.items():
-        np.testing.assert_allclose(weights, other.weights[name], atol=1e-5)
-
-
 def test_decoding_and_latency_are_timed_by_search(translator: Translator, monkeypatch: pytest.MonkeyPatch):
     lines = LINES[:3]
     tokens = sum(len(found.tokens) + 1 for found in translator.search(lines, 2))

@@ -18,7 +18,6 @@ from compare.experiment.run import run_experiment
 from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results
-from compare.scoring import corpus_bleu
 from compare.system.log import Reporter
 from tests.kits.runs import ROWS, files
 from tests.kits.training import metrics
@@ -42,23 +41,6 @@ def mixed(mixed_toml: Path) -> tuple[Path, int]:
     """The folder of that experiment, and the exit status of its run."""
     folder = mixed_toml.parent / "run"
     return folder, main(["run", str(mixed_toml), "--out", str(folder), "-q"])
-
-
-def test_a_row_holds_all_that_the_plan_names(finished: Path, tiny_toml: Path):
-    for row in ROWS:
-        found = {path.name for path in (finished / row).iterdir()}
-        assert found == {
-            *("config.toml", "vocabulary.json", "metrics.jsonl", "checkpoints", "log.txt"),
-            *("selection.json", "test.hyp", "perplexity.json", "speed.json", "result.json"),
-        }
-        result = json.loads((finished / row / "result.json").read_text())
-        hypotheses = (finished / row / "test.hyp").read_text().splitlines()
-        references = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
-        assert result["bleu"] == pytest.approx(corpus_bleu(hypotheses, references))
-    assert not list(finished.rglob("*.tmp"))
-    view = [json.loads(line) for line in (finished / "results.jsonl").read_text().splitlines()]
-    assert view == [json.loads((finished / row / "result.json").read_text()) for row in ROWS]
-    assert json.loads((finished / "experiment.json").read_text())["runs"] == list(ROWS)
 
 
 def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_path: Path, monkeypatch):

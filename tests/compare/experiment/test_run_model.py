@@ -250,10 +250,11 @@ def test_the_command_that_scores_runs(
     assert found == {"system": "+".join(runs), **scores.columns(), "warnings": []}
     assert main([*command, "--ensemble", "--probabilities"]) == 0
     expected = score_translations(together, sources, references)
-    assert json.loads(capsys.readouterr().out)["perplexity"] == expected.sums.perplexity
+    assert json.loads(capsys.readouterr().out)["perplexity"] == pytest.approx(expected.sums.perplexity)
     assert main([*command, "--probabilities"]) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [row["perplexity"] for row in rows] == [read_result(Path(run)).perplexity for run in runs]
+    measured = [read_result(Path(run)).perplexity for run in runs]
+    assert [row["perplexity"] for row in rows] == pytest.approx(measured, rel=1e-5)
     short = tmp_path / "short"
     short.write_text("eins\n")
     for option in ([], ["--probabilities"]):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from compare.cli import main
@@ -67,12 +68,7 @@ def trial(
 
 
 def untimed(trials: Sequence[TrialResult]) -> list[TrialResult]:
-    return [
-        TrialResult(
-            **{name: getattr(each, name) for name in each.__struct_fields__ if name != "seconds"}, seconds=0
-        )
-        for each in trials
-    ]
+    return [msgspec.structs.replace(each, seconds=0) for each in trials]
 
 
 def test_draws_are_equal_for_all_and_more_of_them_begin_with_the_same():

@@ -49,11 +49,6 @@ def test_the_card_has_the_row_and_what_it_comes_from(saved: Path):
     for part in (f"{row['bleu']:.1f}", row["bleu_signature"], row["data_hash"], row["code_version"]):
         assert part in card
     assert "| luong " in card
-    assert card.endswith(
-        '```python\nfrom compare import from_pretrained  # pip install attnbench\n\nmodel = from_pretrained("'
-        'FOLDER")  # this folder, or OWNER/NAME on the hub\nprint(model.translate(["..."]))\n```\n\n'
-        "Loading reads TOML, JSON and safetensors, and runs no code of this folder.\n"
-    )
 
 
 def test_what_is_not_a_finished_run_is_refused(copy: Path, saved: Path, tmp_path: Path):

@@ -62,18 +62,14 @@ SPECIAL = [
     recurrent(AttentionConfig(score="general", scope="local-p"), readout="maxout"),
     recurrent(AttentionConfig(map_values=True, attention_size=6)),
     recurrent(AttentionConfig(num_heads=2), cell="layer-norm-lstm", num_layers=2),
-    recurrent(AttentionConfig(score="general", num_heads=2, placement="after"), num_layers=2),
     recurrent(AttentionConfig(score="location-aware", kernel_size=3, normaliser="monotonic")),
     recurrent(
         AttentionConfig(query_layer=2, context_to="all"), num_layers=3, encoder_layers=2, readout="none"
     ),
     recurrent(cell="min-lstm", num_layers=2, encoder_layers=3, encoder_size=14, pre_norm=True),
-    recurrent(tie="all", num_layers=2, direction="backward"),
     recurrent(None, cell="gru", feed_summary=True),
     recurrent(None, num_layers=2, decoder_start="bridge", encoder_size=14),
     recurrent(AttentionConfig(score="general", placement="after"), cell="gru", decoder_start="zeros"),
-    transformer(num_heads=2, head_size=5, encoder_layers=1, decoder_layers=1, tie="all"),
-    transformer(attention_kind="linear", value_size=2),
     transformer(projections="shared-qk", value_size=2),
     transformer(projections="none", num_heads=1),
     transformer(attention_kind="linear", num_heads=6, decoder_mask="window:2"),

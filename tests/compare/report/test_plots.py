@@ -256,6 +256,7 @@ def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: P
 
 
 CASES = {
+    "--line|9": "line 9 is not in the test set",
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
     "length|--line|2": "--sentence, --translation, --line, --only: no effect on length",

@@ -82,16 +82,6 @@ def test_markdown_shows_what_people_compare():
     ]
 
 
-def test_conditions_of_training_stand_below():
-    cases = {
-        "up to 3 validations averaged, gradient norm at most 1.0": {"average": 3, "clip_norm": 1.0},
-        "up to 10 weights 246 updates apart averaged": {"average": 10, "average_every": 246},
-        "gradients not clipped": {"average": 1, "clip_norm": 0.0},
-    }
-    for training, changes in cases.items():
-        assert f"Training: {training}" in parts(render_table([changed(**changes)]))[1]
-
-
 def test_columns_stand_where_a_row_knows_them_or_rows_differ():
     wu = {"length_normalization": "wu"}
     rows = rows_of(changed(ter=41.26, length_penalty=0.6, **wu), changed(length_penalty=0.0, **wu))

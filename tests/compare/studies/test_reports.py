@@ -101,16 +101,6 @@ CONDITIONS = {"seed": 1, "quick": True, "device": "a CPU", "torch": "2.13", "thr
 CONDITIONS["cpu_share"] = 0.95
 
 
-def test_a_claim_describes_its_range():
-    assert near("", 1, 0.5, 0.05).prediction == "0.5 ± 0.05"
-    assert near("", 1, 4).prediction == "4 exactly"
-    assert at_most("", 1, 1e-12).prediction == "at most 1e-12"
-    assert at_least("", 1, 10).prediction == "at least 10"
-    assert between("", 1, 0.25, 4).prediction == "0.25 to 4"
-    numbers = [at_most("", value, 0).measurement for value in (0.123456, 12_345.6, math.nan)]
-    assert numbers == ["0.1235", "12,346", "–"]
-
-
 def test_a_claim_over_seeds_is_undecided_if_they_disagree():
     found = [at_least("", values, 2).verdict for values in ([2, 3], [1, 3], [1, 0])]
     assert found == [True, "undecided", False]

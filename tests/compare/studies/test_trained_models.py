@@ -11,15 +11,14 @@ import torch
 from torch import nn
 
 from compare.experiment.likelihood import SentenceScore
-from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
+from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.studies import contrastive, designs, heads, length, positions, training
 from compare.studies.contrastive import Group
 from compare.studies.study import Settings, judge
 from compare.studies.training import TRANSLATORS, embedded_task, valid_loss
 from data import Contrast
 from data.vocabulary import EOS
-from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from transformer.config import LayerConfig, TransformerConfig
+from transformer.config import LayerConfig
 
 
 def trained(*finals: float, curve=(5.0,)) -> training.Trained:
@@ -362,19 +361,6 @@ def test_verdicts_on_reversal():
 
     assert verdict((10, 20, 5), (15, 20, 8), (20, 25, 20)) == [True] * 4
     assert verdict((10, 20, 15), (9, 20, 10), (10, 20, 15)) == [False] * 4
-
-
-@pytest.mark.parametrize(
-    ("config", "family"),
-    [
-        (Seq2SeqConfig(attention=None), PLAIN),
-        (Seq2SeqConfig(attention=AttentionConfig(score="additive")), RECURRENT),
-        (Seq2SeqConfig(cell="gru"), None),
-        (TransformerConfig(), TRANSFORMER),
-    ],
-)
-def test_families_of_finished_models(config, family):
-    assert training.family_of(config) == family
 
 
 # Finished experiments: that of the tests has an LSTM with attention and a Transformer, and words of its own
