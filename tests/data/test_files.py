@@ -17,6 +17,7 @@ from data.files import (
     check_vacant,
     new_folder,
     remove_leftovers,
+    sync_file,
     temporary_path,
     write_atomically,
 )
@@ -61,6 +62,9 @@ def test_the_file_is_on_disk_before_it_gets_its_name_and_the_folder_after(tmp_pa
     monkeypatch.setattr(os, "replace", lambda *paths: (calls.append(("rename", 0)), rename(*paths)))
     write_atomically(tmp_path / "x", "new")
     assert calls == [("file", 3), ("rename", 0), ("folder", 0)]
+    append_whole(tmp_path / "x", " line")
+    sync_file(tmp_path / "x")
+    assert calls[3:] == [("file", 8), ("folder", 0)]
 
 
 def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):

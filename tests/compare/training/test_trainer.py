@@ -53,9 +53,9 @@ TRANSFORMER = TransformerConfig(
 
 
 def test_training_is_the_loop_that_one_would_write_by_hand(stream: BatchStream, tmp_path: Path):
-    """AdamW, its rate at each update, clipping, smoothing and the mean per target token, without dropout."""
+    """AdamW, its rates, clipping, smoothing and the mean per target token of both parts, without dropout."""
     model = replace(SMALL, dropout=0.0)
-    run = trainer(stream, tmp_path / "a", bleus(1), architecture=model, valid_every=10)
+    run = trainer(stream, tmp_path / "a", bleus(1), architecture=model, valid_every=10, accumulate=2)
     by_hand = trainer(stream, tmp_path / "b", bleus(1), architecture=model).model.train()
     run.run()
     optimizer = torch.optim.AdamW(by_hand.parameters(), betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
@@ -423,16 +423,16 @@ def test_no_file_is_written_before_one_that_it_relies_on(stream: BatchStream, tm
     watch(module, "save_weights", lambda path, weights: path.name)
     watch(Checkpoint, "save", lambda checkpoint: checkpoint.path.name)
     watch(MetricsLog, "append", lambda log, line: f"{line['kind']} {line['update']}")
-    watch(MetricsLog, "sync", lambda log: "sync")
+    watch(checkpoints, "sync_file", lambda path: f"sync {path.name}")
     events = watch(Path, "unlink", lambda path, **_: f"delete {path.name}")
     trainer(stream, tmp_path, bleus(2, 1, 3), max_updates=3, valid_every=1, average=2).run()
     snapshots = [f"update-000000{update}.safetensors" for update in (1, 2, 3)]
     names = (*snapshots, "trainer.pt", "final.safetensors")
     known = [event for event in events if not event.startswith("delete") or event.split()[1] in names]
     assert known == [
-        *("train 1", snapshots[0], "valid 1", "sync", "trainer.pt"),
-        *("train 2", snapshots[1], "valid 2", "sync", "trainer.pt"),
-        *("train 3", snapshots[2], "valid 3", "sync", "trainer.pt", f"delete {snapshots[0]}"),
+        *("train 1", snapshots[0], "valid 1", "sync metrics.jsonl", "trainer.pt"),
+        *("train 2", snapshots[1], "valid 2", "sync metrics.jsonl", "trainer.pt"),
+        *("train 3", snapshots[2], "valid 3", "sync metrics.jsonl", "trainer.pt", f"delete {snapshots[0]}"),
         *("average 3", "final.safetensors", "final 3"),
     ]
 
