@@ -80,5 +80,5 @@ clean: ## Remove the environment and caches; results in runs/ stay
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt setup.sh
-	@sh setup.sh "$(PYTHON)"
+	@sh setup.sh "$(PYTHON)" $(EXTRAS)
 	@touch $(STAMP)

@@ -24,7 +24,7 @@ from tests.kits.contract import tiny
 from tests.kits.loader import random_split
 
 META = torch.device("meta")
-BATCH = make_batch(random_split([(3, 4), (1, 2), (5, 1), (2, 2)]), np.arange(4))
+BATCH = make_batch(random_split([(2, 1), (1, 2), (1, 1), (2, 2)]), np.arange(4))
 CASES = [(name, {}) for name in PRESETS]
 CASES += [
     (name, {"consistency": pair}) for name in ("bahdanau", "transformer") for pair in ("r-drop", "simcut")
@@ -43,9 +43,8 @@ def test_training_and_search_stay_on_the_device(name, regularization, dtype, mon
     for group in optimizer.param_groups:
         group["fused"] = False  # torch has no such kernel for the device "meta"
     batch = BATCH.to(META)
-    for _ in range(2):
-        loss, norm = train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
-        assert {loss.nll.device, norm.device} == {META}
+    loss, norm = train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
+    assert {loss.nll.device, norm.device} == {META}
     model.eval()
     # Left: without lengths, an encoder asks the device for them, in search once per batch.
     takes_lengths = "src_lengths" in inspect.signature(model.encode).parameters
@@ -55,10 +54,9 @@ def test_training_and_search_stay_on_the_device(name, regularization, dtype, mon
         memory = encode(batch.src, batch.src_mask)
         state = model.init_state(memory, 2, 3)
         tokens, parents = torch.zeros(2, 4, 2, dtype=torch.long, device=META)
-        for _ in range(2):
-            logits, state = model.step(tokens, state, memory)
-            assert logits.device == META
-            state = select(state, parents)
+        logits, state = model.step(tokens, state, memory)
+        assert logits.device == META
+        state = select(state, parents)
         rows = torch.zeros(2, dtype=torch.long, device=META)
         memory, state = keep(memory, rows), keep(state, rows)
         model.step(tokens[:2], state, memory)

@@ -96,18 +96,18 @@ def test_a_damaged_cache_is_built_again(
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize("kind", ["words", "characters", "bpe", "unigram"])
+@pytest.mark.parametrize(("kind", "workers"), [("words", 1), ("characters", 2), ("bpe", 2), ("unigram", 2)])
 def test_chunks_and_processes_change_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, workers: int
 ) -> None:
     src, tgt = (tuple(side) for side in zip(*made_up(120), strict=True))
     pairs = Pairs((*src, "a  b", "PPP pufff"), (*tgt, " x", "▁"))
     vocabularies = build_pair(pairs, kind=kind, size=310 if kind in ("bpe", "unigram") else 30, joint=False)
     split = encode_split(pairs, vocabularies, folder=tmp_path / "whole", max_tokens=40)
     (whole,) = (tmp_path / "whole").iterdir()
-    for chunk, workers in ((25, 2), (1, 1), (61, 1)):
+    for chunk, number in ((25, workers), (1, 1), (61, 1)):
         monkeypatch.setattr(encode, "CHUNK_PAIRS", chunk)
-        encode_split(pairs, vocabularies, folder=tmp_path / "parts", max_tokens=40, workers=workers)
+        encode_split(pairs, vocabularies, folder=tmp_path / "parts", max_tokens=40, workers=number)
         for path in whole.iterdir():
             assert path.read_bytes() == (tmp_path / "parts" / whole.name / path.name).read_bytes()
         shutil.rmtree(tmp_path / "parts")
@@ -214,8 +214,8 @@ def test_words_beyond_a_number_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert list(cache) == ["a", "b", "c"]
 
 
-def pid_of(_: int) -> int:
-    return os.getpid()
+PID = "__import__('os').getpid()"
+"""For ``eval``: a worker need not import this file, and with it torch, to tell its process."""
 
 
 def children(pid: int) -> set[int]:
@@ -246,8 +246,8 @@ def test_only_a_large_corpus_starts_processes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pool, "SERIAL_BLOCKS", 3)
     with monkeypatch.context() as patch:
         patch.setattr(pool, "ProcessPoolExecutor", None)  # calling it would fail
-        assert list(map_blocks(pid_of, range(3))) == [os.getpid()] * 3
-    assert os.getpid() not in list(map_blocks(pid_of, range(5)))[3:]
+        assert list(map_blocks(eval, [PID] * 3)) == [os.getpid()] * 3
+    assert os.getpid() not in list(map_blocks(eval, [PID] * 5))[3:]
     monkeypatch.setattr(pool, "available_cores", lambda: 12)
     for processes, workers in (("1", 8), ("4", 3), ("16", 1)):  # of torchrun, which share the cores
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
@@ -268,7 +268,7 @@ def test_an_error_is_raised_here_and_ends_the_workers(where: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_a_worker_that_was_killed_is_one_clear_error() -> None:
-    results = map_blocks(pid_of, range(99), workers=2)
+    results = map_blocks(eval, [PID] * 99, workers=2)
     os.kill(next(results), signal.SIGKILL)
     with pytest.raises(ChildProcessError, match=r"a worker process was ended from outside; if memory is"):
         list(results)

@@ -4,7 +4,10 @@ import hashlib
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,7 @@ from data.prepare import (
     prepare_corpus,
     run_first_pass,
 )
-from tests.kits.cli import Refusal, real
+from tests.kits.cli import Refusal
 from tests.kits.raw_data import Pair, lines, made_up, records, refused, table, two_files, write
 
 
@@ -249,12 +252,28 @@ def test_too_little_to_divide(tmp_path: Path):
     assert not list(tmp_path.glob("*out*"))
 
 
-def test_standard_input_is_read_once_for_both_passes(tmp_path: Path):
+@contextmanager
+def standard_input(text: str) -> Iterator[None]:
+    """Let a file of this text be standard input of this process."""
+    before = os.dup(0)
+    with TemporaryFile("w+") as file:
+        file.write(text)
+        file.seek(0)
+        os.dup2(file.fileno(), 0)
+        try:
+            yield
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+
+
+def test_standard_input_is_read_once_for_both_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     text = "".join(json.dumps({"s": src, "t": tgt}) + "\n" for src, tgt in made_up(60))
-    done = real("data", "prepare", "-", "--fields", "s,t", "--out", tmp_path / "x", stdin=text)
-    assert done.returncode == 0, done.stderr
-    assert "written  train 48, valid 6, test 6" in done.stdout
-    assert f"next: attnbench run {tmp_path / 'x'}/experiment.toml --out runs/x" in done.stderr
+    with standard_input(text):
+        assert main(["data", "prepare", "-", "--fields", "s,t", "--out", str(tmp_path / "x")]) == 0
+    printed = capsys.readouterr()
+    assert "written  train 48, valid 6, test 6" in printed.out
+    assert f"next: attnbench run {tmp_path / 'x'}/experiment.toml --out runs/x" in printed.err
     manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
     inputs = [(each["path"], each["bytes"]) for each in manifest["inputs"]]
     assert inputs == [("standard input", len(text.encode()))]
@@ -263,9 +282,9 @@ def test_standard_input_is_read_once_for_both_passes(tmp_path: Path):
         "experiment.toml",
         "manifest.json",
     }
-    done = real("data", "check", "-", "--columns", "2,1", "-q", stdin="a\tb\n\t\nc d\te\n")
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "a blank side                     1  line 2\n" in done.stdout
+    with standard_input("a\tb\n\t\nc d\te\n"):
+        assert main(["data", "check", "-", "--columns", "2,1", "-q"]) == 1
+    assert "a blank side                     1  line 2\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,9 @@ def test_no_character_breaks_a_line(odd: dict[str, Vocabulary], kind: str) -> No
         assert_one_line(text)
         if kind != "words":  # these lose white space that no word needs
             assert text == "a b"
+
+
+def test_all_that_breaks_a_line_is_known() -> None:
     for character in map(chr, range(sys.maxunicode + 1)):
         ends_line = len(f"a{character}b".splitlines()) > 1
         assert bool(CONTROL.match(character)) == (unicodedata.category(character) == "Cc" or ends_line)

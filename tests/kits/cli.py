@@ -1,13 +1,8 @@
-"""Helpers for tests of the command line: a real process, a damaged corpus."""
+"""Helpers for tests of the command line: the type of a fixture, a damaged corpus."""
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-
-import torch
 
 Refusal = Callable[..., str]
 
@@ -19,11 +14,3 @@ def corpus_with(tiny_toml: Path, tmp_path: Path, name: str, content: bytes | Non
     else:
         (root / name).write_bytes(content)
     return root
-
-
-def real(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    command = [sys.executable, "-m", "compare", *map(str, arguments)]
-    return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, env=environment, check=False, timeout=120
-    )

@@ -26,7 +26,7 @@ def published(members: dict[str, bytes], name: str) -> bytes:
         return gzip.compress(members[""]) if name.endswith(".gz") else members[""]
     packed = io.BytesIO()
     if name.endswith(".zip"):
-        with zipfile.ZipFile(packed, "w") as archive:
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for member, content in members.items():
                 archive.writestr(member, content)
     else:

@@ -7,7 +7,7 @@ As a program it runs an experiment in several processes again and again, each ti
 1. Two processes; one has too little memory for update 5.
 2. Two processes; the second is killed.
 3. Two processes; the second gets SIGTERM.
-4. Four processes, which finish the experiment.
+4. Three processes, which finish the experiment.
 
 It prints the exit statuses as JSON, a list per call.
 """
@@ -119,11 +119,11 @@ def main(config: str, folder: Path) -> None:
     log = folder / "luong-seed1" / "metrics.jsonl"
     ended = [statuses(start(config, folder, 2, fail_at_update_5))]
     (folder.parent / "failed.json").write_bytes((folder / "luong-seed1" / "result.json").read_bytes())
-    for signum, lines in ((signal.SIGKILL, 6), (signal.SIGTERM, 18)):
+    for signum, lines in ((signal.SIGKILL, 6), (signal.SIGTERM, 14)):
         pids = start(config, folder, 2)
         end(pids[-1], signum, log, lines)
         ended.append(statuses(pids))
-    print(json.dumps([*ended, statuses(start(config, folder, 4))]))
+    print(json.dumps([*ended, statuses(start(config, folder, 3))]))
 
 
 if __name__ == "__main__":

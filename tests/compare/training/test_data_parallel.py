@@ -43,7 +43,7 @@ FAMILIES: dict[str, Any] = {
 }
 FAMILIES["bahdanau-simcut"] = FAMILIES["bahdanau"]
 REGULARIZATION = {"bahdanau-simcut": RegularizationConfig(consistency="simcut")}
-UPDATES = 20
+UPDATES = 10
 JOBS = ((1, 1), (2, 1), (4, 1), (1, 3), (2, 2))
 """Numbers of processes, and of parts per share."""
 
@@ -94,7 +94,7 @@ def main(root: Path) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folders FAMILY-PROCESSES-PARTS with the weights of each process after 20 updates in float64."""
+    """Folders FAMILY-PROCESSES-PARTS with the weights of each process after 10 updates in float64."""
     folder = tmp_path_factory.mktemp("together")
     command = [sys.executable, "-m", "tests.compare.training.test_data_parallel", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=600)
