@@ -225,10 +225,10 @@ class LadderConfig(TransformerConfig):
         for side, mixer in recurrent.items():
             is_masked = getattr(self, f"{side}_mask") != "full"
             yield is_masked, f'{side}_mask has no effect with {side}_mixer "{mixer}"'
-        yield (
-            len(recurrent) == 2 and self.positions in IN_ATTENTION,
-            f'positions "{self.positions}" need self-attention in the encoder or the decoder',
-        )
+        for name, needs in (("positions", IN_ATTENTION), ("projections", ("shared-qk",))):
+            value = getattr(self, name)
+            message = f'{name} "{value}" need self-attention in the encoder or the decoder'
+            yield len(recurrent) == 2 and value in needs, message
         for name, default in (("activation_dropout", 0.0), ("activation", "relu")):
             is_given = getattr(self, name) != default
             yield is_given and not self.feed_forward, f"{name} has no effect with feed_forward false"

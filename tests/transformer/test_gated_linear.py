@@ -14,7 +14,7 @@ from transformer import formulas
 from transformer.gated_linear import CHUNK, LOWEST, GatedLinearAttention, gated_linear_attention
 from transformer.positions import Relation
 
-LONG = 2 * CHUNK + 3
+LONG = 3 * CHUNK + 3
 SIZES = {
     "d_model": 8,
     "num_heads": 2,

@@ -172,6 +172,10 @@ def test_each_rung_changes_one_thing_and_the_first_is_the_preset():
         ),
         ({"decoder_mixer": "gru", "decoder_mask": "window:1"}, 'decoder_mask has no effect .* "gru"'),
         ({"encoder_mixer": "lstm", "decoder_mixer": "gru", "positions": "rotary"}, 'positions "rotary" need'),
+        (
+            {"encoder_mixer": "lstm", "decoder_mixer": "gated-linear", "projections": "shared-qk"},
+            'projections "shared-qk" need self-attention',
+        ),
         ({"feed_forward": False, "activation": "gelu"}, "activation has no effect with feed_forward false"),
         (
             {"encoder_mixer": "lstm", "d_model": 9, "num_heads": 3, "positions": "none"},
