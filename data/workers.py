@@ -10,7 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
 from multiprocessing import get_context, parent_process
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -66,7 +66,7 @@ def map_blocks(
     try:
         pending = deque[Future[Result]]()
         for block in blocks:
-            with _without_main():
+            with _starting():
                 pending.append(pool.submit(_apply, block))
             if len(pending) > workers:
                 yield pending.popleft().result()
@@ -81,14 +81,24 @@ def map_blocks(
 
 
 @contextmanager
-def _without_main() -> Iterator[None]:
-    """Hide the user's script: a new process would run it again, where nothing in it prevents that."""
-    main = sys.modules["__main__"]
+def _starting() -> Iterator[None]:
+    """Hide the user's script, which a new process would run again; let signals wait for the end of a block.
+
+    A process whose start is broken off prints a traceback.
+    """
+    main, received = sys.modules["__main__"], list[int]()
+    is_main = current_thread() is main_thread()  # in another one Python sets no handlers
+    handled = [each for each in signal.Signals if is_main and callable(signal.getsignal(each))]
+    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in handled}
     sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
         sys.modules["__main__"] = main
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+        for number in received:
+            signal.raise_signal(number)
 
 
 _function: Callable[[Any], Any]

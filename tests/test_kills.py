@@ -153,6 +153,8 @@ def run(arguments: list[str], errors: Path, at: int, signum: int) -> None:
     try:
         status = call(arguments)
         os.write(2, f"{count}\n".encode())
+    except FileExistsError as error:  # of save_pretrained, which is no command
+        os.write(2, f"{error}\n".encode())
     except KeyboardInterrupt:  # before or after the command, as when Python starts or ends
         status = 130
     except BaseException:
