@@ -1,8 +1,8 @@
 # Every target makes the environment it needs; a second call installs nothing.
 #   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.11 and leaves its torch alone
 #   make ARGS="--set ..." compare     passes arguments on to attnbench run
-#   make DATA=FOLDER bench            times on your copy of Multi30k, FOLDER itself, instead of random ids
-#   make DATA=PARENT results          finds corpora in PARENT, such as PARENT/multi30k; so does make pages
+#   make CORPORA=FOLDER bench         takes FOLDER/multi30k instead of random ids; results, pages and race find their
+#                                     corpora in FOLDER too
 
 .DEFAULT_GOAL := help
 .PHONY: help setup compare tour results pages bench bench-gpu race test test-all kill-test lint docs clean
@@ -16,7 +16,7 @@ STAMP := .venv/.setup
 endif
 
 BENCH := $(PY) -m compare bench
-CORPUS := $(if $(DATA),--set 'data.root=$(DATA)',--synthetic 14)
+CORPUS := $(if $(CORPORA),--set 'data.root=$(CORPORA)/multi30k',--synthetic 14)
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,17 +30,17 @@ compare: $(STAMP) ## Compare four families on short built-in sentences, three se
 tour: $(STAMP) ## Run the tutorial: attention step by step, pictures in runs/tour (1 to 2 minutes)
 	$(PY) docs/tutorial.py
 
-results: $(STAMP) ## List the published results; NAME=grammar [DATA=PARENT of multi30k] makes one of them again
-	@$(PY) benchmarks/results.py $(NAME) $(if $(DATA),--data '$(DATA)')
+results: $(STAMP) ## List the published results; NAME=grammar [CORPORA=FOLDER] makes one of them again
+	@$(PY) benchmarks/results.py $(NAME) $(if $(CORPORA),--corpora '$(CORPORA)')
 
-pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; DATA=PARENT of multi30k)
-	$(PY) -m benchmarks.readme $(if $(DATA),--data '$(DATA)')
+pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; CORPORA=FOLDER)
+	$(PY) -m benchmarks.readme $(if $(CORPORA),--corpora '$(CORPORA)')
 	$(PY) benchmarks/results.py --write
-	$(if $(DATA),for kind in quality-seconds quality-flops pareto-size tuning; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
-	    --format png --out docs/images/multi30k --set 'data.root=$(DATA)/multi30k' || exit 1; done; \
-	    $(PY) -m benchmarks.ablation results/multi30k-ablation docs/images/multi30k/ablation.png --data '$(DATA)')
+	$(if $(CORPORA),for kind in quality-seconds quality-flops pareto-size tuning; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
+	    --format png --out docs/images/multi30k --set 'data.root=$(CORPORA)/multi30k' || exit 1; done; \
+	    $(PY) -m benchmarks.ablation results/multi30k-ablation docs/images/multi30k/ablation.png --corpora '$(CORPORA)')
 
-bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; DATA=multi30k itself)
+bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; CORPORA=FOLDER)
 	$(BENCH) configs/speed.toml $(CORPUS) --phase train --out runs/bench/fp32.json $(ARGS)
 	$(BENCH) configs/speed.toml $(CORPUS) --set train.precision=auto --out runs/bench/auto.json $(ARGS)
 
@@ -51,9 +51,9 @@ bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minut
 	$(BENCH) configs/speed.toml --synthetic 14 --set train.device=cuda --set train.precision=bf16 \
 	    --out runs/bench-gpu/small.json $(ARGS)
 
-race: $(STAMP) ## Train beside joeynmt, eole and OpenNMT-py in turn, five times each (20 minutes on 2 cores; DATA=PARENT of multi30k)
+race: $(STAMP) ## Train beside joeynmt, eole and OpenNMT-py in turn, five times each (20 minutes on 2 cores; CORPORA=FOLDER)
 	PYTHON="$$(realpath $(PY))" sh benchmarks/peers/install.sh joeynmt eole opennmt-py
-	$(PY) benchmarks/peers/run.py --root '$(DATA)/multi30k' --phase train --updates 8 --repeats 5 --out runs/race.json $(ARGS)
+	$(PY) benchmarks/peers/run.py --data '$(CORPORA)/multi30k' --phase train --updates 8 --repeats 5 --out runs/race.json $(ARGS)
 
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 

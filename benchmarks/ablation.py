@@ -1,6 +1,6 @@
 """Compare an experiment with those beside it that lack one technique each: a table, or a figure.
 
-    python -m benchmarks.ablation results/multi30k-ablation FIGURE.png [--data FOLDER]
+    python -m benchmarks.ablation results/multi30k-ablation FIGURE.png [--corpora FOLDER]
 
 The others are in folders whose names begin alike, such as multi30k-ablation-without-dropout. FOLDER holds
 the corpus, as FOLDER/multi30k. Differences are in BLEU on the first test set; Holm's correction is for all
@@ -110,10 +110,10 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path, help="experiment with all techniques")
     parser.add_argument("figure", type=Path, help="PNG, SVG or PDF to write")
-    parser.add_argument("--data", type=Path, help="folder of corpora")
+    parser.add_argument("--corpora", type=Path, help="folder of corpora")
     options = parser.parse_args()
     root = load_experiment(options.folder / "experiment.toml").data.root
-    corpus = str(options.data / Path(root).name) if options.data and root else ""
+    corpus = str(options.corpora / Path(root).name) if options.corpora and root else ""
     figure = draw_variants(compare_variants(options.folder, corpus), load_runs(options.folder).styles)
     save_figure(figure, options.figure.with_suffix(""), [options.figure.suffix.removeprefix(".")])
     return 0

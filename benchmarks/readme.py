@@ -1,6 +1,6 @@
 """Write tables and outcomes of finished results into README.md and docs/.
 
-    python -m benchmarks.readme [--data FOLDER] [--check]
+    python -m benchmarks.readme [--corpora FOLDER] [--check]
 
 FOLDER holds corpora, such as FOLDER/multi30k, with which intervals and tests of models that were trained on
 them are computed again; without one, what is made of these stays as it is, and the program says so.
@@ -48,12 +48,12 @@ MINUTES = 45
 """Minutes of training on one core, for ``training``."""
 
 
-def regenerate(text: str, data: Path | None = None, absent: set[str] | None = None) -> str:
+def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None = None) -> str:
     """Return ``text`` with everything between markers made again from the result files.
 
     Args:
         text: of a page.
-        data: folder of corpora.
+        corpora: their folder.
         absent: gets the corpora without which a block had to be left as it was.
     """
 
@@ -61,7 +61,7 @@ def regenerate(text: str, data: Path | None = None, absent: set[str] | None = No
         opening, kind, name, other, columns, closing = match.groups()
         folder, added = ROOT / name, ROOT / other if other else None
         root = load_experiment(folder / "experiment.toml").data.root
-        corpus = str(data / Path(root).name) if data and root else ""
+        corpus = str(corpora / Path(root).name) if corpora and root else ""
         if root and not (corpus and Path(corpus).is_dir()) and needs_corpus(kind, folder):
             if absent is not None:
                 absent.add(Path(root).name)
@@ -244,19 +244,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, help="folder of corpora")
+    parser.add_argument("--corpora", type=Path, help="folder of corpora")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     absent: set[str] = set()
     differ = False
     for page in PAGES:
         text = page.read_text("utf-8")
-        made = regenerate(text, options.data, absent)
+        made = regenerate(text, options.corpora, absent)
         differ |= made != text
         if not options.check:
             page.write_text(made, encoding="utf-8")
     for corpus in sorted(absent):
-        print(f"not computed again, for want of {corpus} in --data: intervals and tests of its models")
+        print(f"not computed again, for want of {corpus} in --corpora: intervals and tests of its models")
     return int(options.check and differ)
 
 

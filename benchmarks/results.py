@@ -24,8 +24,8 @@ PROGRAMS = {"attnbench": [sys.executable, "-m", "compare"], "python": [sys.execu
 HEAD = """# Published results
 
 Each folder is made by the commands below it, from the root of the repository; `make results NAME=demo` runs
-them, with `DATA=FOLDER` where they need `$DATA`, a folder of corpora. Minutes are on two CPU cores. This page
-is written by `python benchmarks/results.py --write` from `results.toml`; `make results` prints it.
+them, with `CORPORA=FOLDER`, a folder of corpora, where they need `$CORPORA`. Minutes are on two CPU cores.
+This page is written by `python benchmarks/results.py --write` from `results.toml`; `make results` prints it.
 """
 
 
@@ -89,18 +89,18 @@ def split(command: str) -> tuple[dict[str, str], str, list[str]]:
     return dict(word.split("=", 1) for word in variables), program, arguments
 
 
-def make(name: str, data: str) -> int:
+def make(name: str, corpora: str) -> int:
     """Run the commands of one entry until one fails; returns its exit status."""
     entries = read_list()
     if name not in entries:
         sys.exit(f"error: no results {name!r}: choose from {', '.join(entries)}")
     commands = entries[name]["commands"]
-    if not data and any("$DATA" in command for command in commands):
-        sys.exit(f"error: {name} needs corpora: give their folder with DATA=FOLDER")
+    if not corpora and any("$CORPORA" in command for command in commands):
+        sys.exit(f"error: {name} needs corpora: give their folder with CORPORA=FOLDER")
     for command in commands:
         print(command, flush=True)
         variables, program, arguments = split(command)
-        arguments = [Template(argument).substitute(DATA=data) for argument in arguments]
+        arguments = [Template(argument).substitute(CORPORA=corpora) for argument in arguments]
         done = subprocess.run(
             [*PROGRAMS.get(program, [program]), *arguments], cwd=ROOT, check=False, env=os.environ | variables
         )
@@ -112,11 +112,11 @@ def make(name: str, data: str) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="?", help="an entry of results.toml [default: list them]")
-    parser.add_argument("--data", default="", help="the folder of the corpora")
+    parser.add_argument("--corpora", default="", help="the folder of the corpora")
     parser.add_argument("--write", action="store_true", help="write results/README.md instead of printing")
     options = parser.parse_args()
     if options.name:
-        sys.exit(make(options.name, options.data))
+        sys.exit(make(options.name, options.corpora))
     if options.write:
         (RESULTS / "README.md").write_text(render_list(), encoding="utf-8")
     else:

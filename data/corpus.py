@@ -80,8 +80,11 @@ def find_corpus(root: Path, src: str) -> Path:
         from data.named import CORPORA  # imported here: others need no named corpus
 
         there = ", ".join(sorted({str(path.parent) for path in root.parent.glob(f"*/{files}")}))
-        get = f"attnbench data get {root.name} downloads it, then --set data.root=corpora/{root.name}"
-        remedy = "; ".join([get] * (root.name in CORPORA) + [f"there is {there}"] * bool(there))
+        remedies = [f"there is {there}"] * bool(there)
+        if named := CORPORA.get(root.name):
+            folder = f"corpora/{root.name}.{'-'.join(named.languages[0])}"
+            remedies.insert(0, f"attnbench data get {root.name}, then --set data.root={folder}")
+        remedy = "; ".join(remedies)
         raise FileNotFoundError(f"{root}: no such folder; {remedy or 'give the folder of the corpus'}")
     inside = sorted({path.parent for path in root.glob(f"*/{files}")})
     if any(root.glob(files)) or len(inside) != 1:

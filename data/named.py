@@ -229,8 +229,7 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
     _, pair, folder = _locate(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
-            f"{folder}: not downloaded yet; run: "
-            f"attnbench data get {name} --src {pair[0]} --tgt {pair[1]} --root {root}"
+            f"{folder}: not downloaded yet; run: attnbench data get {name} --src {pair[0]} --tgt {pair[1]}"
         )
     _verify(folder)
     return folder

@@ -75,7 +75,7 @@ COMMANDS = {
     ),
     "export": Command("export {finished}/transformer-seed1 --out {out}"),
     "save_pretrained": Command("save_pretrained {finished}/luong-seed1 {out}"),
-    "get": Command("data get multi30k --root {out}"),
+    "get": Command("data get multi30k --out {out}"),
 }
 
 

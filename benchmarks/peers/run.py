@@ -1,6 +1,6 @@
 """Benchmark attnbench against other toolkits: the same batches, in turn, in one run.
 
-    python benchmarks/peers/run.py --root FOLDER_OF_MULTI30K --phase train --updates 20 --repeats 5 --out FILE
+    python benchmarks/peers/run.py --data MULTI30K --phase train --updates 20 --repeats 5 --out FILE
 
 Each toolkit runs as a process in its own environment (made by ``install.sh``) and reads the same file of ids.
 They take turns on one machine, with the same number of threads and the same memory settings of the C library.
@@ -122,7 +122,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--root", type=Path, required=True, help="folder of Multi30k's raw files")
+    parser.add_argument("--data", type=Path, required=True, help="folder of Multi30k's raw files")
     parser.add_argument("--phase", choices=PHASES, required=True)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--updates", type=int, default=20, help="batches of a turn [%(default)s]")
@@ -179,10 +179,10 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
         folder = Path(temporary)
         if translates_trained:
             options.run = options.run.resolve()
-            made = translation_work(options.root, options.run, options.updates)
+            made = translation_work(options.data, options.run, options.updates)
             save_weights(options.run, folder / WEIGHTS)
         else:
-            made = training_work(options.root, options.phase, options.updates)
+            made = training_work(options.data, options.phase, options.updates)
         save_work(folder / WORK, made.work)
         names = options.racers or [name for name in RACERS if name in PHASES[options.phase]]
         before = matmul_flops_per_s(options.precision)

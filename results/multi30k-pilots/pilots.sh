@@ -1,9 +1,9 @@
 #!/bin/sh
 # sh results/multi30k-pilots/pilots.sh FOLDER, the folder of the corpora, from the root of the repository.
 set -e
-DATA=$1
+CORPORA=$1
 pilot() {
-    attnbench run configs/multi30k-en-de.toml --set data.root="$DATA/multi30k" "$@"
+    attnbench run configs/multi30k-en-de.toml --set data.root="$CORPORA/multi30k" "$@"
 }
 # The pilots of multi30k-en-de, most of them Transformers, on Multi30k, English to German, seed 1, which decided the shape
 # of the Transformer and the settings that all models of multi30k-en-de share. Each run differs from `base` in what

@@ -25,17 +25,17 @@ def server(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
 
 
 def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, tmp_path: Path, capsys):
-    assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--dry-run"]) == 0
+    assert main(["data", "get", "tatoeba", "--out", str(tmp_path), "--dry-run"]) == 0
     [remote] = CORPORA["tatoeba"].remotes(("en", "de"))
     assert capsys.readouterr().out == f"deu-eng.zip  {remote.mirrors[0]}\n"
     assert (server.asked, list(tmp_path.iterdir())) == ([], [])
-    assert main(["data", "get", "tatoeba", "--root", str(tmp_path)]) == 0
+    assert main(["data", "get", "tatoeba", "--out", str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'tatoeba.en-de'}\n"
     assert "no hash of it is published" in err
     assert "train: " in err
     assert set(read_corpus(Path(out.strip()), "de", "en").splits) == {"train", "valid", "test"}
-    assert main(["data", "get", "tatoeba", "--root", str(tmp_path), "--json", "--quiet"]) == 0
+    assert main(["data", "get", "tatoeba", "--out", str(tmp_path), "--json", "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert (json.loads(out), err) == ({"folder": str(tmp_path / "tatoeba.en-de")}, "")
 
@@ -47,7 +47,7 @@ def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusa
     )
     assert refusal("data", "get", "tatoeba", "--src", "en").startswith("tatoeba has no pair en-?")
     server.at("/deu-eng.zip", status(500))
-    assert "HTTP Error 500" in refusal("data", "get", "tatoeba", "--root", tmp_path)
+    assert "HTTP Error 500" in refusal("data", "get", "tatoeba", "--out", tmp_path)
 
 
 def test_the_list_has_every_field(capsys):
@@ -68,19 +68,20 @@ def test_the_list_has_every_field(capsys):
     assert "No address was asked by us" in text
 
 
-def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, capsys):
+def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, monkeypatch, capsys):
     """Only after `data get`, since no other command uses the network."""
-    arguments = ["data", "prepare", "tatoeba", "--root", str(tmp_path), "--langs", "de,en", "-q", "--json"]
+    monkeypatch.chdir(tmp_path)
+    arguments = ["data", "prepare", "tatoeba", "--langs", "de,en", "-q", "--json"]
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 2
     assert not server.asked
-    get = f"attnbench data get tatoeba --src en --tgt de --root {tmp_path}"
+    get = "attnbench data get tatoeba --src en --tgt de"
     assert f"tatoeba.en-de: not downloaded yet; run: {get}\n" in capsys.readouterr().err
     assert main([*get.split()[1:], "-q"]) == 0
     capsys.readouterr()
     assert main([*arguments, "--max-words", "1", "--dry-run"]) == 2
     assert "max_words" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 0
-    found = read_corpus(tmp_path / "tatoeba.en-de", "de", "en")
+    found = read_corpus(tmp_path / "corpora" / "tatoeba.en-de", "de", "en")
     assert read_corpus(tmp_path / "mine", "de", "en").content_hash == found.content_hash
     manifest = json.loads(capsys.readouterr().out)
     assert manifest["splits"] == {name: len(pairs.src) for name, pairs in found.splits.items()}
