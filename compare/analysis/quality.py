@@ -10,7 +10,7 @@ import re
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress, count, pairwise
+from itertools import count, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +18,9 @@ import numpy as np
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.statistics import bleu, chrf, sentence_counts
 from compare.analysis.tables import Row, Table
-from data.corpus import Pairs
-from data.vocabulary import TOKEN, load_pair, split_words
+from data.vocabulary import TOKEN, split_words
 
-# Words of a text, and the training text that the models saw.
+# Words of a text.
 
 
 NUMBER = r"\d+(?:[.,:/]\d+)*\w*"
@@ -37,16 +36,6 @@ def extract_words(text: str) -> list[str]:
 def word_counts(lines: Sequence[str]) -> list[int]:
     """Count the words of each line."""
     return [len(extract_words(line)) for line in lines]
-
-
-def training_pairs(finished: FinishedExperiment) -> Pairs:
-    """Return the training pairs that the models saw, which are those of at most ``max_tokens`` tokens."""
-    first_run, train = finished.runs[0], finished.corpus.splits["train"]
-    limit = first_run.run.data.max_tokens
-    src, tgt = load_pair(first_run.folder)  # all runs of an experiment share data and vocabulary
-    ids = zip(src.encode_all(train.src), tgt.encode_all(train.tgt), strict=True)
-    within_limit = [max(len(src_ids), len(tgt_ids)) <= limit for src_ids, tgt_ids in ids]
-    return Pairs(tuple(compress(train.src, within_limit)), tuple(compress(train.tgt, within_limit)))
 
 
 # Quality by source length, and by how far the source length is outside the lengths seen in training.
@@ -114,7 +103,7 @@ def by_length(finished: FinishedExperiment) -> Table:
 
 def by_distance(finished: FinishedExperiment) -> Table:
     """Score by number of source words beyond the longest training sentence, one row per run and bucket."""
-    lengths, training_lengths = word_counts(_sources(finished)), word_counts(training_pairs(finished).src)
+    lengths, training_lengths = word_counts(_sources(finished)), word_counts(finished.training_pairs.src)
     trained = Bucket(min(training_lengths), max(training_lengths))
     distances = [length - trained.high for length in lengths]
     groups = {
@@ -220,7 +209,7 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
         finished: the experiment.
         test: name of the test set.
     """
-    training_counts = Counter(word for line in training_pairs(finished).tgt for word in extract_words(line))
+    training_counts = Counter(word for line in finished.training_pairs.tgt for word in extract_words(line))
     references = [extract_words(line) for line in finished.references(test)]
     rows = []
     for run in finished.runs:

@@ -12,7 +12,7 @@ from compare.results.text import list_text
 from compare.system.log import counting
 
 if TYPE_CHECKING:
-    from compare.models.presets import CatalogueEntry
+    from compare.models.catalogue import CatalogueEntry
     from data.formats import Source
 
 
@@ -26,6 +26,8 @@ cli.app.add_typer(data_app, name="data")
 SplitSize = Annotated[
     int | None, typer.Option(min=1, help="Pairs of this set [default: a tenth, 1 to 1,000].")
 ]
+NAMED = Path("corpora")
+"""Where `data get` puts named corpora by default, and `data prepare` finds them."""
 ALL = ""
 """Key of a corpus that is not divided into splits."""
 
@@ -40,7 +42,6 @@ SrcFiles = Annotated[list[Path] | None, typer.Option("--src", help="Source files
 TgtFiles = Annotated[list[Path] | None, typer.Option("--tgt", help="Their target files, in the same order.")]
 Columns = Annotated[str, typer.Option(help="Two columns of a table: 1,2, or en,de by its first line.")]
 Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as translation.en,translation.de.")]
-Root = Annotated[Path, typer.Option(help="Folder of the named corpora and the downloads.")]
 Langs = Annotated[str, typer.Option(help="Languages, such as en,de [default: from the file names].")]
 
 
@@ -91,7 +92,6 @@ def prepare(
     drop_overlap: Annotated[
         bool, cli.flag("drop-overlap", "Drop training pairs that share a side with valid/test.")
     ] = False,
-    root: Root = Path("corpora"),
     dry_run: cli.DryRun = False,
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
@@ -121,7 +121,7 @@ def prepare(
         drop_overlap=drop_overlap,
     )
     splits, found_langs = _splits(
-        _resolve_name(files or [], langs, root), src or [], tgt or [], columns, fields, langs
+        _resolve_name(files or [], langs), src or [], tgt or [], columns, fields, langs
     )
     sources = splits.pop("train", None) or splits.pop(ALL)
     if splits and (valid or test):
@@ -156,7 +156,7 @@ def prepare(
     return 0
 
 
-def _resolve_name(files: list[Path], langs: str, root: Path) -> list[Path]:
+def _resolve_name(files: list[Path], langs: str) -> list[Path]:
     """Return ``files``, or the folder of the named corpus if they are the name of one."""
     from data.formats import parse_languages
     from data.named import CORPORA, downloaded_folder
@@ -164,7 +164,7 @@ def _resolve_name(files: list[Path], langs: str, root: Path) -> list[Path]:
     if len(files) != 1 or str(files[0]) not in CORPORA or files[0].exists():
         return files
     src, tgt = parse_languages(langs) if langs else ("", "")
-    return [downloaded_folder(str(files[0]), src, tgt, root)]
+    return [downloaded_folder(str(files[0]), src, tgt, NAMED)]
 
 
 def _splits(
@@ -188,7 +188,7 @@ def get(
     name: Annotated[str | None, typer.Argument(help="A corpus of --list.")] = None,
     src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
     tgt: Annotated[str, typer.Option(help="Target language.")] = "",
-    root: Root = Path("corpora"),
+    out: Annotated[Path, typer.Option(help="Folder in which the corpus gets its own.")] = NAMED,
     list_corpora: cli.ListAll = False,
     dry_run: cli.DryRun = False,
     quiet: cli.Quiet = False,
@@ -211,7 +211,7 @@ def get(
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         cli.show(files, text, as_json=as_json)
         return 0
-    folder = fetched(name, src, tgt, root)
+    folder = fetched(name, src, tgt, out)
     cli.show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0
 
@@ -233,8 +233,6 @@ def models(
 
     Example: attnbench models luong-local-p
     """
-    from compare.models.presets import render_description
-
     if name is None or list_presets:
         if verify:
             raise ValueError(
@@ -248,6 +246,8 @@ def models(
         rows = [{"check": each.check, "outcome": "ok" if each.holds else each.problem} for each in verdicts]
         cli.show(verdicts, list_text(rows), as_json=as_json)
         return 0 if all(verdict.holds for verdict in verdicts) else 1
+    from compare.models.presets import render_description
+
     found = compare.describe_preset(name, vocabulary)
     cli.show(found, render_description(found), as_json=as_json)
     return 0
@@ -255,7 +255,7 @@ def models(
 
 def _preset_list(entries: "list[CatalogueEntry]", vocabulary: int) -> str:
     """Render the list as text, with the presets in the size of their papers last."""
-    from compare.models.presets import SENTENCE_TOKENS
+    from compare.models.catalogue import SENTENCE_TOKENS
 
     tables = [
         list_text(

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq.attention import Attention
 from seq2seq.decoder import Decoder
@@ -54,6 +53,8 @@ def attention_multiply_adds(attention: Attention, src_len: float, tgt_len: float
 
     Each product is computed per state, per query, or per pair of both, so that three counts tell how often.
     """
+    from torch.utils.flop_counter import FlopCounterMode  # takes seconds, as it brings torch's compiler
+
     with torch.device("meta"):
 
         def count(words: int, queries: int) -> int:

@@ -10,12 +10,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from torch import nn
 
+from compare.models.catalogue import SENTENCE_TOKENS, CatalogueEntry, read_presets
 from compare.models.hybrid import HybridConfig
 from compare.models.registry import (
     FAMILIES,
@@ -28,10 +28,6 @@ from compare.models.registry import (
 from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import track_registry
-
-FOLDER = Path(__file__).with_name("presets")
-SENTENCE_TOKENS = 20
-"""Length of both sentences of the pair whose FLOPs are listed."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +70,8 @@ class Preset:
 
 
 def _read_presets() -> dict[str, Preset]:
-    """Read all files, in their order."""
-    tables = {path.stem: msgspec.toml.decode(path.read_bytes()) for path in FOLDER.glob("*.toml")}
     presets = {}
-    for name, table in sorted(tables.items(), key=lambda item: item[1].pop("order")):
+    for name, table in read_presets().items():
         architecture = _read_config(table.pop("model"))
         optim = msgspec.convert(table.pop("optim", {}), OptimConfig)
         departures = msgspec.convert(table.pop("departures", ()), tuple[Departure, ...])
@@ -138,45 +132,21 @@ def register_preset(name: str, preset: Preset) -> None:
     PRESETS[name] = preset
 
 
-# The list of the presets with their cost, and the description of one.
+# The cost of a preset, and its description.
 
 
-@dataclass(frozen=True, kw_only=True)
-class CatalogueEntry:
-    """One preset and its cost."""
-
-    preset: str
-    """Name of the preset."""
-    params: int
-    """Number of trainable parameters, tied ones counted once."""
-    forward_flops: int
-    """FLOPs of the forward pass of one sentence pair, ``SENTENCE_TOKENS`` long on both sides."""
-    paper_size: bool
-    """Whether the model is as large as in its paper."""
-    about: str
-    """Short description."""
-    source: str
-    """The paper."""
-
-
-def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
-    """List all presets with parameters, FLOPs, description and paper; no model is too large.
-
-    Args:
-        vocabulary: size of both vocabularies, which the number of parameters depends on.
-    """
+def measure_preset(name: str, vocabulary: int) -> CatalogueEntry:
+    """Count parameters and FLOPs of a preset, with vocabularies of this size."""
+    preset = PRESETS[name]
     sizes = {"src_len": SENTENCE_TOKENS, "tgt_len": SENTENCE_TOKENS, "tgt_vocabulary": vocabulary}
-    return [
-        CatalogueEntry(
-            preset=name,
-            params=_count(build_meta_model(preset.architecture, vocabulary, vocabulary)),
-            forward_flops=round(forward_flops(preset.architecture, **sizes)),
-            paper_size=preset.paper_size,
-            about=preset.about,
-            source=preset.source,
-        )
-        for name, preset in PRESETS.items()
-    ]
+    return CatalogueEntry(
+        preset=name,
+        params=_count(build_meta_model(preset.architecture, vocabulary, vocabulary)),
+        forward_flops=round(forward_flops(preset.architecture, **sizes)),
+        paper_size=preset.paper_size,
+        about=preset.about,
+        source=preset.source,
+    )
 
 
 def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
