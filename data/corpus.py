@@ -241,6 +241,7 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool =
     return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
 
 
+@lru_cache(maxsize=1)  # takes seconds; a command that ends a run reads it several times
 def embedded_corpus(
     *, seed: int = 1, train: int = 20_000, grammar: str = "full", tests: bool = True
 ) -> Corpus:

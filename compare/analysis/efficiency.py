@@ -32,7 +32,7 @@ def progress(finished: FinishedExperiment) -> Table:
     FLOPs are ``train_flops_per_token`` of the result times the tokens of both sides, joules likewise with
     ``energy_j_per_1k_tokens``; None if the result lacks these.
     """
-    rows = [row for run in finished.runs for row in _validation_rows(run)]
+    rows = [row for run in finished.trained.runs for row in _validation_rows(run)]
     return Table("Validation (greedy search) during training; the seconds exclude validation itself.", rows)
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ from compare.results.store import Result, read_results
 from compare.system.messages import explain
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
+from data.vocabulary import load_pair
 
 OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
 """Remedy of a corpus that is missing or another one."""
@@ -47,6 +50,11 @@ class FinishedExperiment:
     """Reason why corpus or translations cannot be read; empty if they can."""
 
     @property
+    def trained(self) -> "FinishedExperiment":
+        """The same without the rows from outside, for what looks at models, training and speed."""
+        return replace(self, runs=tuple(run for run in self.runs if not run.run.is_outside))
+
+    @property
     def failed_seeds(self) -> dict[str, list[int]]:
         """The seeds with which a model failed, by its label."""
         seeds: dict[str, list[int]] = {}
@@ -54,6 +62,16 @@ class FinishedExperiment:
             if result.status == "failed":
                 seeds.setdefault(result.label, []).append(result.seed)
         return seeds
+
+    @cached_property
+    def training_pairs(self) -> Pairs:
+        """The training pairs that the models saw, which are those of at most ``max_tokens`` tokens."""
+        first_run, train = self.runs[0], self.corpus.splits["train"]
+        limit = first_run.run.data.max_tokens
+        src, tgt = load_pair(first_run.folder)  # all runs of an experiment share data and vocabulary
+        ids = zip(src.encode_all(train.src), tgt.encode_all(train.tgt), strict=True)
+        within_limit = [max(len(src_ids), len(tgt_ids)) <= limit for src_ids, tgt_ids in ids]
+        return Pairs(tuple(compress(train.src, within_limit)), tuple(compress(train.tgt, within_limit)))
 
     @property
     def tokenize(self) -> str:

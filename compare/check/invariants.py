@@ -287,7 +287,7 @@ def _check_vocabulary(run: CheckedRun) -> Findings:
 def _check_selection(run: CheckedRun) -> Findings:
     """Compare grid, choice and weights of selection.json with config, rule and result."""
     penalties = length_penalties(run.folder.run.decode)
-    if len(penalties) > 1:
+    if SELECTION in run.folder.required(()):
         selection = read_selection(run.folder.selection, penalties)  # checks the grid and the rule
         yield ComparedValue(run.name, f"{SELECTION}: weights", selection.weights, run.weights_hash)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
 from compare.config import find_experiment
-from compare.config.sections import SECTIONS, Experiment, ModelConfig
+from compare.config.sections import SECTIONS, Experiment, ModelConfig, SystemConfig
 from compare.models.presets import PRESETS
 from compare.system.messages import abbreviate, convert_setting, did_you_mean
 from compare.system.plugins import load_plugins
@@ -31,9 +31,9 @@ def load_experiment(
 ) -> Experiment:
     """Read an experiment from a TOML file.
 
-    A relative ``data.root`` or ``train.init_from`` in the file is resolved against the folder of the file, so
-    that a corpus and its experiment can be moved together. One in ``overrides`` remains relative to the
-    working directory.
+    A relative ``data.root``, ``train.init_from`` or file of ``[[systems]]`` is resolved against the folder of
+    the file, so that a corpus and its experiment can be moved together. One in ``overrides`` remains relative
+    to the working directory.
 
     Args:
         path: the file, such as configs/demo.toml, or the name of a shipped experiment, such as demo.
@@ -56,14 +56,15 @@ def load_experiment(
             f"{path}: its schema is {schema!r}, but this version of attnbench reads schema {SCHEMA}: use the "
             "version that wrote it, or run the experiment again"
         )
+    base = path.parent if base is None else base
     for section, key in (("data", "root"), ("train", "init_from")):
         values = table.get(section)
         if isinstance(values, dict) and isinstance(given := values.get(key), str):
-            values[key] = absolute_root(given, path.parent if base is None else base)
+            values[key] = absolute_root(given, base)
     try:
         for override in overrides:
             _apply_override(table, override)
-        return _build_experiment(path.stem, table)
+        return _build_experiment(path.stem, table, base)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -88,9 +89,9 @@ def absolute_root(root: str, base: Path) -> str:
     return os.path.abspath(base / root)
 
 
-def _build_experiment(name: str, table: Mapping[str, Any]) -> Experiment:
+def _build_experiment(name: str, table: Mapping[str, Any], base: Path) -> Experiment:
     """Build an experiment from its tables, and import the plug-ins that it names."""
-    known = [*SECTIONS, "models", "seeds", "plugins"]
+    known = [*SECTIONS, "models", "systems", "seeds", "plugins"]
     for key in table:
         if key not in known:
             raise ValueError(f"unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
@@ -107,11 +108,16 @@ def _build_experiment(name: str, table: Mapping[str, Any]) -> Experiment:
         for index, written in enumerate(models)
         for row in expand_grid(written)
     )
-    for label, count in Counter(row.label.casefold() for row in rows).items():  # one folder on some systems
+    written = table.get("systems", [])
+    if not isinstance(written, list) or not all(isinstance(row, dict) for row in written):
+        raise ValueError("systems must be tables: write [[systems]], one per row from outside")
+    systems = tuple(_build_system(row, f"systems[{index}]", base) for index, row in enumerate(written))
+    labels = [row.label for row in rows] + [row.label for row in systems]
+    for label, count in Counter(map(str.casefold, labels)).items():  # one folder on some systems
         if count > 1:
             raise ValueError(f"label {label!r} is given twice: each model needs a different label")
-    seeds = table.get("seeds", ())
-    return Experiment(name=name, models=rows, seeds=seeds, plugins=tuple(dict.fromkeys(plugins)), **sections)
+    more: dict[str, Any] = {"seeds": table.get("seeds", ()), "plugins": tuple(dict.fromkeys(plugins))}
+    return Experiment(name=name, models=rows, systems=systems, **more, **sections)
 
 
 def _build_section(name: str, kind: type[Section], tables: Mapping[str, Any]) -> Section:
@@ -143,6 +149,20 @@ def _build_model(row: Mapping[str, Any], context: str) -> ModelConfig:
     overrides = {key: value for key, value in row.items() if key not in ("preset", "label")}
     try:
         return ModelConfig(preset=preset, label=label, overrides=overrides)
+    except ValueError as error:
+        raise ValueError(f"{context}: {error}") from None
+
+
+def _build_system(row: Mapping[str, Any], context: str, base: Path) -> SystemConfig:
+    label, *files = (
+        convert_setting(row.get(key), str, f"{context}.{key}") for key in dict.fromkeys(["label", *row])
+    )
+    if label in PRESETS:
+        raise ValueError(f"{context}: label {label!r} is a preset of attnbench: choose another")
+    tests = [key for key in row if key != "label"]
+    paths = {test: absolute_root(file, base) for test, file in zip(tests, files, strict=True)}
+    try:
+        return SystemConfig(label=label, files=paths)
     except ValueError as error:
         raise ValueError(f"{context}: {error}") from None
 
@@ -216,7 +236,10 @@ def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def to_toml(
-    sections: Mapping[str, Any], models: Iterable[Mapping[str, Any]], plugins: Sequence[str] = ()
+    sections: Mapping[str, Any],
+    models: Iterable[Mapping[str, Any]],
+    plugins: Sequence[str] = (),
+    systems: Iterable[Mapping[str, Any]] = (),
 ) -> str:
     """Write an experiment, leaving out what is None.
 
@@ -226,11 +249,13 @@ def to_toml(
         sections: by name, dicts or dataclasses of settings.
         models: ``[[models]]`` tables.
         plugins: names of modules.
+        systems: ``[[systems]]`` tables.
     """
     tables: list[tuple[str, Mapping[str, Any]]] = [("", {"plugins": list(plugins)})] if plugins else []
     for name, section in sections.items():
         tables.append((f"[{name}]\n", section if isinstance(section, dict) else vars(section)))
     tables += [("[[models]]\n", table) for table in models]
+    tables += [("[[systems]]\n", table) for table in systems]
     texts = []
     for header, values in tables:
         known = {key: value for key, value in values.items() if value is not None}

@@ -1,13 +1,14 @@
 """A resolved run: one model and one seed of an experiment, with every setting decided."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
+    OUTSIDE,
     SECTIONS,
     DecodeConfig,
     Experiment,
@@ -16,12 +17,16 @@ from compare.config.sections import (
     run_name,
 )
 from compare.models.presets import find_preset
-from compare.models.registry import ResolvedModel, TaskName, family_of
+from compare.models.registry import OutsideSystem, ResolvedModel, TaskName, family_of
+from compare.optim import OptimConfig
 from compare.scoring import language_tokenizer
 from compare.system.device import has_fast_bf16, pick_device
 from compare.system.messages import abbreviate, convert_setting, did_you_mean
 from compare.system.plugins import PLUGINS
 from data.vocabulary import join_pieces
+
+OUTSIDE_MODEL = ResolvedModel(architecture=OutsideSystem(), optim=OptimConfig())
+"""What a row from outside has in place of a model."""
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
@@ -35,7 +40,7 @@ def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
         ValueError: unknown preset or key (with the nearest one), or a value out of range.
     """
     context = f"{context}: models.{row.label}"
-    model = find_preset(row.preset, f"{context}: ").model
+    model = OUTSIDE_MODEL if row.preset == OUTSIDE else find_preset(row.preset, f"{context}: ").model
     kinds = model.setting_types()
     values = {}
     for key, value in row.overrides.items():
@@ -110,9 +115,15 @@ class Run(Sections):
         """Whether the model searches for translations, which are scored, timed and checked."""
         return self.task == "translation"
 
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is a row from outside: translations of another program, without model and training."""
+        return self.preset == OUTSIDE
+
     def model_table(self) -> dict[str, Any]:
         """The ``[[models]]`` table that gives this model, every setting written out."""
-        settings = {name: value for name, value in self.model.settings().items() if value is not None}
+        known = {} if self.is_outside else self.model.settings()
+        settings = {name: value for name, value in known.items() if value is not None}
         return {"preset": self.preset, "label": self.label, **settings}
 
     def settings(self) -> dict[str, Any]:
@@ -216,8 +227,8 @@ def resolve_models(
     ]
 
 
-def runs_to_toml(runs: Sequence[Run]) -> str:
-    """Write the experiment of these runs; the sections that they share are those of the first."""
+def runs_to_toml(runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = ()) -> str:
+    """Write the experiment of these runs, with the sections of the first, and of ``[[systems]]`` tables."""
     first, *_ = runs
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
-    return to_toml(first.sections(), [run.model_table() for run in runs], list(plugins))
+    return to_toml(first.sections(), [run.model_table() for run in runs], list(plugins), systems)

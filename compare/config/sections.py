@@ -352,11 +352,33 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         """Reject labels that cannot name a folder."""
-        is_name = all(c.isalnum() or c in "-_.+" for c in self.label) and self.label[:1] not in ("", ".")
-        if not is_name:
-            raise ValueError(
-                f"label {abbreviate(self.label)} names a folder: only letters, digits and -_.+ are allowed"
-            )
+        _ensure_names_folder(self.label)
+
+
+OUTSIDE = "outside"
+"""Stands for the preset of a row from outside."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemConfig:
+    """A ``[[systems]]`` table: a row from outside, whose translations were made by another program."""
+
+    label: str
+    """Name of the row in tables and folders."""
+    files: Mapping[str, str]
+    """Absolute path of its translations by name of the test set, one line per sentence."""
+
+    def __post_init__(self) -> None:
+        """Reject labels that cannot name a folder."""
+        _ensure_names_folder(self.label)
+
+
+def _ensure_names_folder(label: str) -> None:
+    is_name = all(c.isalnum() or c in "-_.+" for c in label) and label[:1] not in ("", ".")
+    if not is_name:
+        raise ValueError(
+            f"label {abbreviate(label)} names a folder: only letters, digits and -_.+ are allowed"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,6 +389,8 @@ class Experiment(Sections):
     """Name of the file without its suffix."""
     models: tuple[ModelConfig, ...]
     """Presets, labels and overrides, in the order of the table."""
+    systems: tuple[SystemConfig, ...] = ()
+    """Rows from outside."""
     seeds: tuple[Natural, ...] = ()
     """Seeds that each model is trained from; by default that of ``[train]``."""
     plugins: tuple[str, ...] = ()

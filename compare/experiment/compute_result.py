@@ -45,20 +45,25 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         prepared: its data; None leaves their hashes out.
     """
     run = folder.run
-    decode = run.decode if run.translates else None
-    return Result(
+    begun = Result(
         label=run.label,
         preset=run.preset,
         seed=run.train.seed,
         status="unfinished",
-        **recorded_settings(run.conditions()),
-        beam=None if decode is None else decode.beam_size,
-        max_ratio=None if decode is None else decode.max_ratio,
         data_hash=prepared.corpus.content_hash if prepared else None,
-        batch_hash=prepared.batch_hash if prepared else None,
         settings_hash=settings_hash(run),
         config_hash=folder.config_hash,
         code_version=code_version(run.plugins),
+    )
+    if run.is_outside:  # the settings of training and search are not its own
+        return begun
+    decode = run.decode if run.translates else None
+    return dataclasses.replace(
+        begun,
+        **recorded_settings(run.conditions()),
+        beam=None if decode is None else decode.beam_size,
+        max_ratio=None if decode is None else decode.max_ratio,
+        batch_hash=prepared.batch_hash if prepared else None,
         **gpu_conditions(run),
         **dataclasses.asdict(this_machine(torch.device(run.train.device))),
     )
@@ -85,6 +90,8 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         ValueError: a file is missing or damaged, or the weights are those of another model.
     """
     run = folder.run
+    if run.is_outside:
+        return quality_figures(folder, prepared.corpus, prepared.warnings)
     flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
     size = size_figures(folder, run.model.architecture, prepared.vocabulary_sizes)
     metrics = read_metrics(folder.metrics)
@@ -207,7 +214,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
     translates = folder.run.translates
     scores = {test: _score_test(folder, corpus, test) for test in corpus.tests} if translates else {}
     warnings = [*warnings, *(f"{test}: {each}" for test in scores for each in scores[test].warnings)]
-    penalty = folder.penalty() if translates else None
+    penalty = folder.penalty() if translates and not folder.run.is_outside else None
     penalties = folder.run.decode.length_penalties
     if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
         warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")

@@ -15,6 +15,7 @@ from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
+from compare.experiment.systems import read_translations
 from compare.experiment.timing import first_updates
 from compare.models.registry import build_meta_model, training_bytes
 from compare.results.run_folder import RunFolder
@@ -88,6 +89,8 @@ def estimate_experiment(
         find_shorter(request_runs(models, folder, seeds, only))  # before the data are read
     with TemporaryDirectory() as encoded:
         runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
+        for system in experiment.systems if tests else ():
+            read_translations(system, prepared.corpus, task=models[0].task)
         if experiment.budget.match != "time":
             find_shorter(runs)
         by_label = {run.run.label: run.run for run in runs} if timed else {}

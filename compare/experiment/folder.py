@@ -185,7 +185,7 @@ def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
     for config in sorted(first.folder.parent.glob("*/config.toml")):
         if config.parent.name not in names:
             other = RunFolder.read(config.parent)
-            if difference := find_difference(first.run, other.run):
+            if not other.run.is_outside and (difference := find_difference(first.run, other.run)):
                 raise _other_settings(first.folder.parent, f"{other.name} has {difference}")
     return shorter
 
@@ -327,7 +327,11 @@ def open_registry(folder: Path, prepared: PreparedData) -> Registry:
 
 
 def begin_experiment(
-    folder: Path, registry: Registry, runs: Sequence[RunFolder], prepared: PreparedData
+    folder: Path,
+    registry: Registry,
+    runs: Sequence[RunFolder],
+    prepared: PreparedData,
+    outside: Sequence[RunFolder] = (),
 ) -> None:
     """Add the runs to experiment.json, write the sources of the first test set, and lengthen shorter runs.
 
@@ -342,8 +346,8 @@ def begin_experiment(
         lines = prepared.corpus.splits[test].src
         write_atomically(folder / "test.src", "".join(f"{line}\n" for line in lines))
     registry.settings_hash = shared
-    registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in runs)]))
-    for run in runs:
+    registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in (*runs, *outside))]))
+    for run in (*runs, *outside):
         asked = registry.asked_seeds.get(run.run.label, [])
         registry.asked_seeds[run.run.label] = sorted({*asked, run.run.train.seed})
     registry.write(folder)

@@ -86,8 +86,13 @@ def publish_experiment(
         for run in runs:
             _copy_run(run, results[run.name], target / run.name, weights=weights and run in firsts.values())
         registry.write(target)
-        models = [published_run(run, f"{run.name}/") for run in firsts.values()]
-        settings = f"schema = {SCHEMA}\n\n{runs_to_toml(models)}"
+        models = [published_run(run, f"{run.name}/") for run in firsts.values() if not run.run.is_outside]
+        systems = [
+            {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
+            for run in firsts.values()
+            if run.run.is_outside
+        ]
+        settings = f"schema = {SCHEMA}\n\n{runs_to_toml(models, systems)}"
         note = source_note(out.resolve().name, list(results.values()), runs[0], left_out)
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():
             (target / name).write_bytes(text.encode())

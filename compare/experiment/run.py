@@ -28,6 +28,7 @@ from compare.experiment.folder import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import run_model
+from compare.experiment.systems import add_row, outside_run, read_translations
 from compare.experiment.timing import forget_timings, results_to_time, time_all
 from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
@@ -94,7 +95,7 @@ def run_experiment(
 
     Returns:
         The result of every run that was asked for, in order; ``read_results(folder)`` gives those of earlier
-        calls too.
+        calls and of rows from outside too.
 
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
@@ -116,16 +117,22 @@ def run_experiment(
         try:
             models = plan_models(experiment, folder, context, launch)
             runs = request_runs(models, folder, seeds, only)
-            if not time_again and _is_finished(folder, runs, timing=timing):
+            systems = experiment.systems if tests else ()
+            if not (time_again or systems) and _is_finished(folder, runs, timing=timing):
                 return [read_result(run.folder) for run in runs]
             with locked_for_setup(folder):
                 runs, prepared, registry = prepare_runs(
                     models, folder, folder / "encoded", seeds, only, tests
                 )
-                begin_experiment(folder, registry, runs, prepared)
+                task, corpus = models[0].task, prepared.corpus
+                translations = [read_translations(system, corpus, task=task) for system in systems]
+                rows = [outside_run(system, runs[0].run, folder) for system in systems]
+                begin_experiment(folder, registry, runs, prepared, rows)
+                for row, lines in zip(rows, translations, strict=True):
+                    add_row(row, lines, prepared)
                 if time_again:
                     forget_timings(folder)
-            reporter.expect(_expected_work(runs, prepared), then="timing" if timing else "")
+            reporter.expect(*_expected_work(runs, prepared, timing=timing))
             if launch is not None:
                 same = partial(
                     run_experiment, folder=folder.resolve(), seeds=seeds, only=only, context=context
@@ -228,16 +235,25 @@ def _is_finished(folder: Path, runs: Sequence[RunFolder], *, timing: bool) -> bo
     return True
 
 
-def _expected_work(runs: Sequence[RunFolder], prepared: PreparedData) -> dict[str, tuple[int, float]]:
-    """Return updates and FLOPs of each run that has not ended."""
-    expected = {}
+TIMED_SENTENCES = 5
+"""Sentences of the latency that take about as long as an update; training, searches and latency of most of
+the published results took as long together as ``_expected_work`` says, within a factor of two."""
+
+
+def _expected_work(
+    runs: Sequence[RunFolder], prepared: PreparedData, *, timing: bool
+) -> tuple[dict[str, tuple[int, float]], float]:
+    """Return updates and FLOPs of each run that has not ended, and the FLOPs of the timing at the end."""
+    expected, flops = {}, {}
     for run in runs:
+        passes = run.run.regularization.passes
+        flops[run.run.label] = prepared.training_flops(run.run.model.architecture, passes)
         with suppress(ValueError):  # a damaged result is reported when its turn comes
             if not has_ended(run):
-                passes = run.run.regularization.passes
-                flops = prepared.training_flops(run.run.model.architecture, passes)
-                expected[run.name] = (run.run.train.max_updates, flops)
-    return expected
+                expected[run.name] = (run.run.train.max_updates, flops[run.run.label])
+    bench = runs[0].run.bench
+    updates = bench.repeats * (bench.updates + bench.latency_sentences / TIMED_SENTENCES)
+    return expected, updates * sum(flops.values()) if timing else 0.0
 
 
 def run_each(

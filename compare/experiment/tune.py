@@ -431,5 +431,7 @@ def best_config(experiment: Experiment, plan: TuningPlan, winners: Mapping[str, 
         {"preset": row.preset, "label": row.label, **row.overrides, **settings.get(row.label, {})}
         for row in experiment.models
     ]
+    systems = [{"label": system.label, **system.files} for system in experiment.systems]
+    text = to_toml(experiment.sections(), tables, experiment.plugins, systems)
     comment = "".join(f"# {line}\n" for line in lines)
-    return f"{comment}\nschema = {SCHEMA}\n\n{to_toml(experiment.sections(), tables, experiment.plugins)}"
+    return f"{comment}\nschema = {SCHEMA}\n\n{text}"

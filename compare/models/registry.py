@@ -123,6 +123,15 @@ class WithoutSource(nn.Module):
         return self.model.step(tokens, state)
 
 
+@dataclass(frozen=True)
+class OutsideSystem:
+    """Config of a row from outside: its translations were made elsewhere, and there is no model."""
+
+
+def _build_outside(*_: Any) -> EncoderDecoder[Any, Any]:
+    raise ValueError("a row from outside has no model: name its translations in [[systems]]")
+
+
 _WIDTHS = ("d_model", "ffn_size")
 _RECURRENT_WIDTHS = ("hidden_size", "encoder_size", "attention_size", "embedding_size")
 _HYBRID_WIDTHS = (*_WIDTHS, "embedding_size", "encoder_size", "attention_size", "hidden_size")
@@ -146,6 +155,7 @@ _FAMILIES: tuple[tuple[Any, ...], ...] = (
         lambda model, _, tgt_len: transformer_multiply_adds(model.model, 0, tgt_len),
         _WIDTHS,
     ),
+    ("outside", OutsideSystem, _build_outside, lambda *_: 0.0, ()),
 )
 for _name, _config, _build, _multiply_adds, _width_fields in _FAMILIES:
     register_family(

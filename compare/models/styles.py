@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from compare.models.registry import OutsideSystem
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 PLAIN, RECURRENT, LUONG, TRANSFORMER = "LSTM", "LSTM with attention", "Luong", "Transformer"
-DECODER_ONLY, OTHER = "decoder-only", "other"
+DECODER_ONLY, OTHER, FROM_OUTSIDE = "decoder-only", "other", "from outside"
 COLORS = {
     PLAIN: "#E69F00",
     RECURRENT: "#0072B2",
@@ -15,6 +16,7 @@ COLORS = {
     TRANSFORMER: "#D55E00",
     DECODER_ONLY: "#CC79A7",
     OTHER: "#56B4E9",
+    FROM_OUTSIDE: "#000000",
 }
 """Colours of families that colour-blind readers can tell apart (Okabe and Ito 2008)."""
 MARKERS = "osD^vP*X"
@@ -62,6 +64,8 @@ def picture_family(architecture: object) -> str:
         return PLAIN
     if isinstance(architecture, DecoderOnlyConfig):
         return DECODER_ONLY
+    if isinstance(architecture, OutsideSystem):
+        return FROM_OUTSIDE
     return TRANSFORMER if isinstance(architecture, TransformerConfig) else OTHER
 
 

@@ -35,8 +35,7 @@ def show_closing(folder: Path) -> str:
     pairs = finished.corpus.splits[test]
     line = max(range(len(pairs.src)), key=lambda index: len(pairs.src[index].split()))
     texts = {"source": pairs.src[line], "reference": pairs.tgt[line]}
-    outputs = {run.folder.name: run.outputs[test][line] for run in finished.runs}
-    texts |= {label: outputs[run.name] for label, run in runs.items()}
+    texts |= {label: found[0].outputs[test][line] for label, found in finished.labels.items()}
     left = max(map(len, texts)) + 2
     sentences = [
         f"{name:<{left}}{textwrap.shorten(text, CLOSING_WIDTH - left, placeholder=' ...')}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.tables import fall_apart
-from compare.config.sections import EXTRA_TOKENS
+from compare.config.sections import EXTRA_TOKENS, OUTSIDE
 from compare.results.columns import COLUMNS, PRIMARY, Group, Row, external_metrics, further_tests, of_test
 from compare.results.store import SHARED_SETTINGS
 from compare.results.text import DISTURBED, describe_share
@@ -196,7 +196,7 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
 def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
     models: dict[tuple[Any, Any], list[Row]] = {}
     for row in rows:
-        if row.get("status", "done") == "done":
+        if row.get("status", "done") == "done" and row.get("preset") != OUTSIDE:
             models.setdefault((row.get("experiment"), row.get("label")), []).append(row)
     labels: dict[str, list[str]] = {}
     for (_, label), runs in models.items():

@@ -16,6 +16,7 @@ from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, tu
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
 from compare.analysis.quality import by_distance, by_length, rare_words
 from compare.analysis.tables import Row, Table
+from compare.config.sections import OUTSIDE
 from compare.experiment.tune import TRIALS, TrialResult, read_trials
 from compare.protocol import attends_to_source
 from compare.report.plots import (
@@ -190,7 +191,7 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     if not any(result.status == "done" for result in read_results(folder)):
         logger.info(f"{folder}: no finished run to plot")
         return []
-    finished = load_runs(folder)
+    finished = load_runs(folder).trained
     written = []
     for name in ("learning-updates", "learning-seconds"):
         plan = FIGURES[name]
@@ -314,7 +315,7 @@ def read_test_line(experiment: Path, line: int) -> str:
 
 
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
-    """Return the folders of finished runs, those of the lowest seed by label.
+    """Return the folders of finished runs, those of the lowest seed by label, without rows from outside.
 
     Args:
         folder: an experiment or a single run.
@@ -325,7 +326,7 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     """
     single = is_run(folder)
     results = [read_result(folder)] if single else read_results(folder)
-    finished = [result for result in results if result.status == "done"]
+    finished = [result for result in results if result.status == "done" and result.preset != OUTSIDE]
     if not finished:
         raise ValueError(f"{folder} holds no finished run")
     named = {result.run: result for result in finished}

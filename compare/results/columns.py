@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from compare.config.sections import OUTSIDE
 from compare.results.text import UNKNOWN, describe_share, format_number
 from compare.scoring import HEADLINE, METRICS, metric_of
 from compare.system.messages import nearest
@@ -129,6 +130,11 @@ class Column:
 # Text of the cells that are made of several fields.
 
 
+def label_text(row: Row) -> str:
+    """Format the label, and mark that of a row from outside."""
+    return f"{row.get('label', UNKNOWN)}{' (outside)' if row.get('preset') == OUTSIDE else ''}"
+
+
 def seed_text(row: Row) -> str:
     """Format the seed without thousands separators."""
     return str(row.get("seed", UNKNOWN))
@@ -158,6 +164,7 @@ def cpu_share_text(row: Row) -> str:
 
 
 TEXTS: Mapping[str, Callable[[Row], str]] = {
+    "label": label_text,
     "seed": seed_text,
     "budget_off": matched_text,
     "init_hash": start_text,

@@ -162,6 +162,8 @@ class RunFolder:
 
     def required(self, tests: Sequence[str]) -> set[str]:
         """Name the files that a finished run must have, if its corpus has these test sets."""
+        if self.run.is_outside:
+            return {self.config.name, FILE_NAME, *(f"{test}.hyp" for test in tests)}
         names = {*REQUIRED, *self.masks()}
         if not self.run.translates:
             return {*names, self.likelihoods.name}

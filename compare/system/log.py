@@ -242,14 +242,14 @@ class Reporter:
     def __init__(self) -> None:
         self.expect({})
 
-    def expect(self, runs: Mapping[str, tuple[int, float]], then: str = "") -> None:
+    def expect(self, runs: Mapping[str, tuple[int, float]], after: float = 0.0) -> None:
         """Announce the training runs that follow; their share and the time left are then shown.
 
         Args:
             runs: maximal updates and work per update, in any unit, by name of the run.
-            then: what follows the last run, which the time left does not include.
+            after: work that follows the last run, in the same unit.
         """
-        self._runs, self._then = dict(runs), f", then {then}" if then else ""
+        self._runs, self._after = dict(runs), after
         self._left = {name: updates * work for name, (updates, work) in runs.items()}
         self._total, self._done, self._start = sum(self._left.values()), 0.0, time.monotonic()
         self._updates: dict[str, int] = {}
@@ -335,8 +335,8 @@ class Reporter:
     @property
     def _time_left(self) -> str:
         """Time of the work that is left, at the speed so far, tests included; "" where unknown."""
-        seconds = (time.monotonic() - self._start) * sum(self._left.values())
-        return f"{format_duration(seconds / self._done)} left{self._then}" if seconds and self._done else ""
+        seconds = (time.monotonic() - self._start) * (sum(self._left.values()) + self._after)
+        return f"{format_duration(seconds / self._done)} left" if seconds and self._done else ""
 
 
 def format_duration(seconds: float) -> str:

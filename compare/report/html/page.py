@@ -130,6 +130,7 @@ def result_table(
         {
             **means.get(label, {}),
             "label": label,
+            "title": COLUMNS["label"].text({"label": label, "preset": results[0].preset}),
             "status": _status(results),
             against: differences.get(label),
             "runs": [{**result.flat(), "label": None} for result in results],
@@ -260,13 +261,14 @@ def unknown(finished: FinishedExperiment) -> list[str]:
             f"Texts cannot be read: {finished.no_texts} Intervals, paired tests, sentences and alignment are "
             "therefore not shown."
         )
-    if not all((run.folder / CHECKPOINTS).is_dir() for run in finished.runs):
+    trained = finished.trained
+    if not all((run.folder / CHECKPOINTS).is_dir() for run in trained.runs):
         found.append("Runs without weights, such as published ones, show neither attention nor alignment.")
-    single = [label for label, runs in finished.labels.items() if len(runs) == 1]
+    single = [label for label, runs in trained.labels.items() if len(runs) == 1]
     if single:
-        who = "Every model" if len(single) == len(finished.labels) else ", ".join(single)
+        who = "Every model" if len(single) == len(trained.labels) else ", ".join(single)
         found.append(f"{who} ran with one seed: what other seeds would give is not known.")
-    if all(run.result.energy_j_per_1k_tokens is None for run in finished.runs):
+    if all(run.result.energy_j_per_1k_tokens is None for run in trained.runs):
         found.append("Energy was not read on this machine.")
     return found + find_warnings([run.result.flat() for run in finished.runs])
 

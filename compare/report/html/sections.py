@@ -157,7 +157,7 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
     names = ("seed", *(column.name for column in columns), *SPREAD_ENDS)
     results = [run.result.flat() for run in finished.runs]
     rows = mean_over_seeds([{name: row[name] for name in names if name in row} for row in results])
-    in_turn = all(run.result.timed_together for run in finished.runs)
+    in_turn = all(run.result.timed_together for run in finished.trained.runs)
     how = " (lowest to highest), of one seed per model; all models took turns" if in_turn else ""
     yield Table(
         f"Medians of the timed repeats{how}. Tokens are of source and target, without padding. "
@@ -230,9 +230,9 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
 
     def parts() -> Iterator[Part]:
         require_texts(finished)
-        if not all(run.weights.is_file() for run in finished.runs):
+        if not all(run.weights.is_file() for run in finished.trained.runs):
             raise ValueError("some runs have no weights.")
-        found = align_experiment(finished)
+        found = align_experiment(finished.trained)
         chosen.update(found.chosen)
         if found.rows:
             yield _error_bars(found.rows, finished)
@@ -278,7 +278,7 @@ class Methods(NamedTuple):
 
 def methods(finished: FinishedExperiment) -> Methods:
     """Collect the settings of all finished runs and their conditions."""
-    models = {label: runs[0].run for label, runs in finished.labels.items()}
+    models = {label: runs[0].run for label, runs in finished.trained.labels.items()}
     settings = {label: run.settings() for label, run in models.items()}
     names = dict.fromkeys(name for model in settings.values() for name in model if name != "train.seed")
     rows = [
@@ -381,7 +381,7 @@ def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -
     else:
         yield "Models were tuned with different draws or numbers of updates, so compare with care."
     winners = find_winners(trials)
-    for label, runs in finished.labels.items():
+    for label, runs in finished.trained.labels.items():
         settings = runs[0].run.model.settings()
         winner = winners.get(label)
         if winner is None:

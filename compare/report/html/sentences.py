@@ -146,7 +146,7 @@ def attention_viewer(
     gold = corpus_gold(finished.corpus, finished.corpus.tests[0])
     shown = [gold.pairs[number] for number in numbers]
     models, maps = [], []
-    for run, *_ in finished.labels.values():
+    for run, *_ in finished.trained.labels.values():
         logger.info(f"report: attention of {run.folder.name}")
         model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)))
         models.append(model)

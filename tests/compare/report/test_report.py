@@ -402,7 +402,7 @@ def test_text_of_data_stays_text(content: ReportContent):
     text = EVIL
     sentence, curves = content.sentences[0], section(content, "learning-curves")
     output = sentence.outputs[0]._replace(model=text, pieces=differences(text, "ja"))
-    row, attended = content.results.rows[0] | {"label": text}, VIEWER.sentences[1]
+    row, attended = content.results.rows[0] | {"title": text}, VIEWER.sentences[1]
     changed = replace(
         content,
         title=text,

@@ -1,0 +1,82 @@
+"""Rows from outside: translations that another program made, without model, training and speed.
+
+A row has a run folder like any other, with the settings that all rows share, its translations and its result.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from compare.config.resolve import OUTSIDE_MODEL, Run
+from compare.config.sections import OUTSIDE, SystemConfig
+from compare.experiment.compute_result import compute_figures, unfinished_result
+from compare.experiment.prepare import PreparedData
+from compare.results.run_folder import RunFolder
+from compare.results.store import save_result
+from compare.system.messages import did_you_mean
+from data.corpus import Corpus
+from data.files import write_atomically
+from data.text import read_lines
+
+logger = logging.getLogger(__name__)
+
+SEED = 1
+"""Seed in the name of the folder of a row from outside, whatever those of the models are."""
+Translations = Mapping[str, Sequence[str]]
+"""Lines by name of the test set."""
+
+
+def outside_run(system: SystemConfig, run: Run, folder: Path) -> RunFolder:
+    """Return the folder of a row from outside.
+
+    Args:
+        system: the row.
+        run: any run of the experiment, whose shared settings it gets.
+        folder: of the experiment.
+    """
+    row = replace(run.with_seed(SEED), label=system.label, preset=OUTSIDE, model=OUTSIDE_MODEL)
+    return RunFolder(run=row, folder=folder / row.name)
+
+
+def read_translations(system: SystemConfig, corpus: Corpus, *, task: str) -> Translations:
+    """Read the translations of a row from outside.
+
+    Raises:
+        OSError: a file cannot be read.
+        ValueError: the models do not translate, a test set has no file or one of another length, or a file is
+            of no test set.
+    """
+    context, tests = f"systems.{system.label}", corpus.tests
+    if task != "translation":
+        raise ValueError(f"{context}: the models are for {task}: no translations to compare it with")
+    for test in system.files:
+        if test not in tests:
+            raise ValueError(f"{context}: no test set {test!r}; {did_you_mean(test, tests)}")
+    translations = {}
+    for test in tests:
+        if test not in system.files:
+            raise ValueError(f"{context}: no translations of {test}: write {test} = FILE")
+        path, size = Path(system.files[test]), len(corpus.splits[test].src)
+        translations[test] = read_lines(path, allow_blank=True)
+        if (found := len(translations[test])) != size:
+            raise ValueError(f"{context}: {path} has {found} lines, but {test} has {size} sentences")
+    return translations
+
+
+def add_row(row: RunFolder, translations: Translations, prepared: PreparedData) -> None:
+    """Copy the translations of a row from outside into its folder, and score them.
+
+    Args:
+        row: its folder.
+        translations: of all test sets.
+        prepared: the data of the experiment.
+    """
+    logger.info(f"{row.name}: translations from outside")
+    row.folder.mkdir(exist_ok=True)
+    prepared.vocabularies.save(row.folder)
+    write_atomically(row.config, row.run.to_toml())
+    for test, lines in translations.items():
+        write_atomically(row.plain_output(test), "".join(f"{line}\n" for line in lines))
+    result = replace(unfinished_result(row, prepared), status="done", files=row.hashes())
+    save_result(row.folder, replace(result, **compute_figures(row, prepared)))

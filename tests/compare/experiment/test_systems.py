@@ -1,0 +1,80 @@
+"""Rows from outside: refused, scored, marked, compared, checked, published; a changed file is taken again."""
+
+from pathlib import Path
+
+import pytest
+
+import compare
+from compare.cli import main
+from compare.config.parse import load_experiment
+from compare.experiment.dry_run import estimate_experiment
+from compare.results.store import read_result, read_results
+
+ROW = 'label = "elsewhere"\n'
+
+
+def experiment(tiny_toml: Path, folder: Path, row: str, lines: int = 8) -> Path:
+    """Write the tiny experiment with a row from outside, whose translations are references but the last."""
+    references = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
+    (folder / "theirs.de").write_text("\n".join([*references[: lines - 1], "Hund"]) + "\n")
+    path = folder / "tiny.toml"
+    path.write_text(f"{tiny_toml.read_text()}\n[[systems]]\n{row}")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "lines", "message"),
+    [
+        (ROW, 8, "systems.elsewhere: no translations of test: write test = FILE"),
+        (f'{ROW}tset = "theirs.de"', 8, "systems.elsewhere: no test set 'tset'; did you mean 'test'?"),
+        (f'{ROW}test = "theirs.de"', 7, "theirs.de has 7 lines, but test has 8 sentences"),
+        (f'{ROW}test = "none.de"', 8, "none.de"),
+        (f"{ROW}test = 1", 8, "systems[0].test must be str, found 1"),
+        ('test = "theirs.de"', 8, "systems[0].label must be str, found None"),
+        ('label = "a/b"', 8, "systems[0]: label 'a/b' names a folder"),
+        ('label = "lstm"', 8, "systems[0]: label 'lstm' is a preset of attnbench: choose another"),
+        ('label = "luong"', 8, "label 'luong' is given twice"),
+    ],
+)
+def test_what_is_no_row_is_refused_before_training(
+    tiny_toml: Path, tmp_path: Path, row: str, lines: int, message: str
+):
+    path = experiment(tiny_toml, tmp_path, row, lines)
+    with pytest.raises((ValueError, OSError)) as caught:
+        estimate_experiment(load_experiment(path), tmp_path / "run", timed=False)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_a_row_from_outside_stands_beside_our_own(
+    copy: Path, tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = experiment(tiny_toml, tmp_path, f'{ROW}test = "theirs.de"')
+    row = copy / "elsewhere-seed1"
+    assert main(["run", str(path), "--out", str(copy), "-q"]) == 0
+    assert "elsewhere (outside)" in capsys.readouterr().out
+    *models, outside = read_results(copy)
+    assert [outside.run, outside.preset] == [row.name, "outside"]
+    assert {result.timed_together for result in models} != {None}
+    assert (outside.params, outside.train_tokens_per_s, outside.beam, outside.epochs) == (None,) * 4
+    scored = compare.score_files(tmp_path / "theirs.de", tiny_toml.parent / "corpus" / "test.de")
+    assert outside.bleu == scored[str(tmp_path / "theirs.de")].bleu
+    assert main(["report", str(copy), "-q"]) == 0
+    page = (copy / "report.html").read_text()
+    assert "elsewhere (outside)" in page
+    assert "elsewhere is ahead of" in page
+    assert "Not made" not in page.replace("Not made: the corpus has no gold links", "")
+    compare.publish_experiment(copy, tmp_path / "published")
+    for folder in (copy, tmp_path / "published"):
+        root = f"data.root={tiny_toml.parent / 'corpus'}"
+        assert main(["check", str(folder), "--decode", "1", "--set", root]) == 0
+    again = load_experiment(tmp_path / "published" / "experiment.toml")
+    assert again.systems[0].files == {"test": str(tmp_path / "published" / row.name / "test.hyp.gz")}
+    (row / "test.hyp").write_text((row / "test.hyp").read_text().replace("Hund", "Katze"))
+    assert main(["check", str(copy), "-q"]) == 1
+    theirs = tmp_path / "theirs.de"
+    theirs.write_text(theirs.read_text().replace("Hund", "Baum", 1))
+    assert main(["run", str(path), "--out", str(copy), "-q"]) == 0
+    assert read_result(row).bleu != outside.bleu
+    assert main(["check", str(copy), "-q"]) == 0
