@@ -45,7 +45,7 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
     Args:
         vocabulary: size of both vocabularies, which the number of parameters depends on.
     """
-    sizes, tables = json.loads(SIZES.read_text(encoding="utf-8")), read_presets()
+    sizes = json.loads(SIZES.read_text(encoding="utf-8"))
     entries = [
         CatalogueEntry(
             preset=name,
@@ -54,13 +54,10 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
             about=table["about"],
             source=table["source"],
         )
-        for name, table in tables.items()
+        for name, table in read_presets().items()
         if name in sizes
     ]
-    imported = sys.modules.get("compare.models.presets")  # else nobody can have registered another
-    others = [name for name in (imported.PRESETS if imported else tables) if name not in sizes]
-    if others:
-        from compare.models.presets import measure_preset  # imports torch
-
-        entries += [measure_preset(name, vocabulary) for name in others]
+    if presets := sys.modules.get("compare.models.presets"):  # else nobody can have registered another
+        others = [name for name in presets.PRESETS if name not in sizes]
+        entries += [presets.measure_preset(name, vocabulary) for name in others]
     return entries
