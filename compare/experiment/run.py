@@ -292,8 +292,8 @@ def run_each(
             raise
         except (ValueError, OSError) as error:
             errors.append(error)
-            if len(errors) > 1 or number < len(runs):
-                logger.error(f"{position}: {error}")
+            if len(errors) > 1 or number < len(runs):  # the first is raised, so printed, at the end
+                logger.log(logging.ERROR if len(errors) > 1 else logging.INFO, f"{position}: {error}")
     if errors:
         raise errors[0]
 
