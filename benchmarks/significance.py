@@ -36,6 +36,7 @@ class Setting(NamedTuple):
     seeds: Sequence[float]
     """Of each model."""
     sentences: float = 0.27
+    """Of the difference of two models."""
     interaction: float = 0.34
 
 
@@ -62,7 +63,7 @@ def simulate(
     for _ in range(experiments):
         of_seed = rng.normal(size=(models, seeds, 1)) * np.array(setting.seeds)[:, None, None]
         # What is hard for all models cancels out in a difference: here is what is hard for one of them.
-        of_model = rng.normal(scale=setting.sentences * N**0.5, size=(models, 1, N))
+        of_model = rng.normal(scale=setting.sentences * (N / 2) ** 0.5, size=(models, 1, N))
         of_both = rng.normal(scale=setting.interaction * N**0.5, size=(models, seeds, N))
         yield [list(map(_score, runs)) for runs in raised[:, None, None] + of_seed + of_model + of_both]
 
@@ -111,7 +112,7 @@ def _wins(test: WelchTest) -> bool:
 def _true_test(setting: Setting, seeds: int) -> WelchTest:
     """Return the test of two models whose variances are known."""
     parts = [((sd**2 + setting.interaction**2) / seeds, seeds - 1) for sd in setting.seeds]
-    parts.append((2 * setting.sentences**2, N - 1))
+    parts.append((setting.sentences**2, N - 1))
     variance = sum(part for part, _ in parts)
     return WelchTest(0.0, variance**0.5, variance**2 / sum(part**2 / dof for part, dof in parts))
 

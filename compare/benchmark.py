@@ -22,7 +22,15 @@ from compare.experiment.prepare import prepare_data, sides
 from compare.models.registry import build, train_flops_per_token
 from compare.results.text import DISTURBED, describe_share, format_number, table_text
 from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
-from compare.system.measure import Speed, TimedRepeat, Workload, peak_flops, tensor_bytes, time_in_turn
+from compare.system.measure import (
+    Speed,
+    TimedRepeat,
+    Workload,
+    best_reference,
+    peak_flops,
+    tensor_bytes,
+    time_in_turn,
+)
 from compare.system.messages import did_you_mean
 from compare.system.plugins import code_version
 from compare.training.step import TrainingWork
@@ -142,12 +150,19 @@ class Measurement(Speed):
             self,
             seconds=[repeat.seconds for repeat in repeats],
             cpu_shares=[repeat.cpu_share for repeat in repeats],
+            reference_s=[repeat.reference_s for repeat in repeats],
             joules=sum(joules) if len(joules) == len(repeats) else None,
             peak_memory_bytes=max(peaks, default=None),
         )
 
-    def cells(self, mfu: float | None) -> dict[str, str]:
-        """Make a row of a table, by heading; ``mfu`` is the model FLOPs utilisation."""
+    def cells(self, mfu: float | None, best_reference_s: float) -> dict[str, str]:
+        """Make a row of a table, by heading.
+
+        Args:
+            mfu: the model FLOPs utilisation.
+            best_reference_s: least seconds of ``ReferenceWork`` on the machine so far.
+        """
+        reference = statistics.median(self.reference_s)
         figures = sorted(map(self.headline, self.seconds))
         tokens = self.tokens * len(figures)
         peak = self.peak_memory_bytes
@@ -161,6 +176,7 @@ class Measurement(Speed):
             "tokens/s": figure(self.tokens_per_s),
             "repeats": str(len(figures)),
             "CPU share": NONE if self.cpu_share is None else describe_share(self.cpu_share),
+            "machine speed": describe_share(best_reference_s / reference),
             "tokens": f"{self.tokens:,}",
             "MFU": NONE if mfu is None else f"{mfu:.0%}",
             "params (M)": f"{self.params / 1e6:.2f}",
@@ -182,6 +198,7 @@ NOTES = (
     "peak memory: on a GPU, of each model alone",
     "CPU share: share of the processor that the timing really had, the median over its repeats; disturbed "
     f"below {DISTURBED:.0%}",
+    "machine speed: of a fixed piece of work after each repeat, relative to its best on this machine so far",
     "MFU: FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over "
     "the data sheet's peak of that precision without sparsity; none for processors",
 )
@@ -208,7 +225,8 @@ class BenchmarkResult:
 
     def render(self, width: int | None = None) -> str:
         """Render a table of the measurements (see ``table_text``), without empty columns, and its notes."""
-        rows = [row.cells(self.mfu(row)) for row in self.rows]
+        best = self.conditions["best_reference_s"]
+        rows = [row.cells(self.mfu(row), best) for row in self.rows]
         known = [heading for heading in rows[0] if any(row[heading] != NONE for row in rows)]
         table = table_text([{heading: row[heading] for heading in known} for row in rows], WORDS, width)
         facts = {**self.conditions, **self.versions}
@@ -417,7 +435,10 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
         ]
         times: list[list[TimedRepeat]] = [[] for _ in tasks]
         works = [task.work for task in tasks]
-        for index, repeat in time_in_turn(works, device, repeats=plan.repeats, name=f"timing {phase}"):
+        turns = time_in_turn(
+            works, device, repeats=plan.repeats, seconds=runs[0].bench.seconds, name=f"timing {phase}"
+        )
+        for index, repeat in turns:
             times[index].append(repeat)
             timed = tasks[index].measurement
             headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
@@ -427,6 +448,7 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
             task.measurement.with_repeats(repeats, held=tensor_bytes(*task.holders))
             for task, repeats in zip(tasks, times, strict=True)
         ]
+    reference = min(statistics.median(row.reference_s) for row in rows)
     amounts = {name: value for name, value in asdict(plan).items() if name not in ("phases", "repeats")}
     return BenchmarkResult(
         rows=rows,
@@ -434,6 +456,8 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
             "device": device_name(device),
             "threads": torch.get_num_threads(),
             "batch_tokens": train.batch_tokens,
+            "seconds_per_repeat": runs[0].bench.seconds,
+            "best_reference_s": round(best_reference(device, reference), 4),
             **amounts,
         },
         versions={"torch": torch.__version__, "python": platform.python_version(), "code": code_version()},

@@ -3,7 +3,7 @@
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -126,6 +126,8 @@ class Corpus:
     """Code of the target language."""
     splits: Mapping[str, Pairs]
     """The splits "train" and "valid", then the test sets by name; their names begin with "test"."""
+    uncut: Mapping[str, int] = field(default_factory=dict)
+    """Pairs that a test set had before ``with_tests_cut``, by its name."""
 
     @cached_property
     def content_hash(self) -> str:
@@ -154,7 +156,12 @@ class Corpus:
             name: Pairs(*(lines[:size] for lines in pairs)) if name in self.tests else pairs
             for name, pairs in self.splits.items()
         }
-        return replace(self, splits=splits)
+        uncut = {
+            name: len(pairs.src)
+            for name, pairs in self.splits.items()
+            if len(splits[name].src) < len(pairs.src)
+        }
+        return replace(self, splits=splits, uncut=uncut)
 
     def with_train_cut(self, size: int) -> "Corpus":
         """Return a copy of the corpus with fewer training pairs, in memory.

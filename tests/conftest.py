@@ -10,6 +10,7 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
+from compare.system import measure
 from compare.system.log import Reporter, hide_messages, show_messages
 from data.grammar import AlignedPair, embedded_splits
 from tests.kits.cli import Refusal
@@ -44,6 +45,12 @@ def write_corpus(root: Path, sizes: dict[str, int]) -> Path:
         for language, lines in (("en", english), ("de", german)):
             (root / f"{name}.{language}").write_text("".join(" ".join(line) + "\n" for line in lines))
     return root
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_reference_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the times of tests, some by made-up clocks, out of the user's folder."""
+    measure.CACHE = tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")

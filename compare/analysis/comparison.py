@@ -121,14 +121,15 @@ def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Co
     return {each.first: each for each in both if each.second == label}
 
 
-def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str | None = None) -> list[Comparison]:
+def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -> list[Comparison]:
     """Compare every other model with ``baseline``, or all pairs of models, by BLEU on the first test set.
 
     Other scores and test sets are not tested: each more would make Holm's correction stricter.
 
     Args:
         scored: the test sets by name, as ``score_tests`` returns them.
-        baseline: a label; None compares all pairs, the model further down the table being the first.
+        baseline: a label; empty: that of ``scoring.baseline``, and if this is empty too, all pairs are
+            compared, the model further down the table being the first.
 
     Returns:
         One comparison per pair, its ``p`` corrected for all of them.
@@ -144,7 +145,8 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str | None 
             "runs were trained or decoded with different settings (see settings_hash), so no test can "
             "compare their models: keep them in folders of their own"
         )
-    if baseline is None:
+    baseline = baseline or test.baseline
+    if not baseline:
         pairs = [(first, second) for second, first in combinations(test.models, 2)]
     else:
         check_label(baseline, test.models)
@@ -195,13 +197,14 @@ LEARNED = 10.0
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
-    """Compare the best model with all others, a sentence for each kind of verdict, and by training speed.
+    """Compare a model with all others, a sentence for each kind of verdict, and by training speed.
 
-    The best is that of the highest ``mean_bleu``: none is ahead because its bad seed is missing.
+    It is that of ``scoring.baseline``, or else that of the highest ``mean_bleu``: none is ahead because its
+    bad seed is missing.
 
     Args:
         finished: the experiment.
-        comparisons: all pairs of its models.
+        comparisons: of its models, as ``compare_models`` makes them.
 
     Returns:
         The sentences, or the reason why there is no comparison; one that names the models of which runs
@@ -220,6 +223,8 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
         ]
     if means[best] == means[others[-1]]:
         return [f"All models have the same BLEU, {means[best]:.1f}.", *lost]
+    if finished.baseline:
+        best, others = finished.baseline, [label for label in (best, *others) if label != finished.baseline]
     against = compared_with(comparisons, best)
     found = [against[label].swapped() for label in others]
     return [*_verdicts(best, found), *_describe_speeds(best, others, finished), *lost]
@@ -230,28 +235,35 @@ MOST_NAMED = 5
 
 
 def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
-    """Describe the comparisons of the best model, which is first, a sentence for each kind of verdict."""
-    wins, likely, alike, unknown = (
+    """Describe the comparisons of a model, which is first, a sentence for each kind of verdict."""
+    decided, likely, alike, unknown = (
         [each for each in found if each.kind == kind] for kind in ("decided", "one seed", "alike", "open")
     )
+    wins = [each for each in decided if each.beats]
+    losses = [each.swapped() for each in decided if not each.beats]
     broken = [run for each in found for run in each.failed]
     sentences = []
     if wins:
         numbers = {number for each in wins for number in each.seeds}
         seeds = f", {numbers.pop()} seeds each" if len(numbers) == 1 else ""
         sentences.append(f"{best} beats {_leads(wins)}{seeds}.")
-    if likely:
-        sentences.append(f"{best} is ahead of {_leads(likely)}: significant on this test set, with one seed.")
+    sentences += [f"{each.first} beats {_leads([each])}." for each in losses]
+    for side, some in (
+        ("ahead of", [each for each in likely if each.difference > 0]),
+        ("behind", [each for each in likely if each.difference <= 0]),
+    ):
+        if some:
+            sentences.append(f"{best} is {side} {_leads(some)}: significant on this test set, with one seed.")
     if alike:
         names = ", ".join(each.second for each in alike)
         sentences.append(f"Alike within {ALIKE:g} BLEU of {best}: {names}.")
     if unknown:
         behind = [
-            f"{each.second} ({format_points(abs(each.difference))} BLEU behind; "
-            f"{each.findable} would have been found)"
+            f"{each.second} ({format_points(abs(each.difference))} BLEU "
+            f"{'behind' if each.difference >= 0 else 'ahead'}; {each.findable} would have been found)"
             for each in unknown
         ]
-        many = f"{len(unknown)} models ({_range(unknown)} behind)"
+        many = f"{len(unknown)} models ({_range(unknown)} apart)"
         sentences.append(f"No difference to {best} is shown for {_join(behind, many)}.")
     if broken:
         sentences.append(f"Not compared with {best}, as runs failed: {', '.join(dict.fromkeys(broken))}.")

@@ -1,7 +1,7 @@
 """Cost of quality: BLEU during training and of a random search, Pareto fronts against speed and size."""
 
+import math
 from collections.abc import Sequence
-from math import comb
 from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
@@ -17,8 +17,8 @@ COSTS = {
     "joules": "joules of training",
 }
 """Training costs: columns of ``progress``, and what they are in words."""
-BLEU_SHARES = (0.5, 0.8, 0.9, 0.95, 0.99)
-"""Shares of the best BLEU for which ``time_to_quality`` reports costs."""
+BELOW_BEST = (6, 4, 2)
+"""BLEU below the best, rounded down, of the levels for which ``time_to_quality`` reports times."""
 SPEED = "beam_sentences_per_s"
 """Speed column of ``pareto``: that of the search whose BLEU is reported."""
 NO_BLEU = "there is no BLEU: language models translate nothing; tables have their perplexities"
@@ -36,15 +36,15 @@ def progress(finished: FinishedExperiment) -> Table:
     return Table("Validation (greedy search) during training; the seconds exclude validation itself.", rows)
 
 
-def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES) -> Table:
-    """List the cost at which each run first reached given shares of the best BLEU of all runs.
+def time_to_quality(curves: Sequence[Row], levels: Sequence[int] = ()) -> Table:
+    """List minutes and updates after which each run first reached levels of validation BLEU.
 
     Args:
         curves: rows of ``progress``.
-        shares: shares of the best BLEU, 0 to 1.
+        levels: by default those of ``BELOW_BEST`` under the best BLEU of all runs.
 
     Returns:
-        One row per share and run; the costs are None if the run never reached it.
+        One row per run; None where it never reached the level.
 
     Raises:
         ValueError: the runs have no BLEU.
@@ -52,19 +52,23 @@ def time_to_quality(curves: Sequence[Row], shares: Sequence[float] = BLEU_SHARES
     if any(row["bleu"] is None for row in curves):
         raise ValueError(NO_BLEU)
     best = max(row["bleu"] for row in curves)
-    runs = dict.fromkeys((row["label"], row["seed"]) for row in curves)
-    rows = []
-    for share in shares:
-        for label, seed in runs:
-            run_rows = (row for row in curves if (row["label"], row["seed"]) == (label, seed))
-            first = next((row for row in run_rows if row["bleu"] >= share * best), dict.fromkeys(COSTS))
-            names = {"share_of_best": f"{100 * share:g}%", "bleu": share * best, "label": label, "seed": seed}
-            rows.append(names | {cost: first[cost] for cost in COSTS})
+    levels = levels or [level for below in BELOW_BEST if (level := math.floor(best) - below) > 0]
+    runs: dict[tuple[str, int], list[Row]] = {}
+    for row in curves:
+        runs.setdefault((row["label"], row["seed"]), []).append(row)
+    rows: list[Row] = []
+    for (label, seed), validations in runs.items():
+        row = {"label": label, "seed": seed}
+        for level in levels:
+            first = next((each for each in validations if each["bleu"] >= level), None)
+            row[f"minutes_to_{level}"] = first and first["seconds"] / 60
+            row[f"updates_to_{level}"] = first and first["updates"]
+        rows.append(row)
     caption = (
-        f"Cost of the first validation whose BLEU is a share of the best of all runs ({best:.1f}); "
-        "a dash where it, or a run that a mean is of, never did."
+        f"Training until the first validation with a BLEU of {', '.join(map(str, levels))} (best of all: "
+        f"{best:.1f}), without the time of validation; a dash where a run did not get there."
     )
-    return Table(caption, rows, "Cost of reaching shares of the best BLEU")
+    return Table(caption, rows, "Time to quality")
 
 
 def pareto(finished: FinishedExperiment) -> Table:
@@ -168,8 +172,8 @@ def expected_best(scores: Sequence[float], draws: int) -> float:
         scores: one score per trial, in any order.
         draws: from 1 to the number of scores.
     """
-    total = comb(len(scores), draws)
-    return sum(comb(i - 1, draws - 1) / total * score for i, score in enumerate(sorted(scores), start=1))
+    total = math.comb(len(scores), draws)
+    return sum(math.comb(i - 1, draws - 1) / total * score for i, score in enumerate(sorted(scores), start=1))
 
 
 def tuning_curve(trials: Sequence[TrialResult]) -> Table:

@@ -78,6 +78,11 @@ class FinishedExperiment:
         """Tokenizer of BLEU, which all runs share."""
         return self.runs[0].run.scoring.tokenize
 
+    @property
+    def baseline(self) -> str:
+        """Label of the model that each other one is tested against; empty: all pairs are."""
+        return self.runs[0].run.scoring.baseline
+
     def references(self, test: str) -> Sequence[str]:
         """Return the texts that the translations of a test set are scored against."""
         return self.runs[0].run.references(self.corpus.splits[test].tgt)

@@ -31,7 +31,7 @@ from sacrebleu.significance import estimate_ci
 from scipy.special import stdtr, stdtrit
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.tables import Row, fall_apart, seed_mean
+from compare.analysis.tables import Row, find_heaps, heaps_text, seed_mean
 from compare.results.columns import PRIMARY
 from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, make_bleu
 from compare.system.messages import did_you_mean
@@ -185,6 +185,8 @@ class ScoredTestSet:
     """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
     failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Seeds with which a model failed, by its label."""
+    baseline: str = ""
+    """Label of the model that the others are tested against; empty: all pairs are."""
 
 
 def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
@@ -266,6 +268,7 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
             tokenize=finished.tokenize,
             settings=settings,
             failed=finished.failed_seeds,
+            baseline=finished.baseline,
         )
         for test in finished.corpus.tests
     }
@@ -489,7 +492,7 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
     """Aggregate the runs of each label over their seeds.
 
     - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (None for
-      one seed); where the BLEU of the seeds lies in two heaps, their range as ``<name>_heaps``. If one seed
+      one seed); where the BLEU of the seeds lies in two heaps, all of it as ``<name>_heaps``. If one seed
       lacks the figure, there is no mean: over the remaining seeds it would be biased.
     - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
     - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
@@ -536,8 +539,8 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Score
             aggregate[name] = seed_mean(values)
             if all(isinstance(value, int | float) for value in values):
                 aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else None
-                if name.startswith(PRIMARY) and fall_apart(values):
-                    aggregate[f"{name}_heaps"] = f"{min(values):.1f}–{max(values):.1f}"
+                if name.startswith(PRIMARY) and (heaps := find_heaps(values)):
+                    aggregate[f"{name}_heaps"] = heaps_text(heaps)
         elif limit["end"] == "low":
             metric, suffix = limit["metric"], limit["suffix"]
             if suffix in scored and metric in COMPARED_METRICS:

@@ -22,7 +22,7 @@ SPELLINGS = {
 """Words of column names that headings spell differently; metrics have their own headings."""
 DECIMALS = {
     **dict.fromkeys(("words", "seconds", "tokens", "flops", "updates"), 0),
-    **dict.fromkeys(("percent", "score", "difference", "s", *METRICS), 1),
+    **dict.fromkeys(("percent", "minutes", "score", "difference", "s", *METRICS), 1),
     **dict.fromkeys(("nats", "share", "weight"), 2),
     **dict.fromkeys(("ratio", "loss", "aer", "precision", "recall", "f1"), 3),
     "p": 4,
@@ -105,21 +105,27 @@ def mean_over_seeds(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def fall_apart(scores: Sequence[float]) -> bool:
-    """Return whether the scores of three seeds or more lie in two heaps, which no deviation describes.
+def find_heaps(scores: Sequence[float]) -> tuple[list[float], list[float]] | None:
+    """Divide the scores of three seeds or more into a lower and a higher heap; None if they are one.
 
     The largest gap between two neighbours is then above a tenth of the mean and four times the standard
-    deviation within the two sides (0.5 at least); eight times for three seeds, which hardly show it.
+    deviation within the two sides (0.5 at least); eight times for three seeds, which hardly show it. No
+    deviation describes such scores.
     """
     ordered = sorted(scores)
     if len(ordered) < 3:
-        return False
+        return None
     gap, place = max((after - before, i + 1) for i, (before, after) in enumerate(pairwise(ordered)))
     sides = ordered[:place], ordered[place:]
     squares = sum((score - fmean(side)) ** 2 for side in sides for score in side)
     inside = len(ordered) - 2
     limit = 4 * (1 + 1 / inside) * max(0.5, (squares / inside) ** 0.5)
-    return bool(gap > max(limit, 0.1 * fmean(ordered)))
+    return sides if gap > max(limit, 0.1 * fmean(ordered)) else None
+
+
+def heaps_text(heaps: tuple[Sequence[float], Sequence[float]]) -> str:
+    """List the scores of two heaps, the lower one first: "33.6 / 39.5, 40.1"."""
+    return " / ".join(", ".join(f"{score:.1f}" for score in heap) for heap in heaps)
 
 
 def seed_mean(values: Sequence[Any]) -> Any:

@@ -1,6 +1,11 @@
-"""Check of translations, validation scores and perplexities by the weights, which are decoded with again."""
+"""Checks that compute with the models: decoding with the weights, and the first updates of training again."""
 
 import math
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 
@@ -9,6 +14,7 @@ from compare.decoding.search import length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
+from compare.experiment.run_model import build_trainer
 from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.run_folder import load_model
 from compare.scoring import bleu_and_length_ratio
@@ -114,3 +120,44 @@ def _rounds_alike(run: CheckedRun, translator: Translator) -> bool:
     then = read_speed(run.folder.speed).decoded_on or result  # the result has those of the timings
     here = (device_name(translator.device), torch.__version__, torch.get_num_threads(), code)
     return here == (then.device, then.torch, then.threads, result.code_version)
+
+
+# The first updates of training again, which need no weights.
+
+
+NLL_TOLERANCE, NORM_TOLERANCE = 1e-5, 1e-3
+"""Largest relative differences of loss and gradient norm after some fifty updates on another processor."""
+
+
+class _LineLogged(Exception):
+    """The first line of the training log is complete."""
+
+
+def check_training(run: CheckedRun) -> Findings:
+    """Train up to the first line of the log again, and compare its loss and gradient norm.
+
+    Nearly every setting of training changes them: dropout, label smoothing, seed, optimizer, precision.
+    """
+    first = next((line for line in run.lines if line["kind"] == "train"), None)
+    if first is None or run.prepared is None:
+        return
+    train = run.folder.run.train
+    if train.device != "cpu" or first.get("processes", 1) > 1 or train.init_from is not None:
+        yield Gap(
+            "the first updates of training on a GPU, by several processes or from other weights", run.name
+        )
+        return
+    found: dict[str, Any] = {}
+
+    def report(line: dict[str, Any]) -> None:
+        if line["kind"] == "train":
+            found.update(line)
+            raise _LineLogged
+
+    with TemporaryDirectory() as folder:
+        trainer, _ = build_trainer(replace(run.folder, folder=Path(folder)), run.prepared, report)
+        with suppress(_LineLogged):
+            trainer.run()
+    for name, tolerance in (("nll", NLL_TOLERANCE), ("grad_norm", NORM_TOLERANCE)):
+        context = f"metrics.jsonl: {name} of update {first['update']}, trained again"
+        yield ComparedValue(run.name, context, first[name], found[name], tolerance)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from compare.config.resolve import Run
+from compare.config.parse import load_experiment
+from compare.config.resolve import Run, resolve_models
 from compare.config.sections import run_name
 from compare.decoding.search import length_penalties
-from compare.experiment.folder import settings_hash
+from compare.experiment.folder import DECIDED_BY_TIME, settings_hash
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data, training_batches
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
@@ -345,6 +346,33 @@ INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
 
 
 # Invariants of the whole experiment.
+
+
+PLACES = {"data.root", "train.seed", "train.init_from"}
+"""Settings in which a published experiment.toml may differ from its runs."""
+
+
+def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings:
+    """Compare the settings of every run with those of the published experiment.toml, which people run."""
+    published = {
+        run.label: run.settings()
+        for run in resolve_models(load_experiment(path), str(path), other_machine=True)
+    }
+    for run in (each.folder.run for each in runs):
+        written = published.get(run.label, {})
+        left_out = PLACES | (DECIDED_BY_TIME if run.budget.match == "time" else set())
+        other = [
+            f"{name} = {written.get(name)}, not {value}"
+            for name, value in run.settings().items()
+            if name not in left_out and not _means_the_same(written.get(name), value)
+        ]
+        yield ComparedValue(path.name, run.name, "; ".join(other) or "as the run", "as the run")
+
+
+def _means_the_same(written: Any, value: Any) -> bool:
+    """Compare two settings; files of attention masks by their names, as they are in folders of their own."""
+    paths = isinstance(value, str) and value.endswith(".npy") and isinstance(written, str)
+    return bool(Path(written).name == Path(value).name if paths else written == value)
 
 
 def check_experiment_files(

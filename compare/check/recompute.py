@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from compare.analysis.comparison import NO_INTERVALS, summarise
-from compare.check.decoding import check_weights
+from compare.check.decoding import check_training, check_weights
 from compare.check.invariants import (
     INVARIANTS,
     CheckedRun,
@@ -19,9 +19,11 @@ from compare.check.invariants import (
     Gap,
     check_experiment_files,
     check_hashes_alone,
+    check_published_settings,
     read_run,
 )
 from compare.experiment.compute_result import compute_figures, unfinished_result
+from compare.experiment.publish import EXPERIMENT
 from compare.report.table import render_views
 from compare.results.columns import FIGURES
 from compare.results.store import (
@@ -69,7 +71,9 @@ class CheckResult(NamedTuple):
         return f"{len(self.findings)} figures and files compared, {len(self.differences)} differ"
 
 
-def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = "") -> CheckResult:
+def check_experiment(
+    folder: str | Path, *, decode: int = 0, retrain: bool = False, data_root: str = ""
+) -> CheckResult:
     """Check the runs of an experiment, and its tables, for contradictions.
 
     The corpus is read again from the location in each config. Batches, scores, sizes, FLOPs and hashes are
@@ -79,6 +83,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         folder: the folder of the experiment.
         decode: translate so many lines of each test set again from the weights, evenly spaced, and compute
             the validation scores of the weights again; 0: none.
+        retrain: train each run again up to the first line of its log, and compare this line.
         data_root: the folder of the corpus; empty: that of each config.
 
     Returns:
@@ -92,7 +97,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
     results = read_results(folder)
     if not any(result.status != "unfinished" for result in results):
         raise ValueError(f"{folder} holds no finished run: nothing to check")
-    if decode:
+    if decode or retrain:
         tune_cpu()  # as the runs did, so that products are rounded alike
     findings: list[ComparedValue | Gap] = []
     runs: list[CheckedRun] = []
@@ -113,9 +118,11 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
                 findings += check_hashes_alone(folder / result.run, result)
             else:
                 runs.append(read_run(folder / result.run, result, cache))
-                findings += check_run(runs[-1], decode)
+                findings += check_run(runs[-1], decode, retrain=retrain)
         files = check_experiment_files(folder, read_registry(folder), runs, present)
         findings += _catch(REGISTRY, "files", files)
+        if (folder / EXPERIMENT).is_file():
+            findings += _catch(EXPERIMENT, "settings", check_published_settings(folder / EXPERIMENT, runs))
         summary = None if stored else stored_summary(folder, results)
         if (folder / SUMMARY).is_file() and not stored:
             findings.append(_check_summary(summary, summarise(folder, data_root=data_root)))
@@ -135,7 +142,7 @@ def check_experiment(folder: str | Path, *, decode: int = 0, data_root: str = ""
         ],
         not_checked=[
             *_group_by_subject(finding for finding in findings if isinstance(finding, Gap)),
-            *_general_limits(decode),
+            *_general_limits(decode, retrained=retrain),
         ],
     )
 
@@ -164,12 +171,13 @@ def _rounded(summary: Summary) -> Any:
     return summary.results, means, summary.outcome
 
 
-def check_run(run: CheckedRun, decode: int) -> Findings:
+def check_run(run: CheckedRun, decode: int, *, retrain: bool = False) -> Findings:
     """Check one run by itself.
 
     Args:
         run: the run.
         decode: lines of each test set to translate again.
+        retrain: whether to train up to the first line of its log again.
     """
     done = run.result.status == "done"
     yield from run.problems
@@ -182,6 +190,8 @@ def check_run(run: CheckedRun, decode: int) -> Findings:
         yield Gap(f"the figures of a run that is {run.result.status}", run.name)
     elif decode:
         yield from _catch(run.name, "weights", check_weights(run, decode))
+    if retrain:
+        yield from _catch(run.name, "training", check_training(run))
 
 
 def _catch(context: str, name: str, findings: Findings) -> Findings:
@@ -236,7 +246,7 @@ def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
         yield f"{subject} ({', '.join(names)})"
 
 
-def _general_limits(decoded: int) -> Iterator[str]:
+def _general_limits(decoded: int, *, retrained: bool) -> Iterator[str]:
     """Name what no folder proves, and what was not asked for."""
     yield "device, torch, threads and code version, and whether the times were measured as stated"
     if not decoded:
@@ -246,6 +256,7 @@ def _general_limits(decoded: int) -> Iterator[str]:
         )
     elif decoded < sys.maxsize:
         yield f"translations beyond {decoded} lines per test set, and validations before the chosen one"
-    yield "settings that leave no trace, such as dropout and clipping: only training again shows them"
+    if not retrained:
+        yield "settings such as dropout, which show in training again alone: --retrain does the first updates"
     yield "the trials of a search, plots, reports, and logs for people"
     yield "whether several files were changed together so that they agree"

@@ -53,6 +53,7 @@ def table(
     """
     from compare.report.screen import show_experiment
     from compare.report.table import TableShape, default_shape, refresh_views, table_form
+    from compare.results.store import read_results, stored_summary
 
     show_messages()
     form = table_form("json" if as_json else form)
@@ -68,7 +69,11 @@ def table(
     frame = compare.load_table(folders, shape, data_root=corpus)
     chosen = cli.parse_list("" if columns == "all" else columns)
     runs = () if shape == TableShape.ROWS else compare.load_results(*folders)
-    cli.print_visible(compare.render_table(frame, form, chosen or None, caption=caption, runs=runs), end="")
+    stored = stored_summary(folders[0], read_results(folders[0])) if is_one and not chosen else None
+    text = compare.render_table(
+        frame, form, chosen or None, caption=caption, runs=runs, outcome=stored.outcome if stored else ()
+    )
+    cli.print_visible(text, end="")
     return 0
 
 
@@ -165,11 +170,14 @@ def check(
         str,
         typer.Option(help="Lines per test set to translate again, or all.", show_default="none"),
     ] = "0",
+    retrain: Annotated[
+        bool, cli.flag("retrain", "Train the first logged updates of each run again.")
+    ] = False,
     corpus: cli.CorpusFolder = "",
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
 ) -> int:
-    """Recompute every figure of an experiment from its files.
+    """Recompute the figures of each result from the files of its run.
 
     Lists what differs from the recorded results, and what cannot be checked; the exit status is 1 if
     anything differs.
@@ -179,7 +187,7 @@ def check(
     if decode != "all" and not decode.isdecimal():
         raise ValueError(f"--decode {decode}: must be a whole number of lines, such as 50, or all")
     lines = sys.maxsize if decode == "all" else int(decode)
-    found = compare.check_experiment(folder, decode=lines, data_root=corpus)
+    found = compare.check_experiment(folder, decode=lines, retrain=retrain, data_root=corpus)
     differences = [str(finding) for finding in found.differences]
     content = {
         "compared": len(found.findings),

@@ -146,6 +146,10 @@ def _build_model(row: Mapping[str, Any], context: str) -> ModelConfig:
     if not isinstance(preset, str):
         raise ValueError(f"{context}: no preset: write preset = 'bahdanau' or another of `attnbench models`")
     label = convert_setting(row.get("label", preset), str, f"{context}.label")
+    if label != preset and label in PRESETS:  # tables show labels
+        raise ValueError(
+            f"{context}: label {label!r} is the name of another preset than {preset!r}: choose another"
+        )
     overrides = {key: value for key, value in row.items() if key not in ("preset", "label")}
     try:
         return ModelConfig(preset=preset, label=label, overrides=overrides)

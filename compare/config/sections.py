@@ -261,12 +261,15 @@ class DecodeConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringConfig(Section):
-    """How BLEU is computed, in validation and on test sets."""
+    """How BLEU is computed, in validation and on test sets, and which models are compared by it."""
 
     tokenize: Tokenizer = setting(
         "auto",
         "sacreBLEU's tokenizer of BLEU; auto: that of the target language, zh for zh, ja-mecab for ja, "
         "ko-mecab for ko, else 13a. ja-mecab and ko-mecab need the extras ja and ko.",
+    )
+    baseline: str = setting(
+        "", "Label of the model that each other one is tested against; empty: all pairs are tested."
     )
 
 
@@ -278,6 +281,12 @@ class BenchConfig(Section):
     sentences: Positive = setting(256, "Test sentences per timed decoding.", shared=False)
     repeats: Positive = setting(
         3, "Timed repeats; the median, the lowest and the highest are reported.", shared=False
+    )
+    seconds: NonNegative = setting(
+        5.0,
+        "Seconds that a timed repeat lasts at least, in which its work is done as often as it takes; "
+        "not of the latency.",
+        shared=False,
     )
     latency_sentences: Positive = setting(
         100,

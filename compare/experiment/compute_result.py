@@ -172,6 +172,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
         "energy_j_per_1k_tokens": None if None in joules else 1000 * sum(joules) / seen,
         **{f"{phase}_s": sum(line[f"{phase}_s"] for line in windows) for phase in ("data", "train")},
         **{f"{phase}_s": final[f"{phase}_s"] for phase in ("validation", "checkpoint")},
+        "log_tokens_per_s": seen / sum(line["data_s"] + line["train_s"] for line in windows),
         **together_figures(windows),
     }
 
@@ -190,7 +191,6 @@ def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
     speed, _ = log_speed(lines)
     return {
         **{name: lines[-1][name] for name in ("processes", "devices", "nodes")},
-        "together_tokens_per_s": speed,
         "together_tokens_per_s_per_device": speed / lines[-1]["devices"],
     }
 
@@ -276,6 +276,11 @@ def speed_figures(
         "cpu_share": min((share for share in shares if share is not None), default=None),
         "timed_together": session.timed_together,
     }
+    if (reference := raw.timings.reference_s) and session.best_reference_s:
+        figures |= {
+            "reference_ms": 1e3 * reference,
+            "reference_share": session.best_reference_s / reference,
+        }
     for name, speed in (("greedy", raw.timings.greedy), ("beam", beam)):
         if speed is not None:
             rates = [speed.sentences / seconds for seconds in speed.seconds]

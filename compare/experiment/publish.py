@@ -6,9 +6,9 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from compare.config.parse import SCHEMA
+from compare.config.parse import SCHEMA, load_experiment
 from compare.config.resolve import Run, runs_to_toml
-from compare.experiment.tune import TRIALS
+from compare.experiment.tune import BEST, TRIALS
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     SUMMARY,
@@ -98,6 +98,10 @@ def publish_experiment(
             (target / name).write_bytes(text.encode())
         if trials.exists():
             (target / TRIALS).write_bytes(trials.read_bytes())
+        if (best := trials.with_name(BEST)).exists():
+            root = load_experiment(best).data.root  # a path of this machine
+            text = best.read_text(encoding="utf-8")
+            (target / BEST).write_bytes((text.replace(root, corpus_name(root)) if root else text).encode())
         if not left_out and (summary := stored_summary(folder, list(results.values()))):
             write_record(target / SUMMARY, renew(summary, read_results(target)))
     return out

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 from uuid import uuid4
 
@@ -26,7 +27,7 @@ from compare.results.store import (
     write_record,
 )
 from compare.system.device import precision_of, this_machine
-from compare.system.measure import Speed, TimedRepeat, time_in_turn
+from compare.system.measure import Speed, TimedRepeat, best_reference, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import lock_folder
 from compare.training.checkpoints import read_metrics
@@ -153,23 +154,26 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
     translators = [load_model(run.folder, settings.train.device) for run in runs]
     works = [_make_works(*each, settings, prepared) for each in zip(runs, translators, strict=True)]
     records: list[dict[str, Any]] = [dict.fromkeys(PHASES) for _ in runs]
+    references: list[float] = []
     for place, phase in enumerate(works[0], start=1):
         name = f"timing {PHASES[phase]} ({place} of {len(works[0])})"
         of_phase, repeats = [each[phase] for each in works], [list[TimedRepeat]() for _ in runs]
-        warm_ups = [work.warm_up for work in of_phase] if phase == "latency" else None
-        for index, repeat in time_in_turn(
-            of_phase, device, repeats=bench.repeats, name=name, warm_ups=warm_ups
-        ):
+        options: dict[str, Any] = {"repeats": bench.repeats, "seconds": bench.seconds}
+        if phase == "latency":  # which times each sentence
+            options |= {"seconds": 0.0, "warm_ups": [work.warm_up for work in of_phase]}
+        for index, repeat in time_in_turn(of_phase, device, name=name, **options):
             repeats[index].append(repeat)
+        references += [median(repeat.reference_s for repeat in found) for found in repeats]
         for record, work, found in zip(records, of_phase, repeats, strict=True):
             record[phase] = _record(work, found)
-    session_id, timings = uuid4().hex[:12], {}
+    session_id, timings, best = uuid4().hex[:12], {}, best_reference(device, min(references))
     for run, translator, record in zip(runs, translators, records, strict=True):
         session = Session(
             **dataclasses.asdict(this_machine(device)),
             timed_together=session_id,
             timed_run=run.name,
             decode_precision=precision_of(translator.model),
+            best_reference_s=best,
         )
         timings[run.run.label] = Timings(session=session, **record)
     return timings
@@ -192,8 +196,11 @@ def _make_works(
 
 def _record(work: Any, repeats: Sequence[TimedRepeat]) -> Speed | Latency:
     """Make the record of a workload that was timed."""
-    shares = [each.cpu_share for each in repeats]
+    machine: dict[str, Any] = {
+        "cpu_shares": [each.cpu_share for each in repeats],
+        "reference_s": [each.reference_s for each in repeats],
+    }
     if isinstance(work, LatencyWork):
-        return Latency(ms=work.ms, cpu_shares=shares)
+        return Latency(ms=work.ms, **machine)
     seconds = [each.seconds for each in repeats]
-    return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, cpu_shares=shares)
+    return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, **machine)

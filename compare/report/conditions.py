@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from compare.analysis.tables import fall_apart
+from compare.analysis.tables import find_heaps, heaps_text
 from compare.config.sections import EXTRA_TOKENS, OUTSIDE
 from compare.results.columns import COLUMNS, PRIMARY, Group, Row, external_metrics, further_tests, of_test
 from compare.results.store import SHARED_SETTINGS
@@ -50,7 +50,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     Args:
         rows: finished runs.
     """
-    lines = {
+    lines = {"Presets": describe_presets(rows)} | {
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
         for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
     }
@@ -67,6 +67,12 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
                 lines[subject] += ["dropout seeded by process and update", "speeds timed in one process"]
             lines |= {"Speeds": _timings(rows)}
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if values]
+
+
+def describe_presets(rows: Sequence[Row]) -> list[str]:
+    """Name the presets of the models whose labels say something else, such as "small: lstm"."""
+    presets = {row["label"]: row.get("preset") for row in rows if row.get("label")}
+    return [f"{label}: {preset}" for label, preset in presets.items() if preset not in (None, label, OUTSIDE)]
 
 
 def _describe_average(row: Row) -> str | None:
@@ -111,9 +117,12 @@ def _timings(rows: Sequence[Row]) -> list[str]:
     """Describe how the speeds were measured, where the models took turns."""
     if not distinct(rows, "timed_together"):
         return []
-    shares = [row["cpu_share"] for row in rows if row.get("cpu_share") is not None]
-    text = "median of repeats (lowest–highest), the models in turn, one seed per model"
-    return [text, *([f"CPU share at least {min(shares):.0%}"] if shares else [])]
+    lines = ["median of repeats (lowest–highest), the models in turn, one seed per model"]
+    for name, what in (("cpu_share", "CPU share"), ("reference_share", "machine speed")):
+        shares = [row[name] for row in rows if row.get(name) is not None]
+        lines += [f"{what} at least {min(shares):.0%}"] if shares else []
+    times = [row["reference_ms"] for row in rows if row.get("reference_ms") is not None]
+    return [*lines, *([f"reference work {max(times):.0f} ms"] if times else [])]
 
 
 # Reasons why rows do not compare, or only with care, by kind.
@@ -165,9 +174,9 @@ def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
         if row.get(PRIMARY) is not None:
             seeds.setdefault((row.get("experiment"), row.get("label")), []).append(row[PRIMARY])
     for (_, label), scores in seeds.items():
-        if fall_apart(scores):
-            each = ", ".join(f"{score:.1f}" for score in scores)
-            yield f"Warning: seeds of {label} in two heaps, {each} BLEU"
+        if heaps := find_heaps(scores):
+            rate = f"{len(heaps[0])} of {len(scores)} in the lower one"
+            yield f"Warning: seeds of {label} in two heaps, {heaps_text(heaps)} BLEU, {rate}"
 
 
 def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
@@ -184,13 +193,15 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare"
     elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
         yield "Warning: these rows were not timed together, so their speeds do not compare"
-    shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
-        (row["label"], row["cpu_share"]) for row in rows if row.get("cpu_share") is not None
-    )
-    disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
-    if disturbed:
-        names_and_shares = ", ".join(text.removesuffix(", disturbed") for text in disturbed)
-        yield f"Warning: disturbed timings, with too little of the processor: {names_and_shares}"
+    reasons = {"cpu_share": "with too little of the processor", "reference_share": "below the machine's best"}
+    for name, reason in reasons.items():
+        shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
+            (row["label"], row[name]) for row in rows if row.get(name) is not None
+        )
+        disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
+        if disturbed:
+            names_and_shares = ", ".join(text.removesuffix(", disturbed") for text in disturbed)
+            yield f"Warning: disturbed timings, {reason}: {names_and_shares}"
 
 
 def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.figure import Figure
 
-from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, tuning_curve
+from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, time_to_quality, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
 from compare.analysis.quality import by_distance, by_length, rare_words
 from compare.analysis.tables import Row, Table
@@ -28,6 +28,7 @@ from compare.report.plots import (
     groups_plot,
     pareto_plot,
     plots_folder,
+    quality_bars,
     save_figure,
     tuning_plot,
 )
@@ -149,6 +150,11 @@ FIGURES = {
         )
         for cost, axis in COSTS.items()
     },
+    "time-to-quality": Plan(
+        "Minutes of training to levels of validation BLEU",
+        quality_bars,
+        lambda finished: time_to_quality(progress(finished).rows),
+    ),
     **{
         f"pareto-{name}": Plan(
             f"Test BLEU against {axis}, with the Pareto front",

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
-from compare.analysis.tables import Row
+from compare.analysis.tables import Row, heading_of
 from compare.attention.heatmap import render_figure
 from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
@@ -354,6 +354,27 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, cap
         axes.set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
     add_caption(figure, caption)
     return figure
+
+
+def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
+    """Draw the minutes to each level of validation BLEU; ValueError if no run has reached any.
+
+    Args:
+        rows: of ``time_to_quality``.
+        styles: of the models.
+    """
+    panels = {}
+    for name in (name for name in rows[0] if name.startswith("minutes")):
+        minutes: dict[str, list[float]] = {row["label"]: [] for row in rows}
+        for row in rows:
+            minutes[row["label"]] += [row[name]] if row[name] is not None else []
+        panels[f"{heading_of(name)} BLEU"] = {label: Bar.over(found) for label, found in minutes.items()}
+    if not any(bar for bars in panels.values() for bar in bars.values()):
+        raise ValueError("no run has reached a level of validation BLEU")
+    caption = (
+        "Training without validation; means over the seeds that got there. Grey: lowest to highest seed."
+    )
+    return bar_plot(panels, styles, caption)
 
 
 # Files of figures.

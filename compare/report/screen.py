@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.tables import Row
-from compare.report.conditions import distinct, find_warnings, list_left_out
+from compare.report.conditions import describe_presets, distinct, find_warnings, list_left_out
 from compare.report.table import find_summary
 from compare.results.columns import (
     COLUMNS,
@@ -71,13 +71,13 @@ def show_experiment(
 def render_screen(
     rows: Sequence[Row], runs: Sequence[Row], *, width: int, notes: Sequence[str] = (), last: str = ""
 ) -> str:
-    """Format results for a terminal: the table, sorted by BLEU, and below it what to know of it.
+    """Format results for a terminal: the outcome, the table, sorted by BLEU, and what to know of it.
 
     Args:
         rows: one row per run, or means over seeds.
         runs: the runs that they stand for.
         width: of the terminal.
-        notes: lines before the warnings.
+        notes: lines above the table, such as the outcome.
         last: the last line.
     """
     ended = [run for run in runs if run["status"] == "done"]
@@ -88,9 +88,13 @@ def render_screen(
     cells = [{column.heading: column.text(row) for column in columns} for row in ordered]
     table = table_text(cells, {column.heading for column in columns if column.left}, width)
     warnings = [*list_left_out(runs), *find_warnings(ended)]
-    lines = [*notes, *(f"! {each.removeprefix('Warning: ')}" for each in warnings), _shared(ended), last]
-    below = [textwrap.fill(line, width, subsequent_indent="  ") for line in lines if line]
-    return "\n".join((table, "", *below)) + "\n"
+    presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
+    lines = [*(f"! {each.removeprefix('Warning: ')}" for each in warnings), *presets, _shared(ended), last]
+    above, below = (
+        [textwrap.fill(line, width, subsequent_indent="  ") for line in part if line]
+        for part in (notes, lines)
+    )
+    return "\n".join((*above, *[""] * bool(above), table, "", *below)) + "\n"
 
 
 def _columns(rows: Sequence[Row], width: int) -> list[Column]:
@@ -106,7 +110,7 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
     columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
     columns += [
-        _bare(COLUMNS["train_tokens_per_s"], "train tok/s"),
+        _bare(COLUMNS["log_tokens_per_s"], "train tok/s"),
         _bare(replace(COLUMNS["beam_sentences_per_s"], decimals=0), "sent/s"),
         _bare(COLUMNS["train_s"], "min"),
         _bare(COLUMNS["params"], "params", "M"),

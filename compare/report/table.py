@@ -252,6 +252,7 @@ def render_table(
     *,
     caption: str = "",
     runs: "pd.DataFrame | Iterable[Result]" = (),
+    outcome: Iterable[str] = (),
 ) -> str:
     """Format ``rows`` as one table, in their order.
 
@@ -264,6 +265,7 @@ def render_table(
         caption: of a LaTeX table; by default the names of the experiments.
         runs: all runs, where ``rows`` has one row for several of them: conditions and warnings below the
             table are then those of the runs, and name the ones that failed or have not ended.
+        outcome: sentences above a Markdown table.
 
     Returns:
         The table as text.
@@ -290,7 +292,9 @@ def render_table(
             text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
             return visible_lines(text) + "\n"
         case TableForm.MARKDOWN:
-            return markdown(layout_table(_rows(frame), columns, _rows(all_runs)))
+            above = "".join(f"- {escape_markdown(sentence)}\n" for sentence in outcome)
+            text = markdown(layout_table(_rows(frame), columns, _rows(all_runs)))
+            return f"{above}\n{text}" if above else text
         case TableForm.LATEX:
             names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
             shown = _rows(frame)
@@ -426,10 +430,11 @@ def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str
 
     rows = {"table.csv": TableForm.CSV, "table.json": TableForm.JSON}
     tables = {name: render_table(results, form) for name, form in rows.items()}
+    outcome = summary.outcome if summary is not None else ()
     if summary is not None and has_means(results):
-        tables["table.md"] = render_table(pd.DataFrame(summary.means), runs=results)
+        tables["table.md"] = render_table(pd.DataFrame(summary.means), runs=results, outcome=outcome)
     else:
-        tables["table.md"] = render_table(results)
+        tables["table.md"] = render_table(results, outcome=outcome)
     return {**tables, LINES: to_json_lines(results)}
 
 

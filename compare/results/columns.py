@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ class Column:
     def text(self, row: Row) -> str:
         """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)".
 
-        Seeds in two heaps have their range in place of a deviation: "72 (28–94)".
+        Seeds in two heaps stand in place of their deviation: "72 (28 / 93, 94)".
         """
         if self.render is not None:
             return self.render(row)
@@ -157,9 +158,9 @@ def status_text(row: Row) -> str:
     return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
 
 
-def cpu_share_text(row: Row) -> str:
-    """Format the share of the processor: "97%", or "62%, disturbed"."""
-    share = row.get("cpu_share")
+def share_text(name: str, row: Row) -> str:
+    """Format a share of the processor or of the machine's speed: "97%", or "62%, disturbed"."""
+    share = row.get(name)
     return UNKNOWN if share is None else describe_share(share)
 
 
@@ -169,7 +170,8 @@ TEXTS: Mapping[str, Callable[[Row], str]] = {
     "budget_off": matched_text,
     "init_hash": start_text,
     "status": status_text,
-    "cpu_share": cpu_share_text,
+    "cpu_share": partial(share_text, "cpu_share"),
+    "reference_share": partial(share_text, "reference_share"),
 }
 
 

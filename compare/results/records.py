@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -33,6 +33,8 @@ class Latency:
     """Milliseconds by repeat and sentence."""
     cpu_shares: Annotated[list[Share], Meta(min_length=1)]
     """Share of the processor in each repeat."""
+    reference_s: list[float] = field(default_factory=list)
+    """Seconds of ``ReferenceWork`` after each repeat; empty if it was not timed."""
 
     @property
     def cpu_share(self) -> float:
@@ -50,6 +52,8 @@ class Session(Machine):
     """Run whose weights were timed: that of the model's lowest finished seed."""
     decode_precision: str
     """Precision that decoding was computed in."""
+    best_reference_s: Positive | None = None
+    """Least seconds of ``ReferenceWork`` on this machine so far; None if it was not timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,12 @@ class Timings:
     def works(self) -> list[Speed | Latency]:
         """Return all that was timed."""
         return [work for work in (self.latency, self.train, self.greedy, self.beam) if work is not None]
+
+    @property
+    def reference_s(self) -> float | None:
+        """Seconds of ``ReferenceWork`` beside the slowest timing, the median over its repeats."""
+        medians = [statistics.median(work.reference_s) for work in self.works() if work.reference_s]
+        return max(medians, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)

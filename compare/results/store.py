@@ -72,8 +72,8 @@ class Result:
     # Speed: medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
     # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
     # The seeds of a model share the timings of its lowest finished one.
+    log_tokens_per_s: float | None = None
     train_tokens_per_s: float | None = None
-    together_tokens_per_s: float | None = None
     together_tokens_per_s_per_device: float | None = None
     processes: int | None = None
     devices: int | None = None
@@ -86,6 +86,8 @@ class Result:
     latency_ms_p50: float | None = None
     latency_ms_p95: float | None = None
     cpu_share: float | None = None
+    reference_ms: float | None = None
+    reference_share: float | None = None
     train_tokens_per_s_low: float | None = None
     train_tokens_per_s_high: float | None = None
     greedy_sentences_per_s_low: float | None = None

@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import logging
+import math
 import os
 import re
 import statistics
@@ -15,13 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
+import msgspec
 import numpy as np
 import torch
 from msgspec import Meta
 from torch import Tensor, nn
 
-from compare.system.device import synchronize
+from compare.system.device import device_name, synchronize
 from compare.system.log import track
+from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -280,9 +283,11 @@ class Speed:
     tokens: Annotated[int, Meta(ge=0)]
     """Tokens per repeat; for decoding the target tokens, end of sentence included."""
     seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
-    """Seconds of each repeat."""
+    """Seconds of each repeat, the mean of the times that it was done."""
     cpu_shares: list[Share] = field(default_factory=list)
     """Share of the processor in each repeat, see ``CpuMeter``; empty if it was not measured."""
+    reference_s: list[float] = field(default_factory=list)
+    """Seconds of ``ReferenceWork`` after each repeat; empty if it was not timed."""
 
     @property
     def cpu_share(self) -> float | None:
@@ -304,8 +309,9 @@ class TimedRepeat(NamedTuple):
     """Cost of one repeat of some work."""
 
     seconds: float
+    """Mean of the times that the work was done."""
     joules: float | None
-    """Energy of processor and GPU; None where it cannot be read."""
+    """Energy of processor and GPU, likewise; None where it cannot be read."""
     peak_memory_bytes: int | None
     """What the work needed on a GPU beyond the tensors that were there before it.
 
@@ -313,6 +319,54 @@ class TimedRepeat(NamedTuple):
     """
     cpu_share: float
     """Share of the processor, see ``CpuMeter``."""
+    reference_s: float
+    """Seconds of ``ReferenceWork`` right after it."""
+
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "attnbench")
+"""Folder of the user that keeps the best time of ``ReferenceWork``."""
+
+
+class ReferenceWork:
+    """A fixed piece of work, about 50 ms on one core, whose time tells how fast the machine is now.
+
+    It is one matrix product, as those of a Transformer, and many small steps that wait for each other, as
+    those of a recurrent layer.
+    """
+
+    SIZE, STEPS, STATE = 1_024, 100, (64, 256)
+
+    def __init__(self, device: torch.device) -> None:
+        """Make its matrices, by random numbers of its own, and warm up."""
+        draws = torch.Generator().manual_seed(1)
+        self._matrix = torch.randn(self.SIZE, self.SIZE, generator=draws).to(device)
+        rows, size = self.STATE
+        self._start, self._weights = self._matrix[:rows, :size], self._matrix[:size, :size] / size**0.5
+        self()
+
+    @torch.inference_mode()
+    def __call__(self) -> None:
+        """Do the work."""
+        torch.mm(self._matrix, self._matrix)
+        state = self._start
+        for _ in range(self.STEPS):
+            state = torch.tanh(state @ self._weights)
+
+
+def best_reference(device: torch.device, seconds: float) -> float:
+    """Return the least seconds of ``ReferenceWork`` on this machine so far, ``seconds`` included.
+
+    They are kept in ``CACHE``, by processor or GPU, version of torch, and threads.
+    """
+    path, best = CACHE / "reference.json", dict[str, float]()
+    key = f"{device_name(device)}, torch {torch.__version__}, {torch.get_num_threads()} threads"
+    with suppress(OSError, ValueError):  # not there yet, or damaged
+        best = msgspec.json.decode(path.read_bytes(), type=dict[str, float])
+    if seconds < best.get(key, math.inf):
+        best[key] = seconds
+        with suppress(OSError):  # of a user without a home
+            write_atomically(path, msgspec.json.encode(best))
+    return best[key]
 
 
 def time_in_turn(
@@ -320,17 +374,20 @@ def time_in_turn(
     device: torch.device,
     *,
     repeats: int,
+    seconds: float = 0.0,
     name: str = "timing",
     warm_ups: Sequence[Workload] | None = None,
 ) -> Iterator[tuple[int, TimedRepeat]]:
     """Warm each workload up, then run all of them in turn, ``repeats`` times.
 
     The workloads take turns so that a change in the speed of the machine affects all of them alike.
+    ``ReferenceWork`` after each repeat tells its speed.
 
     Args:
         works: what to time.
         device: where it runs.
         repeats: timed repeats of each workload.
+        seconds: what one repeat lasts at least, in which its work is done as often as it takes.
         name: of all of this, for the progress, which moves between two workloads.
         warm_ups: work that warms up; by default each workload itself, once.
 
@@ -339,7 +396,7 @@ def time_in_turn(
     """
     for work in track(list(works if warm_ups is None else warm_ups), f"{name}, warming up"):
         work()
-    energy, processor = EnergyMeter(device), CpuMeter()
+    energy, processor, reference = EnergyMeter(device), CpuMeter(), ReferenceWork(device)
     for index, work in track([*enumerate(works)] * repeats, name):
         before = 0
         if device.type == "cuda":
@@ -347,10 +404,16 @@ def time_in_turn(
             before = torch.cuda.memory_allocated(device)
         energy.take()
         processor.take()
-        seconds = timed(work, device)
-        share = processor.take()
+        times = [timed(work, device)]
+        while sum(times) < seconds:
+            times.append(timed(work, device))
+        share, joules = processor.take(), energy.take()
         peak = (peak_memory_bytes(device) or 0) - before if device.type == "cuda" else None
-        yield index, TimedRepeat(seconds, energy.take(), peak, share)
+        mean_joules = None if joules is None else joules / len(times)
+        yield (
+            index,
+            TimedRepeat(statistics.fmean(times), mean_joules, peak, share, timed(reference, device)),
+        )
 
 
 def best_of(work: Workload, device: torch.device, *, repeats: int = 1, seconds: float = 0.0) -> float:

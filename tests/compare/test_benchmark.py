@@ -248,6 +248,7 @@ FACTS: dict[str, Any] = {
     "sentences": 20,
     "tokens": 600,
     "seconds": [2.0, 4.0, 3.0],
+    "reference_s": [0.05, 0.06, 0.05],
 }
 
 
@@ -256,7 +257,7 @@ def row(**changes: Any) -> Measurement:
     return Measurement(**{**FACTS, **changes})
 
 
-CONDITIONS = {"device": "NVIDIA L4", "threads": 2, "steps": 20, "synthetic": None}
+CONDITIONS = {"device": "NVIDIA L4", "threads": 2, "steps": 20, "best_reference_s": 0.04, "synthetic": None}
 
 
 def test_the_table_shows_medians_spreads_and_shares():
@@ -271,6 +272,7 @@ def test_the_table_shows_medians_spreads_and_shares():
     )
     first, second, third = (dict(zip(heading, line, strict=True)) for line in lines)
     assert first.items() >= {"median": "200", "min-max": "150-300", "CPU share": "80%, disturbed"}.items()
+    assert first["machine speed"] == "80%, disturbed"
     assert first.items() >= {"MFU": "20%", "peak memory (GB)": "1.50", "J / 1k tokens": "-"}.items()
     assert (second["median"], second["min-max"], second["tokens/s"]) == (
         "13.3",
@@ -278,13 +280,15 @@ def test_the_table_shows_medians_spreads_and_shares():
         "400",
     )  # 20 in 1.5 s
     assert (third["median"], third["min-max"], third["J / 1k tokens"]) == ("100", "50-150", "7.5")
-    assert "device NVIDIA L4, threads 2, steps 20, torch 9.9, code x\n" in rendered  # and nothing of None
+    assert "device NVIDIA L4, threads 2, steps 20, best_reference_s 0.04, torch 9.9, code x\n" in rendered
 
 
 def test_energy_is_summed_only_if_every_repeat_has_it():
-    repeats = [TimedRepeat(1.0, 5.0, 10, 1.0), TimedRepeat(2.0, 7.0, 30, 0.5), TimedRepeat(3.0, 6.0, 20, 0.9)]
+    repeats = [
+        TimedRepeat(*each, 0.1) for each in ((1.0, 5.0, 10, 1.0), (2.0, 7.0, 30, 0.5), (3.0, 6.0, 20, 0.9))
+    ]
     timed = row().with_repeats(repeats)
     assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
     assert (timed.cpu_shares, timed.cpu_share) == ([1.0, 0.5, 0.9], 0.9)
-    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10, 1.0)]).joules is None
-    assert row().with_repeats([TimedRepeat(1.0, None, None, 1.0)]).peak_memory_bytes is None
+    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10, 1.0, 0.1)]).joules is None
+    assert row().with_repeats([TimedRepeat(1.0, None, None, 1.0, 0.1)]).peak_memory_bytes is None

@@ -17,4 +17,7 @@ class Clock:
         return self.now
 
     def work(self) -> None:
-        self.now += next(self.seconds)
+        self.pass_time(next(self.seconds))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds

@@ -72,7 +72,7 @@ def _write_run(
     place: Path, label: str, seed: int, root: Path, rank: int, models: int, validations: int
 ) -> None:
     place.mkdir(parents=True)
-    preset = "transformer" if "transformer" in label else "lstm"
+    preset = label if label in ("rnn", "transformer") else "lstm"
     config = CONFIG.format(root=root.as_posix(), seed=seed, preset=preset, label=label, place=rank)
     (place / "config.toml").write_text(config)
     corpus = load_corpus(load_experiment(place / "config.toml").data)
@@ -94,6 +94,7 @@ def _write_run(
         status="done",
         params=1_000_000 * (rank + 1),
         train_flops_per_token=1e6,
+        log_tokens_per_s=900.0 * (models - rank) + seed,
         train_tokens_per_s=1000.0 * (models - rank) + seed,
         beam_sentences_per_s=100.0 * (models - rank) + seed,
         latency_ms_p50=10.0 + rank,

@@ -98,7 +98,7 @@ def describe_verdict(side: Comparison) -> str:
 # Result table of the page: one row per model, which unfolds into one row per run.
 
 
-SHOWN = ("params", "length_ratio", "train_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
+SHOWN = ("params", "length_ratio", "log_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
 """Columns that are shown without being chosen, beside BLEU, its widest interval, the verdict and chrF.
 
 They are so many that the table fits 1280 pixels.
@@ -215,7 +215,7 @@ def gather_content(
             ``data_root`` is not the corpus of the runs.
     """
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
-    reference = choose_reference(finished, baseline)
+    reference = choose_reference(finished, baseline or finished.baseline)
     seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
     tuned = tuning_section(finished, tuning)  # first, as it may refuse ``tuning``
     logger.info("report: scores of resampled test sets")

@@ -17,8 +17,10 @@ from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.quality import by_distance, by_length, faults, rare_words
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
-from compare.config.resolve import runs_to_toml
-from compare.experiment.tune import TRIALS, TrialResult, find_winners, summarize
+from compare.config.parse import load_experiment
+from compare.config.resolve import resolve_models, runs_to_toml
+from compare.experiment.folder import shared_settings
+from compare.experiment.tune import BEST, TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style
 from compare.report.conditions import distinct, list_conditions
 from compare.report.figures import FIGURES, read_search
@@ -119,7 +121,9 @@ def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
         if cost == "updates" or any(row[cost] is None for row in rows):
             continue  # the learning curves show updates; not every machine reads its joules
         yield _drawing(f"quality-{cost}", finished, rows, choice=cost)
-    yield _means(time_to_quality(rows))
+    table = time_to_quality(rows)
+    yield _means(table)
+    yield _drawing("time-to-quality", finished, table.rows)
 
 
 def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
@@ -358,6 +362,7 @@ def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
     trials = read_search(folder)
     curve = tuning_curve(trials)
     yield from _tuning_notes(finished, trials)
+    yield from _search_differences(finished, folder, trials)
     yield _drawing("tuning", finished, curve.rows)
     yield Table(
         "Effort of the search, and the best trial of each model.", summarize(trials), "Trials and winners"
@@ -391,3 +396,29 @@ def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -
                 f"{name} {settings.get(name)} (best trial: {winner.settings[name]})" for name in other
             )
             yield f"{label} was run with other settings than its best trial: {given}."
+
+
+def _search_differences(
+    finished: FinishedExperiment, folder: Path, trials: Sequence[TrialResult]
+) -> Iterator[str]:
+    """Name the settings in which the search differs from the runs, and winners at an edge of the draws."""
+    run, searched = shared_settings(finished.runs[0].run), dict[str, Any]()
+    if (folder / BEST).is_file():
+        experiment = load_experiment(folder / BEST)
+        searched = shared_settings(resolve_models(experiment, BEST, other_machine=True)[0])
+        if experiment.train.precision == "auto":  # that of the machine which searched
+            del searched["train.precision"]
+    else:
+        yield f"Which settings the trials shared is not known: the search has no {BEST}."
+    searched |= {"train.max_updates": max(trial.updates for trial in trials), "train.patience": 0}
+    other = [
+        f"{name} {value} (here {run.get(name)})" for name, value in searched.items() if run.get(name) != value
+    ]
+    if other:
+        yield f"The trials had other settings than these runs: {', '.join(other)}."
+    for label, winner in find_winners(trials).items():
+        for name, value in winner.settings.items():
+            drawn = {trial.settings[name] for trial in trials if trial.label == label}
+            if isinstance(value, int | float) and len(drawn) > 2 and value in (min(drawn), max(drawn)):
+                end = "highest" if value == max(drawn) else "lowest"
+                yield f"{label}: its best trial has the {end} {name} that was drawn."

@@ -38,6 +38,7 @@ from compare.analysis.statistics import (
     t_quantile,
     welch_test,
 )
+from compare.config.sections import ScoringConfig
 from compare.results.text import describe_p
 from tests.kits.finished_experiments import make_finished, pairs
 from tests.kits.paths import SHARED
@@ -78,6 +79,7 @@ def test_each_model_is_compared_with_each_above_it_or_with_a_baseline():
     assert [each.p for each in found] == holm_correction([each.p_alone for each in found])
     against = compare_models(THREE, baseline="good")
     assert [(each.first, each.second) for each in against] == [("bad", "good"), ("alike", "good")]
+    assert compare_models({"test": replace(THREE["test"], baseline="good")}) == against
     with pytest.raises(ValueError, match="no finished model is labelled 'god'; did you mean 'good'"):
         compare_models(THREE, baseline="god")
     assert compare_models({}) == []
@@ -379,6 +381,23 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
         "c is ahead of b by 20.0 BLEU (p = 0.003) and e by 21.0 BLEU (p < 0.0001): significant on this test "
         "set, with one seed."
     )
+
+
+def test_the_model_of_the_plan_is_compared_with_those_above_and_below_it(tmp_path: Path):
+    figures: Figures = {(label, 1): {"bleu": bleu} for label, bleu in (("a", 30.0), ("b", 20.0), ("c", 40.0))}
+    finished = finished_of(tmp_path, figures)
+    scoring = ScoringConfig(baseline="a")
+    runs = [replace(each, run=replace(each.run, scoring=scoring)) for each in finished.runs]
+    planned = [compared("b", "a", -10.0), compared("c", "a", 10.0)]
+    assert headlines(replace(finished, runs=runs), planned) == [
+        "a beats b by 10.0 BLEU (p = 0.003), 3 seeds each.",
+        "c beats a by 10.0 BLEU (p = 0.003).",
+    ]
+    unknown = [replace(each, p=0.2, interval=Interval(-30, 30), smallest=12.0) for each in planned]
+    assert headlines(replace(finished, runs=runs), unknown) == [
+        "No difference to a is shown for c (10.0 BLEU ahead; one of 12.0 would have been found) and "
+        "b (10.0 BLEU behind; one of 12.0 would have been found)."
+    ]
 
 
 def test_models_that_have_not_learned_are_not_compared(tmp_path: Path):

@@ -66,19 +66,16 @@ def test_progress_sums_training_costs(tmp_path: Path):
     ]
 
 
-def test_the_first_validation_that_reaches_a_share_of_the_best_counts():
-    curves = [*curve("a", 1, 10, 25, 20, 50), *curve("a", 2, 30, 10, 40), *curve("b", 1, 1, 2, 26)]
-    table = time_to_quality(curves, shares=(0.5, 1.0))
-    names = ("share_of_best", "bleu", "label", "seed", "updates")
-    assert [tuple(row[name] for name in names) for row in table.rows] == [
-        ("50%", 25, "a", 1, 20),  # 25 is enough; the later decrease does not matter
-        ("50%", 25, "a", 2, 10),
-        ("50%", 25, "b", 1, 30),
-        ("100%", 50, "a", 1, 40),
-        ("100%", 50, "a", 2, None),
-        ("100%", 50, "b", 1, None),
+def test_the_first_validation_that_reaches_a_level_counts():
+    curves = [*curve("a", 1, 10, 25, 20, 30.9), *curve("a", 2, 29, 10, 24), *curve("b", 1, 1, 2, 26)]
+    names = ("label", "seed", "updates_to_24", "updates_to_26", "updates_to_28")
+    assert [tuple(row[name] for name in names) for row in time_to_quality(curves).rows] == [
+        ("a", 1, 20, 40, 40),  # 25 is enough for 24; the later decrease does not matter
+        ("a", 2, 10, 10, 10),
+        ("b", 1, 30, 30, None),
     ]
-    assert [table.rows[0][cost] for cost in COSTS] == [40, 20, 2000, 2e7, 60]
+    (row, *_) = time_to_quality(curves, [30]).rows
+    assert row["minutes_to_30"] == 80 / 60
 
 
 def test_a_pareto_front_by_hand():

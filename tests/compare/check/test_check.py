@@ -153,6 +153,29 @@ def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.Capture
     assert f"{RUN}: params: recorded 1, found " in shown
 
 
+def test_the_published_experiment_file_is_that_of_the_runs(honest: Path, tmp_path: Path):
+    """It is what people run, and has the first seed."""
+    folder = publish_experiment(honest, tmp_path / "published")
+    corpus = RunFolder.read(honest / RUN).run.data.root
+    edit_text(folder / "experiment.toml", "dropout = 0.3", "dropout = 0.2")
+    found = check_experiment(folder, data_root=corpus).differences[0]
+    assert str(found).startswith(f"experiment.toml: {RUN}: recorded model.dropout = 0.2, not 0.3")
+
+
+def test_training_again_shows_settings_that_leave_no_trace(forged: Path):
+    """Also without weights; the first line of the log is of one update."""
+    for path in forged.glob("*/checkpoints/final.safetensors"):
+        path.unlink()
+    trained = [each for each in check_experiment(forged, retrain=True).findings if "again" in each.name]
+    assert len(trained) == 2 * len(RUNS)
+    assert all(each.same for each in trained)
+    edit_text(forged / RUN / "config.toml", "dropout = 0.3", "dropout = 0.2")
+    found = check_experiment(forged, retrain=True).differences
+    assert (RUN, "metrics.jsonl: nll of update 1, trained again") in {
+        (each.context, each.name) for each in found
+    }
+
+
 def test_a_missing_corpus(forged: Path):
     """Everything that needs no corpus is still checked: log, config, hashes."""
     gone = str(forged.parent / "gone")

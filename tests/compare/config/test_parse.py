@@ -127,6 +127,7 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("regularization.consistency_weight=2", 'consistency_weight has no effect with consistency = "none"'),
         ("regularization.subword_sampling=0.1", "needs a vocabulary of several segmentations"),
         ("budget.reference=lstm", "no effect without match"),
+        ("models.lstm.preset=rnn", "label 'lstm' is the name of another preset than 'rnn'"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named(path: Path, override: str, part: str):
@@ -144,7 +145,7 @@ def test_overrides_win_over_the_file_and_the_last_one_over_all(path: Path):
     expected["lstm"]["cell"] = "gru"
     assert found == expected
     assert settings(path, "models.lstm.dropout=0.4", "models.*.dropout=0.3")["lstm"]["dropout"] == 0.3
-    assert settings(path, "models.lstm.preset=bahdanau")["lstm"]["preset"] == "bahdanau"
+    assert settings(path, "models.big.1.preset=bahdanau")["big.1"]["preset"] == "bahdanau"
 
 
 def test_lists_make_one_model_per_combination(path: Path):

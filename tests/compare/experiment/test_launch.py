@@ -266,9 +266,9 @@ def assert_equal_but_for_speed(folder: Path, alone: Path, processes: int) -> Non
     assert found.valid_loss == pytest.approx(expected.valid_loss, rel=1e-4)
     assert (folder / "luong-seed1/test.hyp").read_text() == (alone / "luong-seed1/test.hyp").read_text()
     assert expected.processes is None
-    assert expected.together_tokens_per_s is None
+    assert expected.together_tokens_per_s_per_device is None
     assert (found.processes, found.devices, found.nodes) == (processes, 1, 1)
-    assert found.together_tokens_per_s == found.together_tokens_per_s_per_device
+    assert found.together_tokens_per_s_per_device > 0
     updates = [line["update"] for line in metrics(folder / "luong-seed1") if line["kind"] == "train"]
     assert updates == list(range(1, 25))
     assert not list(folder.rglob("*.tmp"))

@@ -155,7 +155,12 @@ def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Re
 
 
 def test_results_are_replaced_only_when_asked(
-    copy: Path, changed: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
+    copy: Path,
+    changed: Path,
+    tiny_toml: Path,
+    tmp_path: Path,
+    refusal: Refusal,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     (changed / "stale").touch()
     assert "holds something already" in refusal("publish", copy, "--out", changed)
@@ -166,8 +171,10 @@ def test_results_are_replaced_only_when_asked(
         assert "No space left" in refusal("publish", copy, "--out", changed, "--replace")
     assert files(changed) == before
     (copy / "trials.jsonl").write_text("of the search")
+    shutil.copy(tiny_toml, copy / "best.toml")
     publish_experiment(copy, changed, replace=True)
     assert (changed / "trials.jsonl").read_text() == "of the search"
+    assert 'root = "corpus"' in (changed / "best.toml").read_text()
     assert not (changed / "stale").exists()
     assert {path.name for path in (changed / RUN).iterdir()} == FILES
     before = files(copy)

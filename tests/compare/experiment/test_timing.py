@@ -168,6 +168,16 @@ def test_speeds_by_hand(tmp_path: Path):
     )
 
 
+def test_the_slowest_reference_work_tells_how_fast_the_machine_was(tmp_path: Path):
+    works = {
+        "train": {**SPEED["train"], "reference_s": [0.05, 0.06, 0.05]},
+        "beam": {**SPEED["beam"], "reference_s": [0.08, 0.02, 0.09]},
+        "session": {**SESSION, "best_reference_s": 0.04},
+    }
+    figures = figures_of(tmp_path / "speed.json", SPEED | works)
+    assert (figures["reference_ms"], figures["reference_share"]) == pytest.approx((80, 0.5))
+
+
 def test_the_peak_is_that_of_the_precision_of_training(tmp_path: Path):
     path = tmp_path / "speed.json"
     assert figures_of(path, SPEED, "fp32")["train_mfu"] == pytest.approx(3000 * 1e9 / 67e12)
@@ -278,6 +288,7 @@ class Stage(Clock):
             stage.spend("train", criterion.model)
 
         monkeypatch.setattr(Translator, "search", slow_search)
+        monkeypatch.setattr(timing.ReferenceWork, "__call__", lambda _: self.pass_time(0.05))
         monkeypatch.setattr(training_timing, "train_step", slow_step)
         monkeypatch.setattr(timing, "time", self)
 
@@ -318,6 +329,7 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
         assert result.train_mfu is None  # a processor has no data sheet
         assert (result.decode_precision, result.peak_memory_bytes) == ("fp32", 7)
         assert 0 < (result.cpu_share or 0) <= 1
+        assert (result.reference_ms, result.reference_share) == pytest.approx((50, 1))
         assert (result.threads, result.torch) == (torch.get_num_threads(), torch.__version__)
         assert (result.cores or 0) >= 1
     assert len({result.timed_together for result in read_results(untimed)} - {None}) == 1

@@ -17,7 +17,7 @@ from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
 from compare.report.figures import FIGURES, draw_figure, draw_plots
-from compare.report.plots import curves_plot, pareto_plot, save_figure
+from compare.report.plots import curves_plot, pareto_plot, quality_bars, save_figure
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 
@@ -160,6 +160,19 @@ def test_files_are_valid_and_the_same_twice(tmp_path: Path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     assert "日本 $a$ <&>" in "".join(ET.parse(tmp_path / "one" / "map.v1.svg").getroot().itertext())
     assert dict(mpl.rcParams) == before
+
+
+def test_a_bar_of_minutes_is_of_the_seeds_that_reached_the_level():
+    names = ("label", "seed", "minutes_to_35", "minutes_to_39")
+    rows = [dict(zip(names, values, strict=True)) for values in MINUTES]
+    figure = quality_bars(rows, {})
+    assert [axes.get_xlabel() for axes in figure.axes] == ["minutes to 35 BLEU", "minutes to 39 BLEU"]
+    assert [[bar.get_width() for bar in axes.patches] for axes in figure.axes] == [[5.0, 7.0], [8.0]]
+    with pytest.raises(ValueError, match="no run has reached"):
+        quality_bars([row | {"minutes_to_35": None} for row in rows[1:2]], {})
+
+
+MINUTES = [("a", 1, 4.0, 8.0), ("a", 2, 6.0, None), ("b", 1, 7.0, None)]
 
 
 # Figures of an experiment by name.

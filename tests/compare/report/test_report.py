@@ -186,7 +186,7 @@ def test_settings_are_told_apart_and_read_back(experiment: FinishedExperiment, t
     found = sections.methods(experiment)
     differing = {name: values for name, *values in found.differing.cells}
     assert differing["model.dropout"] == ["0.0", "0.1", "0.2"]
-    assert differing["model.preset"] == ['"lstm"', '"lstm"', '"transformer"']
+    assert differing["model.preset"] == ['"lstm"', '"rnn"', '"transformer"']
     assert "decode.beam_size" not in differing
     path = tmp_path / "made.toml"
     path.write_text(found.config)
@@ -318,6 +318,21 @@ def test_effort_and_settings_that_differ_are_named(experiment: FinishedExperimen
     first, *others = notes_of(trials(lstm=[4.0], rnn=[None, None]))
     assert "different numbers of trials" in first
     assert "rnn: no trial of it ended well, so its settings are not tuned." in others
+
+
+def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExperiment, tmp_path: Path):
+    def notes_of() -> list[str]:
+        return tuning_section(experiment, tmp_path).notes
+
+    write_trials(tmp_path, TRIALS)
+    assert "Which settings the trials shared is not known: the search has no best.toml." in notes_of()
+    run = experiment.runs[0].run
+    larger = replace(run, vocabulary=replace(run.vocabulary, size=6000))
+    (tmp_path / "best.toml").write_text(larger.to_toml())
+    (note,) = (note for note in notes_of() if note.startswith("The trials had other settings"))
+    assert f"vocabulary.size 6000 (here {run.vocabulary.size})" in note
+    assert f"train.max_updates 100 (here {run.train.max_updates})" in note
+    assert "rnn: its best trial has the highest dropout that was drawn." in notes_of()
 
 
 def test_the_page_has_the_section_only_with_trials(

@@ -23,6 +23,7 @@ from compare.scoring import METRICS
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 SCORES = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_signature": SIGNATURE}
 SPEEDS = {
+    "log_tokens_per_s": 3_500.4,
     "train_tokens_per_s": 4_012.3,
     "train_tokens_per_s_low": 3_900.0,
     "train_tokens_per_s_high": 4_100.0,
@@ -64,7 +65,8 @@ def test_markdown_shows_what_people_compare():
         "chrF": "60.2",
         "length ratio": "0.985",
         "brevity penalty": "–",
-        "train tokens/s": "4,012 (3,900–4,100)",
+        "train tokens/s": "3,500",
+        "timed tokens/s": "4,012 (3,900–4,100)",
         "greedy sent/s": "–",
         "beam sent/s": "61.0",
         "latency p50 (ms)": "14.2",
@@ -155,6 +157,7 @@ WARNINGS = [
     ([changed(timed_together=None), changed(label="gru", timed_together=None)], ALONE),
     ([changed(timed_together=None), UNFINISHED], ""),  # nothing to compare with
     (DISTURBED, "disturbed timings, with too little of the processor: lstm 50%, gru 89%"),
+    ([changed(reference_share=0.8)], "disturbed timings, below the machine's best: lstm 80%"),
     (
         [changed(width_multiple=16), changed(label="narrow", width_multiple=4)],
         "widths that are not multiples of 8, which can cost speed: narrow",
@@ -170,6 +173,13 @@ def test_what_does_not_compare_is_warned_of(rows: list[Result], expected: str):
     assert "".join(note for note in notes if note.startswith("Warning")) == (
         expected and f"Warning: {expected}"
     )
+
+
+def test_the_preset_of_another_label_and_the_outcome_are_shown():
+    text = render_table([DONE, changed(label="small")], outcome=["lstm beats small."])
+    assert text.startswith("- lstm beats small.\n\n| model")
+    assert "\n- Presets: small: lstm\n" in text
+    assert "Presets" not in render_table([DONE])
 
 
 def test_settings_that_differ_are_named():
@@ -275,7 +285,7 @@ BLEU = {("a", 1): 10.0, ("a", 2): 14.0, ("b", 1): 30.0, ("b", 2): 31.0}
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     """Two models of two seeds, as result files alone."""
-    base = Result(label="a", preset="lstm", seed=1, status="done", params=5, train_tokens_per_s=100.0)
+    base = Result(label="a", preset="lstm", seed=1, status="done", params=5, log_tokens_per_s=100.0)
     for (label, seed), bleu in BLEU.items():
         row = replace(base, label=label, seed=seed, bleu=bleu)
         save_result(tmp_path / "runs" / f"{label}-seed{seed}", row)
@@ -314,7 +324,7 @@ def test_several_seeds_are_aggregated_unless_a_run_has_not_ended(
 
 def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["table", str(rows), "--columns", "model,BLEU,train tokens/s", "--format", "csv"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == ["label,bleu,train_tokens_per_s", "a,10.0,100.0"]
+    assert capsys.readouterr().out.splitlines()[:2] == ["label,bleu,log_tokens_per_s", "a,10.0,100.0"]
     assert main(["table", "--list"]) == 0
     words = set(capsys.readouterr().out.replace(",", " ").split())
     assert {*COLUMNS, *METRICS, "bleu_combined_low"} <= words

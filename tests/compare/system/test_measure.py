@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -314,11 +315,30 @@ def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: 
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: peak)
     monkeypatch.setattr(measure, "peak_memory_bytes", lambda device: peak)
     monkeypatch.setattr(measure, "synchronize", lambda device: None)
+    monkeypatch.setattr(measure, "ReferenceWork", lambda device: lambda: None)
     works = [lambda: work("a"), lambda: work("b")]
     repeats = list(time_in_turn(works, torch.device(device), repeats=2))
     peaks = (10, 7) if device == "cuda" else (None, None)
     assert order == ["a", "b"] * 3  # once to warm up
-    assert repeats == [(0, (2.0, 12.5, peaks[0], 0.75)), (1, (3.0, 17.5, peaks[1], 0.75))] * 2
+    assert repeats == [(0, (2.0, 12.5, peaks[0], 0.75, 0.0)), (1, (3.0, 17.5, peaks[1], 0.75, 0.0))] * 2
+
+
+def test_a_repeat_lasts_its_time_and_the_reference_work_follows_it(monkeypatch: pytest.MonkeyPatch):
+    clock = Clock([9.0, 2.0, 2.0, 5.0, 7.0])  # once to warm up; two repeats
+    monkeypatch.setattr(measure, "time", clock)
+    monkeypatch.setattr(measure, "ReferenceWork", lambda device: partial(clock.pass_time, 0.25))
+    repeats = [repeat for _, repeat in time_in_turn([clock.work], CPU, repeats=2, seconds=5)]
+    assert [(each.seconds, each.reference_s) for each in repeats] == [(3.0, 0.25), (7.0, 0.25)]
+
+
+def test_the_best_time_of_the_reference_work_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(measure, "CACHE", tmp_path / "cache")
+    assert [measure.best_reference(CPU, seconds) for seconds in (3.0, 2.0, 4.0)] == [3.0, 2.0, 2.0]
+    (tmp_path / "cache" / "reference.json").write_text("{")
+    assert measure.best_reference(CPU, 4.0) == 4.0
+    monkeypatch.setattr(measure, "CACHE", tmp_path / "cache" / "reference.json")  # no folder
+    assert measure.best_reference(CPU, 5.0) == 5.0
+    measure.ReferenceWork(CPU)()
 
 
 def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):
