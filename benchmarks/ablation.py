@@ -21,7 +21,7 @@ from compare.analysis.finished_experiment import FinishedExperiment, load_finish
 from compare.analysis.statistics import score_test_set
 from compare.config.parse import load_experiment
 from compare.models.styles import Style
-from compare.report.plots import REFERENCE_LINE, finish_figure, line_style, make_panels, save_figure
+from compare.report.drawing import REFERENCE_LINE, finish_figure, line_style, make_panels, save_figure
 from compare.results.columns import PRIMARY
 
 ALL = "all techniques"

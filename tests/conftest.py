@@ -105,7 +105,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
 @pytest.fixture
 def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes ``attnbench run`` draw nothing: that takes longer than training the tiny models."""
-    monkeypatch.setattr("compare.report.figures.draw_plots", lambda folder: [])
+    monkeypatch.setattr("compare.report.plots.draw_plots", lambda folder: [])
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ def _columns() -> Sequence[Mapping[str, Any]]:
 
 
 def _figures() -> Sequence[Mapping[str, Any]]:
-    from compare.report.figures import ATTENTION, FIGURES
+    from compare.report.plots import ATTENTION, FIGURES
 
     titles = {name: plan.title for name, plan in FIGURES.items()}
     titles[ATTENTION] = "Attention weights of each head, for --sentence or a --line of the test set"
@@ -107,7 +107,7 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman must open the door." --out heads.html
     """
-    from compare.report.figures import ATTENTION
+    from compare.report.plots import ATTENTION
     from compare.report.table import refresh_views
 
     of_attention = any(option is not None for option in (sentence, translation, line, model or None))

@@ -12,8 +12,8 @@ from statistics import fmean
 from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality import by_length
 from compare.analysis.tables import Row
-from compare.report.figures import FIGURES, find_runs
-from compare.report.plots import plots_folder, save_figure
+from compare.report.drawing import plots_folder, save_figure
+from compare.report.plots import FIGURES, find_runs
 
 CLOSING_WIDTH = 97
 """Characters of its lines."""

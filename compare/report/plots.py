@@ -1,435 +1,362 @@
-"""Drawing: style, panels of lines, one function per kind of figure, and files; all without a display."""
+"""Figures of a finished experiment, each by its name, and heat maps of the attention for one sentence."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import hashlib
+import logging
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
-from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
-from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
-from compare.analysis.tables import Row, heading_of
-from compare.attention.heatmap import render_figure
-from compare.models.styles import Style, series_style
-from compare.results.store import refuse_writing
-from data.files import write_atomically
-from data.text import visible_lines
-
-# Visual style of every figure: colours, markers, panel sizes, grid and legend.
-
-
-REFERENCE_COLOR = "#888888"
-"""Colour of predictions, ranges and other marks that are not a series."""
-REFERENCE_LINE: dict[str, Any] = {"color": REFERENCE_COLOR, "linestyle": "--", "linewidth": 1.2}
-CAPTION_COLOR = "#444444"
-PANEL_INCHES = (5.0, 3.9)
-MIN_PANELS = 2
-"""A figure is at least as wide as so many panels, so that a legend and long labels fit."""
-LEGEND_COLUMNS = 5
-LEGEND_ROW_INCHES = 0.22
-Styles = Mapping[str, Style]
-"""Styles of the models of an experiment by label; those of runs by name, too."""
-
-
-def model_style(styles: Styles, label: str, index: int) -> Style:
-    """Return the style of a model; of one that the experiment does not have, by its index."""
-    return styles.get(label) or series_style(index)
-
-
-def line_style(style: Style) -> dict[str, Any]:
-    """Return the properties of a line with markers."""
-    return {**style._asdict(), "markersize": 5, "linewidth": 1.5}
-
-
-def make_panels(
-    count: int,
-    *,
-    legend_entries: int = 0,
-    size: tuple[float, float] = PANEL_INCHES,
-) -> tuple[Figure, list[Axes]]:
-    """Make a figure of ``count`` panels side by side.
-
-    Args:
-        count: number of panels.
-        legend_entries: names in the legend below the panels; the figure grows by its height.
-        size: width and height of one panel in inches.
-    """
-    width, height = size
-    legend_height = LEGEND_ROW_INCHES * (1 + -(-legend_entries // LEGEND_COLUMNS)) if legend_entries else 0
-    figure = Figure(figsize=(width * max(count, MIN_PANELS), height + legend_height), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False)[0])
-
-
-def add_caption(figure: Figure, caption: str) -> None:
-    """Write a line below a figure, where ``draw`` makes space for it."""
-    figure.text(0.5, 0, caption, ha="center", va="top", fontsize=9, color=CAPTION_COLOR, parse_math=False)
-
-
-def tidy_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
-    """Draw a light grid, and no frame at the top and on the right."""
-    axes.grid(axis=grid, alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def finish_figure(figure: Figure, labels: Sequence[str], caption: str = "") -> Figure:
-    """Tidy all panels and add a legend and a caption below them.
-
-    Args:
-        figure: its first panel has one line per label first, in the same order.
-        labels: names of the series, shown literally: a $ does not begin a formula.
-        caption: one line: what marks and bands are.
-    """
-    for axes in figure.axes:
-        tidy_axes(axes)
-    lines = figure.axes[0].lines[: len(labels)]
-    columns = min(len(labels), LEGEND_COLUMNS)
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-    legend = figure.legend(lines, labels, title=caption or None, title_fontproperties={"size": 9}, **place)
-    legend.get_title().set(color=CAPTION_COLOR, parse_math=False)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-    return figure
-
-
-# Lines of an analysis: one per model, in a band from its lowest to its highest seed.
-
-
-SEVERAL_SEEDS = "Line: mean over seeds. Band: from the lowest to the highest seed."
-ONE_RUN = "Each line is one run (one seed): how much seeds differ is not shown."
-
-
-class Points(NamedTuple):
-    """Points of one model's line: mean and range over its seeds at each x."""
-
-    x: list[float]
-    mean: list[float]
-    low: list[float]
-    high: list[float]
-
-
-def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Group rows by model, in the order in which the models first appear.
-
-    Raises:
-        ValueError: there are no rows.
-    """
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["label"], []).append(row)
-    if not groups:
-        raise ValueError("nothing to plot: the table has no rows")
-    return groups
-
-
-def points_of(groups: Iterable[tuple[float, Sequence[float]]]) -> Points:
-    """Compute a line's points from pairs of x and values over the seeds; skip an x without values."""
-    filled = [(x, values) for x, values in groups if values]
-    return Points(
-        x=[x for x, _ in filled],
-        mean=[fmean(values) for _, values in filled],
-        low=[min(values) for _, values in filled],
-        high=[max(values) for _, values in filled],
-    )
-
-
-def draw_line(axes: Axes, points: Points, style: Style) -> None:
-    """Draw one model's line, and the band of its seeds where they differ."""
-    axes.plot(points.x, points.mean, **line_style(style))
-    if points.low != points.high:
-        axes.fill_between(points.x, points.low, points.high, color=style.color, alpha=0.15, linewidth=0)
-
-
-def draw_lines(
-    rows: Sequence[Row],
-    styles: Styles,
-    columns: Mapping[str, str],
-    points: Callable[[Sequence[Row], str], Points],
-    caption: str = "",
-) -> tuple[Figure, list[Axes]]:
-    """Draw one panel per column with one line per model.
-
-    Args:
-        rows: rows of all models.
-        styles: of the models; those without have others.
-        columns: label of the y axis by column.
-        points: makes the points of a line from the rows of a model and the column.
-        caption: line below the figure; by default what lines and bands are.
-    """
-    models = by_label(rows)
-    figure, panels = make_panels(len(columns), legend_entries=len(models))
-    for axes, (column, name) in zip(panels, columns.items(), strict=True):
-        for index, (label, model_rows) in enumerate(models.items()):
-            draw_line(axes, points(model_rows, column), model_style(styles, label, index))
-        axes.set_ylabel(name)
-    several = any(len({row.get("seed") for row in model_rows}) > 1 for model_rows in models.values())
-    return finish_figure(figure, list(models), caption or (SEVERAL_SEEDS if several else ONE_RUN)), panels
-
-
-# Kinds of figures, each of the rows of an analysis.
-
-
-SCORES = {"bleu": "BLEU", "chrf": "chrF"}
-RATES = {"recall_percent": "recall (%)", "precision_percent": "precision (%)"}
-CURVES = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
-FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
-    SPEED: ("sentences per second, beam search", "speed_front", "steps-pre"),
-    SIZE: ("parameters", "size_front", "steps-post"),
-}
-"""Axis label, column that marks the front, and drawing style of the steps between models on the front.
-
-A model's quality is also available to whoever needs less speed, or can afford more parameters.
-"""
-FRONT_CAPTION = (
-    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other. "
-    "Bars: lowest to highest seed or repeat."
+from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, time_to_quality, tuning_curve
+from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
+from compare.analysis.quality import by_distance, by_length, rare_words
+from compare.analysis.tables import Row, Table
+from compare.config.sections import OUTSIDE
+from compare.experiment.tune import TRIALS, TrialResult, read_trials
+from compare.protocol import attends_to_source
+from compare.report.drawing import (
+    CURVES,
+    FORMATS,
+    RATES,
+    Styles,
+    curves_plot,
+    groups_plot,
+    pareto_plot,
+    plots_folder,
+    quality_bars,
+    save_figure,
+    tuning_plot,
 )
-EQUAL_RATIO = 1.02
-"""Ratio of the largest to the smallest value up to which a quantity was made equal for all models."""
-LOG_RATIO = 10
-"""Ratio of the largest to the smallest value from which the axis is logarithmic."""
+from compare.results.store import Result, is_run, read_result, read_results
+from compare.system.messages import did_you_mean
+from compare.training.checkpoints import CHECKPOINTS
+from data.files import write_atomically
+from data.text import read_lines
+
+if TYPE_CHECKING:
+    from compare.attention.weights import SentenceAttention
+
+logger = logging.getLogger(__name__)
 
 
-def groups_plot(
-    rows: Sequence[Row],
-    styles: Styles,
-    group: str,
-    size: str,
-    title: str,
-    columns: Mapping[str, str] = SCORES,
-) -> Figure:
-    """Plot columns over groups of sentences or words.
-
-    Args:
-        rows: one row per run and group.
-        styles: of the models.
-        group: column with the name of the group.
-        size: column with its size, which stands below its name.
-        title: label of the x axis.
-        columns: label of the y axis by column, one panel each.
-    """
-    sizes = {row[group]: row[size] for row in rows}
-
-    def points(model_rows: Sequence[Row], column: str) -> Points:
-        measured = [row for row in model_rows if row[column] is not None]
-        return points_of(enumerate([row[column] for row in measured if row[group] == name] for name in sizes))
-
-    figure, panels = draw_lines(rows, styles, columns, points)
-    for axes in panels:
-        axes.set_xticks(range(len(sizes)), [f"{name}\n({n:,})" for name, n in sizes.items()], fontsize=8)
-        axes.set(xlabel=title, xlim=(-0.3, len(sizes) - 0.7), ylim=(0, None))
-    return figure
+def list_figures() -> list[str]:
+    """Return the names of the figures that ``draw_figure`` draws."""
+    return list(FIGURES)
 
 
-def curves_plot(
-    rows: Sequence[Row], styles: Styles, against: str, columns: Mapping[str, str] = CURVES
-) -> Figure:
-    """Plot what validation gave against the cost of training so far; ``rows`` of ``efficiency.progress``.
-
-    Raises:
-        ValueError: there are no rows, one lacks that cost, or none has any of the columns.
-    """
-    known = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
-    if rows and not known:
-        raise ValueError(NO_BLEU)
-    if missing := [row["label"] for row in rows if row[against] is None]:
-        raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
-    figure, panels = draw_lines(rows, styles, known, partial(mean_curve, against=against))
-    for axes, column in zip(panels, known, strict=True):
-        axes.set(xlabel=COSTS[against], xlim=(0, None), ylim=(0, None) if column == "bleu" else (None, None))
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    return figure
-
-
-def mean_curve(rows: Sequence[Row], column: str, against: str) -> Points:
-    """Compute one model's ``column`` over its seeds, at the updates that all seeds reached."""
-    seeds = len({row["seed"] for row in rows})
-    measured = (row for row in rows if row[column] is not None)
-    ordered = sorted(measured, key=lambda row: row["updates"])
-    groups = (list(group) for _, group in groupby(ordered, key=lambda row: row["updates"]))
-    complete = (group for group in groups if len(group) == seeds)
-    return points_of(
-        (fmean(row[against] for row in group), [row[column] for row in group]) for group in complete
-    )
-
-
-def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
-    """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
-
-    Models on the Pareto front, which steps join, have filled markers, the others hollow ones; vertical lines
-    span the seeds, horizontal ones the timed repeats.
-
-    Raises:
-        ValueError: there are no rows, or the quantity is the same for all models.
-    """
-    models, values = by_label(rows), [row[against] for row in rows]
-    label, on_front, steps = FRONTS[against]
-    if len(rows) > 1 and max(values) <= EQUAL_RATIO * min(values):
-        raise ValueError(
-            f"no figure against {label}: they were made equal, {min(values):,.0f} to {max(values):,.0f}"
-        )
-    figure, (axes,) = make_panels(1, legend_entries=len(models))
-    for index, row in enumerate(rows):
-        style = line_style(model_style(styles, row["label"], index)) | {
-            "linestyle": "",
-            "markersize": 8,
-        }
-        style["markerfacecolor"] = None if row[on_front] else "white"
-        color, x, bleu = style["color"], row[against], row["bleu"]
-        axes.plot([x], [bleu], **style)
-        axes.vlines(x, row["bleu_low"], row["bleu_high"], colors=color, zorder=1)
-        if f"{against}_low" in row:
-            axes.hlines(bleu, row[f"{against}_low"], row[f"{against}_high"], colors=color, zorder=1)
-    front = sorted((row[against], row["bleu"]) for row in rows if row[on_front])
-    axes.plot(*zip(*front, strict=True), **REFERENCE_LINE, drawstyle=steps, zorder=0)
-    axes.set(xlabel=label, ylabel="test BLEU")
-    if max(values) >= LOG_RATIO * min(values):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    return finish_figure(figure, list(models), FRONT_CAPTION)
-
-
-def tuning_plot(rows: Sequence[Row], styles: Styles) -> Figure:
-    """Plot the expected best score against the number of trials; ``rows`` of ``tuning_curve``."""
-    figure, panels = draw_lines(
-        rows,
-        styles,
-        {"expected_bleu": "expected best validation BLEU"},
-        lambda model_rows, column: points_of((row["trials"], [row[column]]) for row in model_rows),
-        "Expected validation BLEU of the best of so many random trials (Tang et al. 2020).",
-    )
-    panels[0].set(xlabel="trials", ylim=(0, None))
-    return figure
-
-
-# Bars, one panel per quantity and one bar per model.
-
-
-BAR_PANEL_INCHES, BAR_INCHES = 4.0, 0.26
-"""Width of a panel of bars, and height of a bar with the gap around it."""
-
-
-class Bar(NamedTuple):
-    """Length of a bar, and the ends of the line over it."""
-
-    value: float
-    low: float
-    high: float
-
-    @classmethod
-    def over(cls, values: Sequence[float]) -> "Bar | None":
-        """Make a bar of the mean of ``values``, with their range; None if there are none."""
-        return cls(fmean(values), min(values), max(values)) if values else None
-
-
-def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, caption: str) -> Figure:
-    """Draw one panel per quantity, one bar per model.
+def draw_figure(
+    folder: str | Path,
+    kind: str,
+    formats: Sequence[str] = ("png", "svg"),
+    *,
+    out: str | Path | None = None,
+    data_root: str = "",
+) -> list[Path]:
+    """Draw one figure of an experiment.
 
     Args:
-        panels: bars by name of the quantity, then by model; the same models in each, None without a value.
-        styles: of the models.
-        caption: what the grey line over a bar is.
-    """
-    models = list(next(iter(panels.values())))
-    size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
-    figure, all_axes = make_panels(len(panels), size=size)
-    for axes, (name, values) in zip(all_axes, panels.items(), strict=True):
-        bars = [values[model] for model in models]
-        for index, (model, bar) in enumerate(zip(models, bars, strict=True)):
-            if bar:
-                color = model_style(styles, model, index).color
-                axes.barh(index, bar.value, height=0.65, color=color)
-                axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
-        if max(bar.high for bar in bars if bar) >= 1000:
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-        tidy_axes(axes, grid="x")
-        axes.set_xlabel(name)
-        axes.set_yticks(range(len(models)), models, parse_math=False)  # in each: a narrow page stacks them
-        axes.set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
-    add_caption(figure, caption)
-    return figure
-
-
-def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
-    """Draw the minutes to each level of validation BLEU; ValueError if no run has reached any.
-
-    Args:
-        rows: of ``time_to_quality``.
-        styles: of the models.
-    """
-    panels = {}
-    for name in (name for name in rows[0] if name.startswith("minutes")):
-        minutes: dict[str, list[float]] = {row["label"]: [] for row in rows}
-        for row in rows:
-            minutes[row["label"]] += [row[name]] if row[name] is not None else []
-        panels[f"{heading_of(name)} BLEU"] = {label: Bar.over(found) for label, found in minutes.items()}
-    if not any(bar for bars in panels.values() for bar in bars.values()):
-        raise ValueError("no run has reached a level of validation BLEU")
-    caption = (
-        "Training without validation; means over the seeds that got there. Grey: lowest to highest seed."
-    )
-    return bar_plot(panels, styles, caption)
-
-
-# Files of figures.
-
-
-FORMATS: dict[str, dict[str, Any]] = {
-    "png": {"dpi": 150},
-    "svg": {"metadata": {"Date": None}},
-    "pdf": {"metadata": {"CreationDate": None}},
-}
-"""Options of each file format; without dates the same figure gives the same bytes."""
-
-
-def plots_folder(folder: Path, out: str | Path | None) -> Path:
-    """Return the folder for an experiment's plots: ``out``, or by default plots in ``folder``.
-
-    Raises:
-        ValueError: ``out`` is None, but ``folder`` is published or read-only.
-    """
-    if out is not None:
-        return Path(out)
-    refuse_writing(folder, "name another folder for its plots with --out")
-    return folder / "plots"
-
-
-def draw(figure: Figure, form: str) -> bytes:
-    """Return the content of an image file; the same figure always gives the same bytes.
-
-    The text of an SVG file remains text: small, searchable, in the reader's font.
-
-    Args:
-        figure: any figure.
-        form: of ``FORMATS``.
-    """
-    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}):
-        content = render_figure(figure, format=form, bbox_inches="tight", **FORMATS[form])
-    # Control characters, which labels may hold, would make the XML invalid.
-    return visible_lines(content.decode()).encode() if form == "svg" else content
-
-
-def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write ``path``.png, .svg or .pdf, atomically.
-
-    Args:
-        figure: what to write.
-        path: without suffix; its folder is created.
-        formats: of ``FORMATS``.
+        folder: the folder of the experiment.
+        kind: name of the figure, one of ``list_figures()``.
+        formats: some of png, svg and pdf.
+        out: the folder of the files; by default plots in ``folder``.
+        data_root: the folder of the corpus; empty: that of the config.
 
     Returns:
-        The files written.
+        The files.
+
+    Raises:
+        ValueError: unknown figure or format, no finished run, a quantity that was not measured, or ``out`` is
+            not given for a published or read-only folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(folder)
+    if kind not in FIGURES:
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*FIGURES, ATTENTION])}")
+    if unknown := [form for form in formats if form not in FORMATS]:
+        raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
+    plots = plots_folder(folder, out)
+    plan = FIGURES[kind]
+    finished = load_finished(folder, data_root=data_root)
+    return save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / kind, formats)
+
+
+def _curves(finished: FinishedExperiment) -> Table:
+    """Return the table of ``progress``, each run under a name of its own."""
+    names = {(run.result.label, run.result.seed): name for name, run in finished.named.items()}
+    table = progress(finished)
+    return replace(table, rows=[row | {"label": names[row["label"], row["seed"]]} for row in table.rows])
+
+
+def read_search(folder: Path) -> list[TrialResult]:
+    """Read the trials of a search from its folder, or from that of an experiment; ValueError without any."""
+    path = folder / TRIALS
+    trials = read_trials(folder) if path.exists() else []
+    if not trials:
+        raise ValueError(
+            f"{path}: no trials of a search: publish the experiment with --tuning FOLDER of attnbench tune"
+        )
+    return trials
+
+
+class Plan(NamedTuple):
+    """A figure of a whole experiment, for ``attnbench plot`` and for the report."""
+
+    title: str
+    plot: Callable[[Sequence[Row], Styles], Figure]
+    table: Callable[[FinishedExperiment], Table]
+    """The analysis that the command draws; the report has its rows at hand."""
+
+
+CURVES_TITLE = "Validation loss and BLEU against"
+WORDS_TITLE = "words of the source"
+FIGURES = {
+    "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), _curves),
+    "learning-seconds": Plan(f"{CURVES_TITLE} seconds", partial(curves_plot, against="seconds"), _curves),
+    "length": Plan(
+        f"BLEU and chrF by {WORDS_TITLE}",
+        partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
+        by_length,
+    ),
+    "distance": Plan(
+        "BLEU and chrF by distance to the lengths of training",
+        partial(
+            groups_plot,
+            group="distance_words",
+            size="sentences",
+            title=f"{WORDS_TITLE}, against those of training (sentences)",
+        ),
+        by_distance,
+    ),
+    "rare-words": Plan(
+        "Recall and precision of words by their count in training",
+        partial(
+            groups_plot,
+            group="training_count",
+            size="ref_words",
+            title="times that training has a word (words in the reference)",
+            columns=RATES,
+        ),
+        lambda finished: rare_words(finished, finished.corpus.tests[0]),
+    ),
+    **{
+        f"quality-{cost}": Plan(
+            f"Validation BLEU against {axis}",
+            partial(curves_plot, against=cost, columns={"bleu": CURVES["bleu"]}),
+            progress,
+        )
+        for cost, axis in COSTS.items()
+    },
+    "time-to-quality": Plan(
+        "Minutes of training to levels of validation BLEU",
+        quality_bars,
+        lambda finished: time_to_quality(progress(finished).rows),
+    ),
+    **{
+        f"pareto-{name}": Plan(
+            f"Test BLEU against {axis}, with the Pareto front",
+            partial(pareto_plot, against=against),
+            pareto,
+        )
+        for name, against, axis in (("speed", SPEED, "decoding speed"), ("size", SIZE, "parameters"))
+    },
+    "tuning": Plan(
+        "Expected best validation BLEU against trials of the search",
+        tuning_plot,
+        lambda finished: tuning_curve(read_search(finished.folder)),
+    ),
+}
+"""Figures of a whole experiment by name."""
+ATTENTION = "attention"
+"""Name of the heat maps of one sentence, which ``draw_attention`` draws."""
+
+
+def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = None) -> list[Path]:
+    """Draw learning curves of all runs, and heat maps of each run's attention for one test sentence.
+
+    Runs without weights, such as those of a published folder, have no heat maps. ``draw_attention`` draws
+    any sentence.
+
+    Args:
+        folder: the folder of an experiment.
+        line: number of the sentence in the first test set, counted from 1.
+        out: the folder of the plots; by default plots in ``folder``.
+
+    Returns:
+        The PNG and SVG files; none if no run is finished.
+
+    Raises:
+        ValueError: the folder holds no runs, the test set has no such line, or ``out`` is not given for a
+            published or read-only folder.
+    """
+    folder = Path(folder)
+    plots = plots_folder(folder, out)
+    if not any(result.status == "done" for result in read_results(folder)):
+        logger.info(f"{folder}: no finished run to plot")
+        return []
+    finished = load_runs(folder).trained
     written = []
-    for suffix in formats:
-        target = path.with_name(f"{path.name}.{suffix}")  # a label may hold a dot
-        write_atomically(target, draw(figure, suffix))
-        written.append(target)
+    for name in ("learning-updates", "learning-seconds"):
+        plan = FIGURES[name]
+        written += save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / name)
+    runs = {name: run.folder for name, run in finished.named.items() if (run.folder / CHECKPOINTS).is_dir()}
+    if not any(run.run.translates for run in finished.runs):
+        logger.info(f"{folder}: language models attend to no source: no heat maps")
+        return written
+    if len(runs) < len(finished.runs):
+        logger.info(f"{folder}: heat maps of attention need weights, which runs here lack")
+    for label, attention in attend_with(runs, read_test_line(folder, line)).items() if runs else ():
+        if any(map(attends_to_source, attention.weights)):
+            written += save_figure(attention.plot(), plots / f"attention-{label}-line{line}")
     return written
+
+
+# Heat maps of the attention of finished runs for one sentence: a test sentence, or one of the user's own.
+
+
+PAGE = "html"
+"""Format of the interactive viewer."""
+ATTENTION_FORMATS = (*FORMATS, PAGE)
+SLUG_LENGTH = 24
+"""Characters of the sentence in a file name; a part of its sha256 follows."""
+
+
+def draw_attention(
+    folder: str | Path,
+    sentence: str | None = None,
+    *,
+    translation: str | None = None,
+    line: int = 1,
+    model: str = "",
+    formats: Sequence[str] = ("png", "svg"),
+    out: str | Path | None = None,
+) -> list[Path]:
+    """Translate one sentence with finished runs, and draw the attention of every head to the source.
+
+    The viewer also has the attention within the source and within the translation.
+
+    Args:
+        folder: the folder of an experiment, or of a single run.
+        sentence: the source sentence; by default line ``line`` of the first test set.
+        translation: the translation to read it for, such as the reference; by default each model's own.
+        line: number of the test sentence, counted from 1.
+        model: label of a model, of which the lowest seed counts, or name of a run; empty: all models.
+        formats: some of png, svg, pdf, and html, an interactive viewer of all models on one page.
+        out: the file, whose ending is its format, or a folder; by default plots in the experiment's folder.
+            There the names contain the model and the sentence, so that no figure replaces that of another.
+
+    Returns:
+        The files.
+
+    Raises:
+        ValueError: an empty sentence, no finished run, no such model, format or line, one image file for
+            several models, a model without weights or, if it is the only one, without attention, or ``out``
+            is not given for a published or read-only folder.
+    """
+    from compare.attention.weights import render_viewer
+
+    folder = Path(folder)
+    for given in (sentence, translation):
+        if given is not None and (not given.strip() or len(given.splitlines()) > 1):
+            raise ValueError(f"the sentence must be one line that is not empty, found {given!r:.80}")
+    runs = find_runs(folder, model)
+    experiment = next(iter(runs.values())).parent
+    file = _output_file(out)
+    if file:
+        formats = [file.suffix.removeprefix(".")]
+    if unknown := [form for form in formats if form not in ATTENTION_FORMATS]:
+        raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(ATTENTION_FORMATS)}")
+    if file and formats != [PAGE] and len(runs) > 1:
+        raise ValueError(
+            f"{file} can show one model, but there are {len(runs)}: choose one of {', '.join(runs)} with "
+            f"--only, or a file that ends in .{PAGE}, which shows all"
+        )
+    plots = file.parent if file else plots_folder(experiment, out)
+    name = _slug(sentence) if sentence is not None else f"line{line}"
+    if translation is not None:
+        name += f"-{_slug(translation)}"
+    text = read_test_line(experiment, line) if sentence is None else sentence
+    found = attend_with(runs, text, translation)
+    written: list[Path] = []
+    if PAGE in formats:
+        target = file or plots / f"attention-{'-'.join([model, name] if model else [name])}.{PAGE}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(target, render_viewer(text, list(found.values())))
+        written.append(target)
+    images = [form for form in formats if form != PAGE]
+    for label, attention in found.items() if images else ():
+        if len(found) > 1 and not any(map(attends_to_source, attention.weights)):
+            logger.info(f"{label} has no attention to the source")
+            continue
+        path = file.with_suffix("") if file else plots / f"attention-{label}-{name}"
+        written += save_figure(attention.plot(), path, images)
+    return written
+
+
+def attend_with(
+    runs: Mapping[str, Path], sentence: str, translation: str | None = None
+) -> dict[str, "SentenceAttention"]:
+    """Return the attention of each run for a sentence, and for a given translation, under the names given."""
+    from compare.results.run_folder import load_model
+
+    attentions = {}
+    for name, run in runs.items():
+        result, attention = read_result(run), load_model(run).attend(sentence, translation)
+        details = [f"{result.updates:,} updates"]
+        if result.bleu is not None:
+            details.insert(0, f"BLEU {result.bleu:.1f}")
+        attentions[name] = replace(attention, label=name, details=", ".join(details))
+    return attentions
+
+
+def read_test_line(experiment: Path, line: int) -> str:
+    """Read one source line of the first test set from the experiment's folder."""
+    lines = read_lines(experiment / "test.src")
+    if not 1 <= line <= len(lines):
+        raise ValueError(f"line {line} is not in the test set of {experiment}, which has {len(lines)} lines")
+    return lines[line - 1]
+
+
+def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
+    """Return the folders of finished runs, those of the lowest seed by label, without rows from outside.
+
+    Args:
+        folder: an experiment or a single run.
+        model: only this label, or the run of this name; empty: all labels.
+
+    Raises:
+        ValueError: no finished run, or no such model.
+    """
+    single = is_run(folder)
+    results = [read_result(folder)] if single else read_results(folder)
+    finished = [result for result in results if result.status == "done" and result.preset != OUTSIDE]
+    if not finished:
+        raise ValueError(f"{folder} holds no finished run")
+    named = {result.run: result for result in finished}
+    firsts: dict[str, Result] = {}
+    for result in sorted(finished, key=lambda result: result.seed):
+        firsts.setdefault(result.label, result)
+    ordered = {result.label: firsts[result.label] for result in finished}
+    if model and model not in ordered and model not in named:
+        raise ValueError(
+            f"no finished model is labelled {model!r}; {did_you_mean(model, [*ordered, *named])}"
+        )
+    chosen = {model: ordered.get(model) or named[model]} if model else ordered
+    return {name: folder if single else folder / result.run for name, result in chosen.items()}
+
+
+def _output_file(out: str | Path | None) -> Path | None:
+    """Return ``out`` if it names a file; None for a folder."""
+    path = None if out is None else Path(out)
+    return path if path and path.suffix and not path.is_dir() else None
+
+
+def _slug(sentence: str) -> str:
+    """Return the first words of a sentence and a part of its sha256, as a part of a file name."""
+    words = textwrap.shorten(re.sub(r"\W+", " ", sentence.lower()), SLUG_LENGTH, placeholder="")
+    words = words.replace(" ", "-")
+    digest = hashlib.sha256(sentence.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{words}-{digest}" if words else digest

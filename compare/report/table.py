@@ -464,7 +464,7 @@ def write_views(folder: str | Path) -> None:
     Raises:
         ValueError: the folder holds no runs.
     """
-    from compare.report.figures import draw_plots
+    from compare.report.plots import draw_plots
 
     folder = Path(folder)
     with lock_folder(folder, wait=True):

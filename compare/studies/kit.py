@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row, Table
 from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
-from compare.report.plots import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
+from compare.report.drawing import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
 from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
 
 # Rows of tables.

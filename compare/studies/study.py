@@ -276,7 +276,7 @@ class StudyReport:
         """Write the report into ``folder``/<name>; study.json is last: it marks a complete report."""
         import pandas as pd  # slow to import, as matplotlib is
 
-        from compare.report.plots import save_figure
+        from compare.report.drawing import save_figure
 
         path = folder / self.name
         save_figure(self.findings.figure, path / "plot")

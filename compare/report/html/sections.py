@@ -23,8 +23,8 @@ from compare.experiment.folder import shared_settings
 from compare.experiment.tune import BEST, TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style
 from compare.report.conditions import distinct, list_conditions
-from compare.report.figures import FIGURES, read_search
-from compare.report.plots import REFERENCE_COLOR, Bar, bar_plot, draw
+from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
+from compare.report.plots import FIGURES, read_search
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
 from compare.results.text import UNKNOWN
 from compare.scoring import METRICS

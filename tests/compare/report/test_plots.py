@@ -16,8 +16,8 @@ from compare.analysis.efficiency import SIZE, SPEED
 from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
-from compare.report.figures import FIGURES, draw_figure, draw_plots
-from compare.report.plots import curves_plot, pareto_plot, quality_bars, save_figure
+from compare.report.drawing import curves_plot, pareto_plot, quality_bars, save_figure
+from compare.report.plots import FIGURES, draw_figure, draw_plots
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
 

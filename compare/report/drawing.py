@@ -1,0 +1,435 @@
+"""Drawing: style, panels of lines, one function per kind of figure, and files; all without a display."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+
+from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
+from compare.analysis.tables import Row, heading_of
+from compare.attention.heatmap import render_figure
+from compare.models.styles import Style, series_style
+from compare.results.store import refuse_writing
+from data.files import write_atomically
+from data.text import visible_lines
+
+# Visual style of every figure: colours, markers, panel sizes, grid and legend.
+
+
+REFERENCE_COLOR = "#888888"
+"""Colour of predictions, ranges and other marks that are not a series."""
+REFERENCE_LINE: dict[str, Any] = {"color": REFERENCE_COLOR, "linestyle": "--", "linewidth": 1.2}
+CAPTION_COLOR = "#444444"
+PANEL_INCHES = (5.0, 3.9)
+MIN_PANELS = 2
+"""A figure is at least as wide as so many panels, so that a legend and long labels fit."""
+LEGEND_COLUMNS = 5
+LEGEND_ROW_INCHES = 0.22
+Styles = Mapping[str, Style]
+"""Styles of the models of an experiment by label; those of runs by name, too."""
+
+
+def model_style(styles: Styles, label: str, index: int) -> Style:
+    """Return the style of a model; of one that the experiment does not have, by its index."""
+    return styles.get(label) or series_style(index)
+
+
+def line_style(style: Style) -> dict[str, Any]:
+    """Return the properties of a line with markers."""
+    return {**style._asdict(), "markersize": 5, "linewidth": 1.5}
+
+
+def make_panels(
+    count: int,
+    *,
+    legend_entries: int = 0,
+    size: tuple[float, float] = PANEL_INCHES,
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure of ``count`` panels side by side.
+
+    Args:
+        count: number of panels.
+        legend_entries: names in the legend below the panels; the figure grows by its height.
+        size: width and height of one panel in inches.
+    """
+    width, height = size
+    legend_height = LEGEND_ROW_INCHES * (1 + -(-legend_entries // LEGEND_COLUMNS)) if legend_entries else 0
+    figure = Figure(figsize=(width * max(count, MIN_PANELS), height + legend_height), layout="constrained")
+    return figure, list(figure.subplots(1, count, squeeze=False)[0])
+
+
+def add_caption(figure: Figure, caption: str) -> None:
+    """Write a line below a figure, where ``draw`` makes space for it."""
+    figure.text(0.5, 0, caption, ha="center", va="top", fontsize=9, color=CAPTION_COLOR, parse_math=False)
+
+
+def tidy_axes(axes: Axes, grid: Literal["both", "x", "y"] = "both") -> None:
+    """Draw a light grid, and no frame at the top and on the right."""
+    axes.grid(axis=grid, alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def finish_figure(figure: Figure, labels: Sequence[str], caption: str = "") -> Figure:
+    """Tidy all panels and add a legend and a caption below them.
+
+    Args:
+        figure: its first panel has one line per label first, in the same order.
+        labels: names of the series, shown literally: a $ does not begin a formula.
+        caption: one line: what marks and bands are.
+    """
+    for axes in figure.axes:
+        tidy_axes(axes)
+    lines = figure.axes[0].lines[: len(labels)]
+    columns = min(len(labels), LEGEND_COLUMNS)
+    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+    legend = figure.legend(lines, labels, title=caption or None, title_fontproperties={"size": 9}, **place)
+    legend.get_title().set(color=CAPTION_COLOR, parse_math=False)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+# Lines of an analysis: one per model, in a band from its lowest to its highest seed.
+
+
+SEVERAL_SEEDS = "Line: mean over seeds. Band: from the lowest to the highest seed."
+ONE_RUN = "Each line is one run (one seed): how much seeds differ is not shown."
+
+
+class Points(NamedTuple):
+    """Points of one model's line: mean and range over its seeds at each x."""
+
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Group rows by model, in the order in which the models first appear.
+
+    Raises:
+        ValueError: there are no rows.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["label"], []).append(row)
+    if not groups:
+        raise ValueError("nothing to plot: the table has no rows")
+    return groups
+
+
+def points_of(groups: Iterable[tuple[float, Sequence[float]]]) -> Points:
+    """Compute a line's points from pairs of x and values over the seeds; skip an x without values."""
+    filled = [(x, values) for x, values in groups if values]
+    return Points(
+        x=[x for x, _ in filled],
+        mean=[fmean(values) for _, values in filled],
+        low=[min(values) for _, values in filled],
+        high=[max(values) for _, values in filled],
+    )
+
+
+def draw_line(axes: Axes, points: Points, style: Style) -> None:
+    """Draw one model's line, and the band of its seeds where they differ."""
+    axes.plot(points.x, points.mean, **line_style(style))
+    if points.low != points.high:
+        axes.fill_between(points.x, points.low, points.high, color=style.color, alpha=0.15, linewidth=0)
+
+
+def draw_lines(
+    rows: Sequence[Row],
+    styles: Styles,
+    columns: Mapping[str, str],
+    points: Callable[[Sequence[Row], str], Points],
+    caption: str = "",
+) -> tuple[Figure, list[Axes]]:
+    """Draw one panel per column with one line per model.
+
+    Args:
+        rows: rows of all models.
+        styles: of the models; those without have others.
+        columns: label of the y axis by column.
+        points: makes the points of a line from the rows of a model and the column.
+        caption: line below the figure; by default what lines and bands are.
+    """
+    models = by_label(rows)
+    figure, panels = make_panels(len(columns), legend_entries=len(models))
+    for axes, (column, name) in zip(panels, columns.items(), strict=True):
+        for index, (label, model_rows) in enumerate(models.items()):
+            draw_line(axes, points(model_rows, column), model_style(styles, label, index))
+        axes.set_ylabel(name)
+    several = any(len({row.get("seed") for row in model_rows}) > 1 for model_rows in models.values())
+    return finish_figure(figure, list(models), caption or (SEVERAL_SEEDS if several else ONE_RUN)), panels
+
+
+# Kinds of figures, each of the rows of an analysis.
+
+
+SCORES = {"bleu": "BLEU", "chrf": "chrF"}
+RATES = {"recall_percent": "recall (%)", "precision_percent": "precision (%)"}
+CURVES = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
+FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
+    SPEED: ("sentences per second, beam search", "speed_front", "steps-pre"),
+    SIZE: ("parameters", "size_front", "steps-post"),
+}
+"""Axis label, column that marks the front, and drawing style of the steps between models on the front.
+
+A model's quality is also available to whoever needs less speed, or can afford more parameters.
+"""
+FRONT_CAPTION = (
+    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other. "
+    "Bars: lowest to highest seed or repeat."
+)
+EQUAL_RATIO = 1.02
+"""Ratio of the largest to the smallest value up to which a quantity was made equal for all models."""
+LOG_RATIO = 10
+"""Ratio of the largest to the smallest value from which the axis is logarithmic."""
+
+
+def groups_plot(
+    rows: Sequence[Row],
+    styles: Styles,
+    group: str,
+    size: str,
+    title: str,
+    columns: Mapping[str, str] = SCORES,
+) -> Figure:
+    """Plot columns over groups of sentences or words.
+
+    Args:
+        rows: one row per run and group.
+        styles: of the models.
+        group: column with the name of the group.
+        size: column with its size, which stands below its name.
+        title: label of the x axis.
+        columns: label of the y axis by column, one panel each.
+    """
+    sizes = {row[group]: row[size] for row in rows}
+
+    def points(model_rows: Sequence[Row], column: str) -> Points:
+        measured = [row for row in model_rows if row[column] is not None]
+        return points_of(enumerate([row[column] for row in measured if row[group] == name] for name in sizes))
+
+    figure, panels = draw_lines(rows, styles, columns, points)
+    for axes in panels:
+        axes.set_xticks(range(len(sizes)), [f"{name}\n({n:,})" for name, n in sizes.items()], fontsize=8)
+        axes.set(xlabel=title, xlim=(-0.3, len(sizes) - 0.7), ylim=(0, None))
+    return figure
+
+
+def curves_plot(
+    rows: Sequence[Row], styles: Styles, against: str, columns: Mapping[str, str] = CURVES
+) -> Figure:
+    """Plot what validation gave against the cost of training so far; ``rows`` of ``efficiency.progress``.
+
+    Raises:
+        ValueError: there are no rows, one lacks that cost, or none has any of the columns.
+    """
+    known = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
+    if rows and not known:
+        raise ValueError(NO_BLEU)
+    if missing := [row["label"] for row in rows if row[against] is None]:
+        raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
+    figure, panels = draw_lines(rows, styles, known, partial(mean_curve, against=against))
+    for axes, column in zip(panels, known, strict=True):
+        axes.set(xlabel=COSTS[against], xlim=(0, None), ylim=(0, None) if column == "bleu" else (None, None))
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    return figure
+
+
+def mean_curve(rows: Sequence[Row], column: str, against: str) -> Points:
+    """Compute one model's ``column`` over its seeds, at the updates that all seeds reached."""
+    seeds = len({row["seed"] for row in rows})
+    measured = (row for row in rows if row[column] is not None)
+    ordered = sorted(measured, key=lambda row: row["updates"])
+    groups = (list(group) for _, group in groupby(ordered, key=lambda row: row["updates"]))
+    complete = (group for group in groups if len(group) == seeds)
+    return points_of(
+        (fmean(row[against] for row in group), [row[column] for row in group]) for group in complete
+    )
+
+
+def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
+    """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
+
+    Models on the Pareto front, which steps join, have filled markers, the others hollow ones; vertical lines
+    span the seeds, horizontal ones the timed repeats.
+
+    Raises:
+        ValueError: there are no rows, or the quantity is the same for all models.
+    """
+    models, values = by_label(rows), [row[against] for row in rows]
+    label, on_front, steps = FRONTS[against]
+    if len(rows) > 1 and max(values) <= EQUAL_RATIO * min(values):
+        raise ValueError(
+            f"no figure against {label}: they were made equal, {min(values):,.0f} to {max(values):,.0f}"
+        )
+    figure, (axes,) = make_panels(1, legend_entries=len(models))
+    for index, row in enumerate(rows):
+        style = line_style(model_style(styles, row["label"], index)) | {
+            "linestyle": "",
+            "markersize": 8,
+        }
+        style["markerfacecolor"] = None if row[on_front] else "white"
+        color, x, bleu = style["color"], row[against], row["bleu"]
+        axes.plot([x], [bleu], **style)
+        axes.vlines(x, row["bleu_low"], row["bleu_high"], colors=color, zorder=1)
+        if f"{against}_low" in row:
+            axes.hlines(bleu, row[f"{against}_low"], row[f"{against}_high"], colors=color, zorder=1)
+    front = sorted((row[against], row["bleu"]) for row in rows if row[on_front])
+    axes.plot(*zip(*front, strict=True), **REFERENCE_LINE, drawstyle=steps, zorder=0)
+    axes.set(xlabel=label, ylabel="test BLEU")
+    if max(values) >= LOG_RATIO * min(values):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    return finish_figure(figure, list(models), FRONT_CAPTION)
+
+
+def tuning_plot(rows: Sequence[Row], styles: Styles) -> Figure:
+    """Plot the expected best score against the number of trials; ``rows`` of ``tuning_curve``."""
+    figure, panels = draw_lines(
+        rows,
+        styles,
+        {"expected_bleu": "expected best validation BLEU"},
+        lambda model_rows, column: points_of((row["trials"], [row[column]]) for row in model_rows),
+        "Expected validation BLEU of the best of so many random trials (Tang et al. 2020).",
+    )
+    panels[0].set(xlabel="trials", ylim=(0, None))
+    return figure
+
+
+# Bars, one panel per quantity and one bar per model.
+
+
+BAR_PANEL_INCHES, BAR_INCHES = 4.0, 0.26
+"""Width of a panel of bars, and height of a bar with the gap around it."""
+
+
+class Bar(NamedTuple):
+    """Length of a bar, and the ends of the line over it."""
+
+    value: float
+    low: float
+    high: float
+
+    @classmethod
+    def over(cls, values: Sequence[float]) -> "Bar | None":
+        """Make a bar of the mean of ``values``, with their range; None if there are none."""
+        return cls(fmean(values), min(values), max(values)) if values else None
+
+
+def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, caption: str) -> Figure:
+    """Draw one panel per quantity, one bar per model.
+
+    Args:
+        panels: bars by name of the quantity, then by model; the same models in each, None without a value.
+        styles: of the models.
+        caption: what the grey line over a bar is.
+    """
+    models = list(next(iter(panels.values())))
+    size = (BAR_PANEL_INCHES, 0.9 + BAR_INCHES * len(models))
+    figure, all_axes = make_panels(len(panels), size=size)
+    for axes, (name, values) in zip(all_axes, panels.items(), strict=True):
+        bars = [values[model] for model in models]
+        for index, (model, bar) in enumerate(zip(models, bars, strict=True)):
+            if bar:
+                color = model_style(styles, model, index).color
+                axes.barh(index, bar.value, height=0.65, color=color)
+                axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
+        if max(bar.high for bar in bars if bar) >= 1000:
+            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+        tidy_axes(axes, grid="x")
+        axes.set_xlabel(name)
+        axes.set_yticks(range(len(models)), models, parse_math=False)  # in each: a narrow page stacks them
+        axes.set_ylim(len(models) - 0.5, -0.5)  # first model on top; a model without a bar keeps its row
+    add_caption(figure, caption)
+    return figure
+
+
+def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
+    """Draw the minutes to each level of validation BLEU; ValueError if no run has reached any.
+
+    Args:
+        rows: of ``time_to_quality``.
+        styles: of the models.
+    """
+    panels = {}
+    for name in (name for name in rows[0] if name.startswith("minutes")):
+        minutes: dict[str, list[float]] = {row["label"]: [] for row in rows}
+        for row in rows:
+            minutes[row["label"]] += [row[name]] if row[name] is not None else []
+        panels[f"{heading_of(name)} BLEU"] = {label: Bar.over(found) for label, found in minutes.items()}
+    if not any(bar for bars in panels.values() for bar in bars.values()):
+        raise ValueError("no run has reached a level of validation BLEU")
+    caption = (
+        "Training without validation; means over the seeds that got there. Grey: lowest to highest seed."
+    )
+    return bar_plot(panels, styles, caption)
+
+
+# Files of figures.
+
+
+FORMATS: dict[str, dict[str, Any]] = {
+    "png": {"dpi": 150},
+    "svg": {"metadata": {"Date": None}},
+    "pdf": {"metadata": {"CreationDate": None}},
+}
+"""Options of each file format; without dates the same figure gives the same bytes."""
+
+
+def plots_folder(folder: Path, out: str | Path | None) -> Path:
+    """Return the folder for an experiment's plots: ``out``, or by default plots in ``folder``.
+
+    Raises:
+        ValueError: ``out`` is None, but ``folder`` is published or read-only.
+    """
+    if out is not None:
+        return Path(out)
+    refuse_writing(folder, "name another folder for its plots with --out")
+    return folder / "plots"
+
+
+def draw(figure: Figure, form: str) -> bytes:
+    """Return the content of an image file; the same figure always gives the same bytes.
+
+    The text of an SVG file remains text: small, searchable, in the reader's font.
+
+    Args:
+        figure: any figure.
+        form: of ``FORMATS``.
+    """
+    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}):
+        content = render_figure(figure, format=form, bbox_inches="tight", **FORMATS[form])
+    # Control characters, which labels may hold, would make the XML invalid.
+    return visible_lines(content.decode()).encode() if form == "svg" else content
+
+
+def save_figure(figure: Figure, path: Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
+    """Write ``path``.png, .svg or .pdf, atomically.
+
+    Args:
+        figure: what to write.
+        path: without suffix; its folder is created.
+        formats: of ``FORMATS``.
+
+    Returns:
+        The files written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = []
+    for suffix in formats:
+        target = path.with_name(f"{path.name}.{suffix}")  # a label may hold a dot
+        write_atomically(target, draw(figure, suffix))
+        written.append(target)
+    return written
