@@ -334,7 +334,7 @@ class ReferenceWork:
     those of a recurrent layer.
     """
 
-    SIZE, STEPS, STATE = 1_024, 100, (64, 256)
+    SIZE, STEPS, STATE = 1_024, 250, (64, 256)
 
     def __init__(self, device: torch.device) -> None:
         """Make its matrices, by random numbers of its own, and warm up."""

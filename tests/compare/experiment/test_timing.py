@@ -306,6 +306,7 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
 ):
     """Repeats of model m take m + 1, m + 2, m + 3 seconds: the median m + 2, the others are the spread."""
     stage = Stage(monkeypatch)
+    monkeypatch.setattr(timing, "CACHE", untimed.parent)
     time_all.time_all(untimed, settings, prepared)
     expected = [(kind, model) for kind in ("greedy", "beam") for _ in range(4) for model in BASE]
     expected += [("latency", model) for model in BASE]  # warm-up
