@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import os
 from typing import Any
 
 import pytest
@@ -94,6 +95,10 @@ BOTH_CELLS = [
 ]
 
 
+@pytest.mark.skipif(
+    os.environ.get("ONEDNN_MAX_CPU_ISA") == "AVX2",
+    reason="torch goes by the processor's flags, not by this limit",
+)
 @pytest.mark.parametrize("name", BOTH_CELLS)
 def test_bfloat16_autocast_stays_close_to_float32(name: str) -> None:
     model = make(name).float()
