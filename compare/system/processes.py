@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from filelock import FileLock, Timeout
 
@@ -78,7 +78,7 @@ def raise_on_signals() -> Iterator[None]:
         error = discarded.exc_value
         if isinstance(error, Terminated | KeyboardInterrupt):
             signum = error.args[0] if isinstance(error, Terminated) else signal.SIGINT
-            threading.Timer(RESEND_S, signal.raise_signal, [signum]).start()
+            threading.Timer(RESEND_S, _signal_main_thread, [signum]).start()
         else:
             hook(discarded)
 
@@ -88,6 +88,14 @@ def raise_on_signals() -> Iterator[None]:
             yield
     finally:
         sys.unraisablehook = hook
+
+
+def _signal_main_thread(signum: int) -> None:
+    """Send a signal to the main thread, where it interrupts a wait; on Windows none is interrupted."""
+    if hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(cast(int, threading.main_thread().ident), signum)
+    else:
+        signal.raise_signal(signum)
 
 
 def end_at_once() -> AbstractContextManager[object]:
