@@ -325,7 +325,7 @@ def finish_run(
     except TrainingDiverged as error:
         logger.error(f"{run.name}: failed: {error}")
         result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, ImportError) as error:
         kind = "out of memory" if is_out_of_memory(error) else type(error).__name__
         reason = f"{kind}: {first_line(error)}"
         log = run.folder / "log.txt"

@@ -65,13 +65,13 @@ def explain(error: Exception) -> str:
     return text if text.endswith((".", "?")) else f"{text}."
 
 
-NO_MEMORY = "out of memory|allocate memory|could not create a primitive|bad allocation|bad_alloc"
-"""Parts of the messages of torch's allocators, oneDNN and C++ when memory is short."""
+NO_MEMORY = "out of memory|allocate memory|could not create a primitive|bad alloc|bad_alloc|failed to map"
+"""Parts of messages of torch's allocators, oneDNN, C++ and the loader of libraries when memory is short."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
     """Return whether an error says that memory is short; but for MemoryError only the message shows this."""
-    is_short = isinstance(error, RuntimeError) and re.search(NO_MEMORY, str(error)) is not None
+    is_short = isinstance(error, RuntimeError | ImportError) and re.search(NO_MEMORY, str(error)) is not None
     return isinstance(error, MemoryError) or is_short
 
 

@@ -128,6 +128,7 @@ def test_a_file_that_cannot_be_read_ends_one_run_only(
     [
         (RuntimeError("DefaultCPUAllocator: can't allocate memory: 99 bytes\nat x.cpp"), "out of memory: "),
         (RuntimeError("could not create a primitive"), "out of memory: "),
+        (ImportError("libjpeg.so: failed to map segment from shared object"), "out of memory: "),
         (MemoryError(), "out of memory: "),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), "RuntimeError: mat1 and mat2"),
     ],
