@@ -13,7 +13,7 @@ import numpy as np
 
 from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_models
-from compare.config.sections import OUTSIDE, run_name
+from compare.config.sections import run_name
 from compare.decoding.search import length_penalties
 from compare.experiment.folder import DECIDED_BY_TIME, settings_hash
 from compare.experiment.likelihood import count_characters
@@ -358,7 +358,7 @@ def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings
         run.label: run.settings()
         for run in resolve_models(load_experiment(path), str(path), other_machine=True)
     }
-    for run in (each.folder.run for each in runs if each.result.preset != OUTSIDE):
+    for run in (each.folder.run for each in runs if not each.folder.run.is_outside):
         written = published.get(run.label, {})
         left_out = PLACES | (DECIDED_BY_TIME if run.budget.match == "time" else set())
         other = [

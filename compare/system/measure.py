@@ -222,7 +222,7 @@ class SharedThreads:
         self.all, self.fixed = torch.get_num_threads(), fixed or "OMP_NUM_THREADS" in os.environ
         self.active, self._told = device.type == "cpu" and self.all > 1, False
         self._meter, self._since, self._wait = CpuMeter(), time.perf_counter(), self.TRIAL_S
-        self._trial_at: float | None = None
+        self._trial_at = 0.0
 
     def adapt(self) -> None:
         """Choose the number of threads by the share of the processor; to be called after every update."""
@@ -240,7 +240,7 @@ class SharedThreads:
             self._trial_at, self._wait = now + self._wait, min(2 * self._wait, self.MAX_TRIAL_S)
         elif threads == self.all:
             self._wait = self.TRIAL_S
-        elif self._trial_at is not None and now > self._trial_at:
+        elif now > self._trial_at:
             torch.set_num_threads(self.all)
 
     def __enter__(self) -> Self:
