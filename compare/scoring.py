@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from compare.system.plugins import track_registry
 from data.files import as_paths, ensure_unchanged
 from data.marks import MIN_SHARE, describe_text
-from data.text import read_lines
+from data.text import list_lines, read_lines
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -473,8 +473,7 @@ def bleu_and_length_ratio(
 def _check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
     """Reject texts that sacrebleu would truncate silently or crash on."""
     for text in (hypotheses, *references):
-        if isinstance(text, str):
-            raise ValueError(f"expected a list of lines, found one string: {text!r:.60}")
+        list_lines(text)
     for lines in references:
         if len(hypotheses) != len(lines):
             raise ValueError(

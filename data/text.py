@@ -53,6 +53,19 @@ _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
+def list_lines(lines: Iterable[str]) -> list[str]:
+    """Return the lines as a list.
+
+    Raises:
+        ValueError: one string instead of several, or what is no string, such as a missing value of pandas.
+    """
+    found = [lines] if isinstance(lines, str) else list(lines)
+    strange = found if isinstance(lines, str) else [line for line in found if not isinstance(line, str)]
+    if strange:
+        raise ValueError(f"expected a list of lines of text, found {strange[0]!r:.60}")
+    return found
+
+
 def count_words(text: str) -> int:
     """Count words between white space; each Chinese character and Japanese kana counts as one word."""
     return len(_WORD.findall(text)) if _UNSPACED.search(text) else len(text.split())

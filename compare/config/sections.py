@@ -382,11 +382,16 @@ class SystemConfig:
         _ensure_names_folder(self.label)
 
 
+MAX_LABEL_BYTES = 200
+"""A file system takes 255, of which the names of trials, seeds and temporary files need some."""
+
+
 def _ensure_names_folder(label: str) -> None:
     is_name = all(c.isalnum() or c in "-_.+" for c in label) and label[:1] not in ("", ".")
-    if not is_name:
+    if not is_name or len(label.encode()) > MAX_LABEL_BYTES:
         raise ValueError(
-            f"label {abbreviate(label)} names a folder: only letters, digits and -_.+ are allowed"
+            f"label {abbreviate(label)} names a folder: only letters, digits and -_.+ are allowed, "
+            f"at most {MAX_LABEL_BYTES} bytes"
         )
 
 

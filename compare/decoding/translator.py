@@ -29,6 +29,7 @@ from compare.system.processes import SINGLE, Processes
 from data.batches import decode_batches, make_source_batch
 from data.encode import Ints
 from data.files import ProgressCallback, no_progress
+from data.text import list_lines
 from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
 
 if TYPE_CHECKING:
@@ -244,9 +245,7 @@ class Translator:
         sampling: "Sampling | None" = None,
     ) -> list[list[list[Translation]]]:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
-        if isinstance(lines, str):
-            raise ValueError(f"expected a list of lines, found one string: {lines!r:.60}")
-        lines = list(lines)
+        lines = list_lines(lines)
         sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
         found = self._find(sources, penalties, beam_size, n_best, sampling)
         decode = self.vocabularies.tgt.decode

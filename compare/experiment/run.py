@@ -242,8 +242,8 @@ the published results took as long together as ``_expected_work`` says, within a
 
 def _expected_work(
     runs: Sequence[RunFolder], prepared: PreparedData, *, timing: bool
-) -> tuple[dict[str, tuple[int, float]], float]:
-    """Return updates and FLOPs of each run that has not ended, and the FLOPs of the timing at the end."""
+) -> tuple[dict[str, tuple[int, float]], float, float]:
+    """Return updates and FLOPs of each run that has not ended; FLOPs and seconds of the timing at the end."""
     expected, flops = {}, {}
     for run in runs:
         passes = run.run.regularization.passes
@@ -253,7 +253,10 @@ def _expected_work(
                 expected[run.name] = (run.run.train.max_updates, flops[run.run.label])
     bench = runs[0].run.bench
     updates = bench.repeats * (bench.updates + bench.latency_sentences / TIMED_SENTENCES)
-    return expected, updates * sum(flops.values()) if timing else 0.0
+    if not timing:
+        return expected, 0.0, 0.0
+    phases = 3 if runs[0].run.translates else 1
+    return expected, updates * sum(flops.values()), phases * len(flops) * bench.repeats * bench.seconds
 
 
 def run_each(

@@ -242,14 +242,15 @@ class Reporter:
     def __init__(self) -> None:
         self.expect({})
 
-    def expect(self, runs: Mapping[str, tuple[int, float]], after: float = 0.0) -> None:
+    def expect(self, runs: Mapping[str, tuple[int, float]], after: float = 0.0, after_s: float = 0.0) -> None:
         """Announce the training runs that follow; their share and the time left are then shown.
 
         Args:
             runs: maximal updates and work per update, in any unit, by name of the run.
             after: work that follows the last run, in the same unit.
+            after_s: seconds that follow in addition, however fast the machine is.
         """
-        self._runs, self._after = dict(runs), after
+        self._runs, self._after, self._after_s = dict(runs), after, after_s
         self._left = {name: updates * work for name, (updates, work) in runs.items()}
         self._total, self._done, self._start = sum(self._left.values()), 0.0, time.monotonic()
         self._updates: dict[str, int] = {}
@@ -336,7 +337,9 @@ class Reporter:
     def _time_left(self) -> str:
         """Time of the work that is left, at the speed so far, tests included; "" where unknown."""
         seconds = (time.monotonic() - self._start) * (sum(self._left.values()) + self._after)
-        return f"{format_duration(seconds / self._done)} left" if seconds and self._done else ""
+        if not (seconds and self._done):
+            return ""
+        return f"{format_duration(seconds / self._done + self._after_s)} left"
 
 
 def format_duration(seconds: float) -> str:

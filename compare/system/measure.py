@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -217,10 +217,11 @@ class SharedThreads:
     """Time over which the share is measured; time until all threads are tried again, doubled if in vain."""
     SPARE = 0.2
     """What may be missing of a thread before it is given up: small programs come and go."""
+    _told: ClassVar[bool] = False
 
     def __init__(self, device: torch.device, *, fixed: bool) -> None:
         self.all, self.fixed = torch.get_num_threads(), fixed or "OMP_NUM_THREADS" in os.environ
-        self.active, self._told = device.type == "cpu" and self.all > 1, False
+        self.active = device.type == "cpu" and self.all > 1
         self._meter, self._since, self._wait = CpuMeter(), time.perf_counter(), self.TRIAL_S
         self._trial_at = 0.0
 
@@ -251,10 +252,10 @@ class SharedThreads:
             torch.set_num_threads(self.all)
 
     def _tell(self, share: float, kept: int) -> None:
-        """Say once that the processor is shared, and what follows."""
+        """Say, once in this process, that the processor is shared, and what follows."""
         if self._told or (self.fixed and share > 0.6):
             return
-        self._told = True
+        SharedThreads._told = True
         busy = f"other programs use the processor (this one's share: {share:.0%})"
         if self.fixed:
             logger.warning(f"{busy}: training may be faster with OMP_NUM_THREADS={kept}")

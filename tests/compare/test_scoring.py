@@ -89,8 +89,9 @@ def test_unusual_texts():
         for hypotheses, references, message in (
             (HYPOTHESIS * 2, REFERENCE, "2 lines of hypotheses but 1 of references"),
             ([], [], "nothing to score"),
-            ("the cat", ["the cat"], "expected a list of lines, found one string: 'the cat'"),
-            (["the cat"], "the cat", "expected a list of lines, found one string: 'the cat'"),
+            ("the cat", ["the cat"], "expected a list of lines of text, found 'the cat'"),
+            (["the cat"], "the cat", "expected a list of lines of text, found 'the cat'"),
+            ([None], ["the cat"], "expected a list of lines of text, found None"),
         ):
             with pytest.raises(ValueError, match=message):
                 function(hypotheses, references)

@@ -82,7 +82,7 @@ def test_overlap_is_counted_on_either_side(tmp_path: Path):
         ("no character", "\ufdd0 \uffff", {"U+FDD0": 1, "U+FFFF": 1}),
         ("direction mark", "\u200fשלום\u202c", {"U+200F": 1, "U+202C": 1}),
         ("invisible", "zero\u200bwidth, joined \ufefffiles", {"U+200B": 1, "U+FEFF": 1}),
-        ("space", "1\u00a0000\u202f€", {"U+00A0": 1, "U+202F": 1}),
+        ("space", "1\u00a0000\u202f€\t", {"U+00A0": 1, "U+202F": 1, "U+0009": 1}),
         ("mixed script", "pа́ssword", None),  # the second letter is Cyrillic
         ("mojibake", "FuÃŸball, Â£5", None),
         ("mojibake", "donâ€™t", None),

@@ -124,8 +124,9 @@ def test_text_by_search_and_by_sampling(finished: Path):
     ):
         with pytest.raises(ValueError, match=message):
             translator.generate(LINES, **options)
-    with pytest.raises(ValueError, match="expected a list of lines"):
-        translator.generate("dog")
+    for lines in ("dog", ["dog", None]):
+        with pytest.raises(ValueError, match="expected a list of lines"):
+            translator.generate(lines)
 
 
 def test_the_command(

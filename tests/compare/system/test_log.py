@@ -142,11 +142,11 @@ def validation(kind: str, update: int, bleu: float | None = 1.0) -> dict[str, ob
 def test_messages_tell_the_share_of_all_runs_and_the_time_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    """Run a has 100 updates of work 1, b 100 of work 3, and timing takes 40; a was resumed at update 20."""
+    """Run a has 100 updates of work 1, b 100 of work 3, timing 40 and 5 s; a was resumed at update 20."""
     now = [0.0]
     monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
     reporter = Reporter()
-    reporter.expect({"a": (100, 1.0), "b": (100, 3.0)}, after=40.0)
+    reporter.expect({"a": (100, 1.0), "b": (100, 3.0)}, after=40.0, after_s=5.0)
     with caplog.at_level(logging.INFO, logger="compare"):
         with reporter.training("a", 100) as show:
             now[0] = 6
@@ -168,9 +168,9 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
         "a: update 40 of 100, 1 s: loss 1.000, 1 tokens/s; 10% of all 2 runs, about 2 min left",
         "a: update 100 of 100, 1 s: loss 1.000, 1 tokens/s; 25% of all 2 runs, about 2 min left",
         "a: update 100 of 100, 1 s: validation loss 1.000, BLEU 1.00; 25% of all 2 runs, about 2 min left",
-        "b: update 60 of 100, 1 s: loss 1.000, 1 tokens/s; 70% of all 2 runs, about 37 s left",
+        "b: update 60 of 100, 1 s: loss 1.000, 1 tokens/s; 70% of all 2 runs, about 42 s left",
         "b: update 60 of 100, 1 s: keeps update 60, validation loss 1.000; 100% of all 2 runs, "
-        "about 9 s left",
+        "about 14 s left",
         "unannounced: update 5 of 10, 1 s: loss 1.000, 1 tokens/s",
     ]
 

@@ -260,6 +260,7 @@ def test_threads_make_room_for_another_program_and_come_back(
     monkeypatch.setattr(measure, "CpuMeter", lambda: SimpleNamespace(take=share))
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     monkeypatch.setattr(torch, "set_num_threads", set_threads)
+    monkeypatch.setattr(measure.SharedThreads, "_told", False)
     with measure.SharedThreads(CPU, fixed=fixed) as shared, caplog.at_level("INFO"):
         for clock.now in range(101, 301):
             shared.adapt()
