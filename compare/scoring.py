@@ -225,10 +225,11 @@ class Ter(Metric):
     def compute(
         self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
     ) -> MetricScore:
-        """Score; no option applies, TER cuts text by its own rules."""
+        """Score; Chinese and Japanese are cut into characters, else a sentence would be one word."""
         from sacrebleu.metrics.ter import TER
 
-        return _score(TER(), hypotheses, references)
+        cut = options.tokenize in ("zh", "ja-mecab")
+        return _score(TER(normalized=cut, asian_support=cut), hypotheses, references)
 
 
 def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> MetricScore:

@@ -164,7 +164,8 @@ def find_fonts(characters: frozenset[str]) -> list[str]:
         font_manager.fontManager.addfont(best)  # its list may be older than the font
         families.append(font_manager.get_font(best).family_name)
         missing -= found
-    for script in sorted({unicodedata.name(each, "unnamed").split()[0] for each in missing}):
+    letters = set(filter(str.isalpha, missing)) or missing  # a script's punctuation comes with its letters
+    for script in sorted({unicodedata.name(each, "unnamed").split()[0] for each in letters}):
         _warn_of(script)
     return families
 

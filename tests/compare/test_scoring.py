@@ -74,6 +74,12 @@ def test_the_interval_is_that_of_sacrebleu():
     assert found.bleu_ci_high == pytest.approx(report["confidence_mean"] + report["confidence_var"])
 
 
+@pytest.mark.parametrize(("tokenize", "ter"), [("zh", 100 / 4), ("13a", 100 / 1)])
+def test_edit_rate_of_a_text_without_spaces_is_of_characters(tokenize: str, ter: float):
+    options = ScoringOptions(metrics=["ter"], tokenize=tokenize)
+    assert score_texts(["我爱狗。"], ["我爱猫。"], scoring=options).ter == pytest.approx(ter)
+
+
 def test_only_what_is_asked_for_is_computed():
     for metric in METRICS:
         options = ScoringOptions(metrics=[metric])
