@@ -115,11 +115,12 @@ def test_the_head_of_a_model_without_projections_is_as_wide_as_the_model(
 
 
 def test_a_budget_out_of_reach_says_how_near_it_comes(tiny_toml: Path, prepared: PreparedData):
+    narrow = replace(REFERENCE, overrides={"embedding_size": 16, "hidden_size": 24})
     with pytest.raises(
         ValueError, match=r"models\.reference: cannot meet the budget of 1,000,000,000 params"
     ) as caught:
-        match_budget(runs_of(tiny_toml, REFERENCE, match="params", amount=1e9), prepared, Registry())
-    wide = replace(REFERENCE, overrides={"embedding_size": 16 * 128, "hidden_size": 4 * 192})
+        match_budget(runs_of(tiny_toml, narrow, match="params", amount=1e9), prepared, Registry())
+    wide = replace(narrow, overrides={"embedding_size": 16 * 16, "hidden_size": 4 * 24})
     off = amount("params", wide, prepared) / 1e9 - 1
     assert f"{off:+.1%} is the nearest" in str(caught.value)
 
