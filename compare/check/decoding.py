@@ -127,7 +127,7 @@ def _rounds_alike(run: CheckedRun, translator: Translator) -> bool:
 
 NLL_TOLERANCE, NORM_TOLERANCE = 2e-4, 1e-3
 """Largest relative differences of loss and gradient norm after some fifty updates on another processor; 5e-5
-of the loss was seen between two, and other settings change it by a percent."""
+of the loss was seen between two, and 1e-3 or more between two seeds of a model of results/demo."""
 
 
 class _LineLogged(Exception):

@@ -251,11 +251,11 @@ def _expected_work(
         with suppress(ValueError):  # a damaged result is reported when its turn comes
             if not has_ended(run):
                 expected[run.name] = (run.run.train.max_updates, flops[run.run.label])
-    bench = runs[0].run.bench
-    updates = bench.repeats * (bench.updates + bench.latency_sentences / TIMED_SENTENCES)
     if not timing:
         return expected, 0.0, 0.0
-    phases = 3 if runs[0].run.translates else 1
+    bench = runs[0].run.bench
+    updates = bench.repeats * (bench.updates + bench.latency_sentences / TIMED_SENTENCES)
+    phases = 3 if runs[0].run.translates else 1  # training and two searches; latency lasts no given time
     return expected, updates * sum(flops.values()), phases * len(flops) * bench.repeats * bench.seconds
 
 
