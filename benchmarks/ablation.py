@@ -22,7 +22,6 @@ from compare.analysis.statistics import score_test_set
 from compare.config.parse import load_experiment
 from compare.models.styles import Style
 from compare.report.drawing import REFERENCE_LINE, finish_figure, line_style, make_panels, save_figure
-from compare.results.columns import PRIMARY
 
 ALL = "all techniques"
 ROW_SHIFT = 0.25
@@ -76,9 +75,7 @@ def _variants(label: str, full: FinishedExperiment, changed: dict[str, FinishedE
     compared = compare_models({test: scored}, baseline=ALL)
     differences = {each.first: each for each in compared}
     return [
-        Variant(
-            label, change, fmean(run.scores[PRIMARY].score for run in runs.values()), differences.get(change)
-        )
+        Variant(label, change, fmean(run.score for run in runs.values()), differences.get(change))
         for change, runs in scored.models.items()
     ]
 

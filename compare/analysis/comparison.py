@@ -25,7 +25,6 @@ from compare.analysis.statistics import (
     score_tests,
     welch_test,
 )
-from compare.results.columns import PRIMARY
 from compare.results.store import Summary, results_hash
 from compare.results.text import DISTURBED, describe_p, format_points
 
@@ -158,7 +157,7 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
 
 def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Comparison:
     """Compare two models; ``p`` is not yet corrected for the number of ``tests``."""
-    runs = [[run.scores[PRIMARY] for run in test.models[label].values()] for label in (first, second)]
+    runs = [list(test.models[label].values()) for label in (first, second)]
     found = welch_test(*runs)
     return Comparison(
         test=test.name,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.statistics import bleu, chrf, sentence_counts
+from compare.analysis.statistics import bleu, sentence_counts
 from compare.analysis.tables import Row, Table
 from data.vocabulary import TOKEN, split_words
 
@@ -87,7 +87,7 @@ def _divide(counts: Counter[int], step: int, least: int) -> list[Bucket]:
 
 
 def by_length(finished: FinishedExperiment) -> Table:
-    """Score by number of source words: BLEU, chrF and length ratio, one row per run and bucket.
+    """Score by number of source words: BLEU and length ratio, one row per run and bucket.
 
     The sentences of all test sets are pooled, so that a set of long sentences continues one of short ones.
     """
@@ -95,10 +95,10 @@ def by_length(finished: FinishedExperiment) -> Table:
     groups = {str(bucket): _indices(lengths, bucket) for bucket in make_buckets(lengths, most=MAX_BUCKETS)}
     caption = (
         f"Quality by words of the source, {_tests(finished)}; each bucket is scored as a separate corpus "
-        "(BLEU 13a cased, chrF2, and tokens of the translations over those of the references)."
+        "(BLEU, and tokens of the translations over those of the references)."
     )
     rows = _score_groups(finished, "source_words", groups)
-    return Table(caption, rows, "BLEU and chrF by length of the source")
+    return Table(caption, rows, "BLEU by length of the source")
 
 
 def by_distance(finished: FinishedExperiment) -> Table:
@@ -119,7 +119,7 @@ def by_distance(finished: FinishedExperiment) -> Table:
         f"or so many words past the longest; {_tests(finished)}."
     )
     rows = _score_groups(finished, "distance_words", groups)
-    return Table(caption, rows, "BLEU and chrF by distance to the lengths of training")
+    return Table(caption, rows, "BLEU by distance to the lengths of training")
 
 
 def _sources(finished: FinishedExperiment) -> list[str]:
@@ -148,21 +148,17 @@ def _score_groups(
     corpus = finished.corpus
     rows = []
     for run in finished.runs:
-        counts, ngrams = (
-            np.concatenate(
-                [
-                    sentence_counts(metric, run.outputs[test], finished.references(test), finished.tokenize)
-                    for test in corpus.tests
-                ]
-            )
-            for metric in ("bleu", "chrf")
+        counts = np.concatenate(
+            [
+                sentence_counts(run.outputs[test], finished.references(test), finished.tokenize)
+                for test in corpus.tests
+            ]
         )
         for name, indices in groups.items():
             sums = counts[indices].sum(axis=0)
             hyp_len, ref_len = sums[:2].tolist()
-            scores = {"bleu": float(bleu(sums)), "chrf": float(chrf(ngrams[indices].sum(axis=0)))}
-            names = {**run.names, column: name, "sentences": len(indices)}
-            rows.append({**names, **scores, "length_ratio": hyp_len / ref_len})
+            scores = {"bleu": float(bleu(sums)), "length_ratio": hyp_len / ref_len}
+            rows.append({**run.names, column: name, "sentences": len(indices), **scores})
     return rows
 
 

@@ -6,7 +6,6 @@ References:
 - Holm 1979, A Simple Sequentially Rejective Multiple Test Procedure. Scandinavian Journal of Statistics 6(2).
 - Papineni et al. 2002, BLEU: a Method for Automatic Evaluation of Machine Translation. ACL.
 - Noreen 1989, Computer-Intensive Methods for Testing Hypotheses. Wiley.
-- Popović 2015, chrF: Character n-gram F-score for Automatic MT Evaluation. WMT.
 - Satterthwaite 1946, An Approximate Distribution of Estimates of Variance Components. Biometrics Bulletin
   2(6).
 - Welch 1947, The Generalization of "Student's" Problem when Several Different Population Variances Are
@@ -17,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
@@ -26,7 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import estimate_ci
 from scipy.special import stdtr, stdtrit
 
@@ -49,8 +47,6 @@ FloatArray = npt.NDArray[np.float64]
 
 MAX_NGRAM_ORDER = 4
 """The longest n-gram of BLEU (Papineni et al. 2002)."""
-BETA = 2
-"""Weight of recall against precision in chrF (Popović 2015)."""
 
 
 def bleu(sums: npt.ArrayLike) -> FloatArray:
@@ -74,48 +70,10 @@ def bleu(sums: npt.ArrayLike) -> FloatArray:
     return np.where(nonzero, 100 * np.exp(log_brevity_penalty + log_precision), 0)
 
 
-def chrf(sums: npt.ArrayLike) -> FloatArray:
-    """Compute chrF2 (cased, without white space), 0 to 100; a single sentence gives its own chrF.
-
-    Precision and recall are means over the n-gram orders that both texts have.
-
-    Args:
-        sums: for character 1- to 6-grams those of the hypothesis, of the reference, and of both: (..., 18).
-    """
-    counts = np.asarray(sums, dtype=np.float64)
-    hypothesis, reference, both = (counts[..., start::3] for start in range(3))
-    known = (hypothesis > 0) & (reference > 0)
-    orders = np.maximum(known.sum(axis=-1), 1)
-    precision, recall = (
-        np.where(known, both / np.maximum(total, 1), 0).sum(axis=-1) / orders
-        for total in (hypothesis, reference)
-    )
-    weighted = BETA**2 * precision + recall
-    return np.where(
-        weighted > 0, 100 * (1 + BETA**2) * precision * recall / np.where(weighted > 0, weighted, 1), 0
-    )
-
-
-class ComparedMetric(NamedTuple):
-    """A metric whose scores follow from sums over sentences."""
-
-    counter: Callable[..., BLEU | CHRF]
-    """Makes what counts its statistics, given BLEU's tokenizer and ``references``."""
-    score: Callable[[npt.ArrayLike], FloatArray]
-    """Score, 0 to 100 and higher is better, from sums of statistics, (..., C) to (...)."""
-
-
-COMPARED_METRICS = {
-    "bleu": ComparedMetric(make_bleu, bleu),
-    "chrf": ComparedMetric(lambda _, **options: CHRF(**options), chrf),
-}
-"""The metrics with intervals over sentences and seeds, by name."""
-
-
 def sentence_counts(
-    metric: str, hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
+    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
 ) -> IntArray:
-    """Count the statistics of N sentences, (N, C), from whose sums ``COMPARED_METRICS`` compute a score.
+    """Count the statistics of N sentences, (N, 10), from whose sums ``bleu`` computes the score.
 
     They are kept for the next analysis of the same texts, so that the array cannot be written.
 
@@ -124,53 +82,39 @@ def sentence_counts(
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"{len(hypotheses)} hypotheses, but {len(references)} references")
-    return _count(metric, tokenize, tuple(hypotheses), tuple(references))
+    return _count(tokenize, tuple(hypotheses), tuple(references))
 
 
-@lru_cache(maxsize=256)  # two metrics of about a hundred translations, 0.2 MB per 1,000 sentences
-def _count(metric: str, tokenize: str, hypotheses: tuple[str, ...], references: tuple[str, ...]) -> IntArray:
-    counter = _with_references(metric, tokenize, references)
+@lru_cache(maxsize=256)  # about a hundred translations of two test sets, 0.1 MB per 1,000 sentences
+def _count(tokenize: str, hypotheses: tuple[str, ...], references: tuple[str, ...]) -> IntArray:
+    counter = _with_references(tokenize, references)
     # None: those that were counted when the metric was made.
     counts = np.array(counter._extract_corpus_statistics(hypotheses, None), dtype=np.int64)
     counts.flags.writeable = False
     return counts
 
 
-@lru_cache(maxsize=4)  # two metrics of two test sets; the runs of a test set are scored one after the other
-def _with_references(metric: str, tokenize: str, references: tuple[str, ...]) -> BLEU | CHRF:
-    """Return a metric that has counted the n-grams of its references."""
-    return COMPARED_METRICS[metric].counter(tokenize, references=[references])
+@lru_cache(maxsize=2)  # two test sets; the runs of a test set are scored one after the other
+def _with_references(tokenize: str, references: tuple[str, ...]) -> BLEU:
+    """Return BLEU that has counted the n-grams of its references."""
+    return make_bleu(tokenize, references=[references])
 
 
 # Translations of a test set by each model and seed, with the sentence statistics that the tests use.
 #
-# N sentences, R resamples, C statistics per sentence.
+# N sentences, R resamples.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledScore:
-    """Score of one run on a test set by one metric, and on resamples of the test set."""
+    """BLEU of one run on a test set, and on resamples of the test set."""
 
     counts: IntArray
-    """Statistics per sentence, (N, C)."""
+    """Statistics per sentence, (N, 10)."""
     score: float
-    """Score of the whole test set, 0 to 100."""
+    """BLEU of the whole test set, 0 to 100."""
     resampled: FloatArray
-    """Score of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ScoredRun:
-    """Translations of N test sentences by one run, with their statistics."""
-
-    lines: Sequence[str]
-    scores: Mapping[str, SampledScore]
-    """By the name of the metric, all of ``COMPARED_METRICS``."""
-
-    @cached_property
-    def sentence_chrf(self) -> FloatArray:
-        """chrF2 of each sentence, (N,)."""
-        return chrf(self.scores["chrf"].counts)
+    """BLEU of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -179,8 +123,8 @@ class ScoredTestSet:
 
     name: str
     references: Sequence[str]
-    models: Mapping[str, Mapping[int, ScoredRun]]
-    """Runs by label, then by seed."""
+    models: Mapping[str, Mapping[int, SampledScore]]
+    """Scores of the runs by label, then by seed."""
     settings: Mapping[str, str | None] = field(default_factory=dict)
     """``Result.settings_hash`` by the name of the run: models that differ in it are not compared."""
     failed: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -231,13 +175,11 @@ def score_test_set(
     """
     draws = bootstrap_draws(len(references), resamples)
 
-    def score_run(lines: Sequence[str]) -> ScoredRun:
-        scores = {}
-        for metric, (_, score) in COMPARED_METRICS.items():
-            counts = sentence_counts(metric, lines, references, tokenize)
-            total = float(score(counts.sum(axis=0)))
-            scores[metric] = SampledScore(counts=counts, score=total, resampled=score(draws @ counts))
-        return ScoredRun(lines=lines, scores=scores)
+    def score_run(lines: Sequence[str]) -> SampledScore:
+        counts = sentence_counts(lines, references, tokenize)
+        return SampledScore(
+            counts=counts, score=float(bleu(counts.sum(axis=0))), resampled=bleu(draws @ counts)
+        )
 
     models = {
         label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
@@ -519,12 +461,12 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
     return [{name: row.get(name) for name in names} for row in rows]
 
 
-def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[ScoredRun]]) -> Row:
+def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[SampledScore]]) -> Row:
     """Aggregate the rows of one label.
 
     Args:
         seed_rows: one row per seed.
-        scored: the translations of the label, by suffix of the columns of their test set.
+        scored: the scores of the label, by suffix of the columns of their test set.
 
     Returns:
         One row; what is not known is None.
@@ -543,8 +485,8 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Score
                     aggregate[f"{name}_heaps"] = heaps_text(heaps)
         elif limit["end"] == "low":
             metric, suffix = limit["metric"], limit["suffix"]
-            if suffix in scored and metric in COMPARED_METRICS:
-                intervals = model_intervals([run.scores[metric] for run in scored[suffix]])
+            if suffix in scored and metric == PRIMARY:
+                intervals = model_intervals(scored[suffix])
             else:
                 intervals = _intervals_of_rows(seed_rows, metric, suffix)
             aggregate |= intervals.columns(metric, suffix)
@@ -564,7 +506,7 @@ def _intervals_of_rows(seed_rows: Sequence[Row], metric: str, suffix: str) -> In
     if len(seed_rows) == 1:
         return Intervals(Interval(seed_rows[0][low], seed_rows[0][high]), None, None)
     intervals = Intervals(None, seed_interval([row[score] for row in seed_rows]), None)
-    return clip_intervals(intervals) if metric in COMPARED_METRICS else intervals
+    return clip_intervals(intervals) if metric == PRIMARY else intervals
 
 
 def check_label(label: str, labels: Collection[str]) -> None:

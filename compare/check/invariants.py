@@ -23,6 +23,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, Result
 from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation, read_metrics
+from compare.training.trainer import must_stop
 from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip, read_lines
 from data.vocabulary import UNK, load_pair
@@ -231,7 +232,7 @@ def _check_choice(run: CheckedRun) -> Findings:
             state.update = line["update"]
             state.add_validation(Validation(line["loss"], line["bleu"]))
             best, chosen = state.best, f"update {state.best_update}"
-            if state.has_stopped_improving(train.patience):
+            if must_stop(state, train):
                 stop = min(stop, state.update)
         elif line["kind"] in ("average", "ema"):
             scores = Validation(line["loss"], line["bleu"])

@@ -173,7 +173,7 @@ def draw_lines(
 # Kinds of figures, each of the rows of an analysis.
 
 
-SCORES = {"bleu": "BLEU", "chrf": "chrF"}
+SCORES = {"bleu": "BLEU"}
 RATES = {"recall_percent": "recall (%)", "precision_percent": "precision (%)"}
 CURVES = {"loss": "validation loss (nats per token)", "bleu": "validation BLEU"}
 FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {

@@ -117,12 +117,12 @@ FIGURES = {
     "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), _curves),
     "learning-seconds": Plan(f"{CURVES_TITLE} seconds", partial(curves_plot, against="seconds"), _curves),
     "length": Plan(
-        f"BLEU and chrF by {WORDS_TITLE}",
+        f"BLEU by {WORDS_TITLE}",
         partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
         by_length,
     ),
     "distance": Plan(
-        "BLEU and chrF by distance to the lengths of training",
+        "BLEU by distance to the lengths of training",
         partial(
             groups_plot,
             group="distance_words",

@@ -280,10 +280,6 @@ class TrainerState:
         if better:
             self.best_update, self.best_bleu, self.best_loss = self.update, result.bleu, result.loss
 
-    def has_stopped_improving(self, patience: int) -> bool:
-        """Return whether so many validations were not better than the best one; never with patience 0."""
-        return 0 < patience <= self.worse
-
     def log_fields(self) -> dict[str, Any]:
         """Collect the fields that every log line begins with: update, epoch and training time."""
         seconds = sum(self.seconds[phase] for phase in ("data", "train"))

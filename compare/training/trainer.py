@@ -55,6 +55,11 @@ class TrainingDiverged(Exception):
     """Loss or gradient is no longer finite; the message names the update and the setting to change."""
 
 
+def must_stop(state: TrainerState, config: TrainConfig) -> bool:
+    """Apply the stopping rule: ``max_updates`` reached, or ``patience`` validations without a better one."""
+    return state.update >= config.max_updates or 0 < config.patience <= state.worse
+
+
 class Trainer:
     """Training of one model in one run folder, which holds all that resuming needs.
 
@@ -123,18 +128,13 @@ class Trainer:
         batches = self._batches()
         threads = SharedThreads(self.device, fixed=self.train_config.deterministic or self.processes.size > 1)
         with stop_on_signals() as stop, threads:
-            while not self._finished():
+            while not must_stop(self.state, self.train_config):
                 self._update(next(batches), stop)
                 self.report({"kind": "update", "update": self.state.update})
                 self._after_update(stop)
                 threads.adapt()
         self._choose()
         return self.state
-
-    def _finished(self) -> bool:
-        """Tell whether ``max_updates`` is reached or validation has stopped improving."""
-        config = self.train_config
-        return self.state.update >= config.max_updates or self.state.has_stopped_improving(config.patience)
 
     def _batches(self) -> Iterator[GlobalBatch]:
         """Yield the batches from the current position on, without end; waiting for them is timed."""

@@ -82,12 +82,15 @@ def _unseen_pairs(
     rng: random.Random, size: int, grammar: Grammar, seen: set[str], *, long: bool
 ) -> list[AlignedPair]:
     """Draw ``size`` pairs with sentences that are not in ``seen``, and add them to it."""
-    bounds = grammar.long if long else grammar.usual
+    shortest, longest = grammar.long if long else grammar.usual
     pairs: list[AlignedPair] = []
     while len(pairs) < size:
         tree = grammar.sampler(rng, long=long).sentence()
-        src, tgt = english(tree), german(tree)
-        if not all(bounds[0] <= count_words(side) <= bounds[1] for side in (src, tgt)):
+        src = english(tree)
+        if not shortest <= count_words(src) <= longest:  # before the German, which takes as long
+            continue
+        tgt = german(tree)
+        if not shortest <= count_words(tgt) <= longest:
             continue
         pair = _pair(src, tgt)
         if pair.src not in seen and pair.tgt not in seen:

@@ -243,7 +243,7 @@ def gather_content(
         reference=reference if headline else "",
         sections=[tests, *others, *([tuned] if tuned else []), aligned],
         viewer=attention_viewer(finished, draw_numbers(len(finished.corpus.splits[test].src), seed), chosen),
-        sentences=draw_sentences(finished, scored, seed),
+        sentences=draw_sentences(finished, seed),
         seed=seed,
         methods=methods(finished),
     )

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, NamedTuple
 
+from sacrebleu.metrics.chrf import CHRF
+
 from compare.analysis.alignment import attend_words
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.quality import word_counts
-from compare.analysis.statistics import ScoredTestSet
 from compare.analysis.word_links import WordPair, corpus_gold
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
 from compare.attention.weights import AttentionHead
@@ -70,25 +71,24 @@ def draw_numbers(sentences: int, seed: int) -> list[int]:
     return sorted(random.Random(seed).sample(range(sentences), min(SENTENCES, sentences)))
 
 
-def draw_sentences(
-    finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet], seed: int
-) -> list[Sentence]:
+def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
     """Draw sentences of every test set by ``seed``, with each model's translation."""
     found = []
-    for test, of_test in scored.items():
+    chrf = CHRF()
+    for test in finished.runs[0].outputs:
         pairs, references = finished.corpus.splits[test], finished.references(test)
         words = word_counts(pairs.src)
-        runs = {label: next(iter(runs.values())) for label, runs in of_test.models.items()}
+        lines = {label: run.outputs[test] for label, (run, *_) in finished.labels.items()}
         for index in draw_numbers(len(pairs.src), seed):
             src, ref = pairs.src[index], references[index]
             outputs = [
                 Output(
                     label,
-                    float(run.sentence_chrf[index]),
-                    run.lines[index] == ref,
-                    differences(run.lines[index], ref),
+                    chrf.sentence_score(output[index], [ref]).score,
+                    output[index] == ref,
+                    differences(output[index], ref),
                 )
-                for label, run in runs.items()
+                for label, output in lines.items()
             ]
             found.append(
                 Sentence(test=test, number=index + 1, words=words[index], src=src, ref=ref, outputs=outputs)

@@ -280,7 +280,7 @@ def test_figures_become_means_deviations_and_three_intervals(tmp_path: Path):
     assert (first["preset"], first["batch_hash"], first["status"]) == ("lstm", None, "done")
     assert third["bleu_sd"] is None
     for suffix, test in (("", "test"), ("_test_long", "test_long")):
-        expected = model_intervals([run.scores["bleu"] for run in scores[test].models["a"].values()])
+        expected = model_intervals(list(scores[test].models["a"].values()))
         for kind, interval in expected._asdict().items():
             assert (first[f"bleu_{kind}_low{suffix}"], first[f"bleu_{kind}_high{suffix}"]) == interval
     assert not [name for name in first if "_ci_" in name or name == "seed"]

@@ -59,7 +59,7 @@ def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_
     references = (tmp_path / "test.zh").read_text(encoding="utf-8").splitlines()
     expected = sacrebleu.corpus_bleu(translations, [references], tokenize="zh").score
     assert expected > 20 > sacrebleu.corpus_bleu(translations, [references]).score
-    counts = score_tests(load_finished(tmp_path / "out"))["test"].models["luong"][1].scores["bleu"]
+    counts = score_tests(load_finished(tmp_path / "out"))["test"].models["luong"][1]
     chosen = [point["bleu"] for point in json.loads((folder / "selection.json").read_text())["grid"]]
     assert "tok:zh" in str(result.bleu_signature)
     assert [result.bleu, counts.score, metrics(folder)[-1]["bleu"], *chosen] == pytest.approx([expected] * 6)

@@ -26,8 +26,7 @@ GROUPS = ("1–5", "6–10", "11–40")
 
 def length_rows(label: str, seed: int, *bleu: float | None) -> list[dict]:
     return [
-        {"label": label, "seed": seed, "source_words": group, "sentences": 1_000 * number}
-        | {"bleu": score, "chrf": 50.0}
+        {"label": label, "seed": seed, "source_words": group, "sentences": 1_000 * number} | {"bleu": score}
         for number, (group, score) in enumerate(zip(GROUPS, bleu, strict=True), start=1)
     ]
 
@@ -57,14 +56,13 @@ def data_of(figure: Figure, panel: int = 0) -> list[list[list[float]]]:
 def test_a_line_is_the_mean_of_its_seeds_in_a_band_from_lowest_to_highest():
     rows = [*length_rows("a", 1, 10, 20, 30), *length_rows("b", 1, 1, None, 3)]
     figure = length_plot([*rows, *length_rows("a", 2, 20, 40, 30)])
-    bleu, chrf = figure.axes
+    (bleu,) = figure.axes
     assert data_of(figure) == [[[0, 15], [1, 30], [2, 30]], [[0, 1], [2, 3]]]  # without what is not known
-    (band,) = bleu.collections  # "b" has one seed, and chrF does not differ
+    (band,) = bleu.collections  # "b" has one seed
     corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
     assert corners == {(0, 10), (0, 20), (1, 20), (1, 40), (2, 30)}
-    assert len(chrf.collections) == 0
-    assert [axes.get_ylabel() for axes in figure.axes] == ["BLEU", "chrF"]
-    labels = [label.get_text() for label in chrf.get_xticklabels()]
+    assert bleu.get_ylabel() == "BLEU"
+    labels = [label.get_text() for label in bleu.get_xticklabels()]
     assert labels == ["1–5\n(1,000)", "6–10\n(2,000)", "11–40\n(3,000)"]
     with pytest.raises(ValueError, match="nothing to plot: the table has no rows"):
         length_plot([])

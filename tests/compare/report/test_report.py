@@ -201,8 +201,7 @@ def test_settings_are_told_apart_and_read_back(experiment: FinishedExperiment, t
 
 def test_sentences_are_drawn_by_the_seed_and_hold_every_model(experiment: FinishedExperiment):
     assert draw_numbers(1000, 1) == draw_numbers(1000, 1) != draw_numbers(1000, 2)
-    scored = score_tests(experiment)
-    found = sentences.draw_sentences(experiment, scored, 1)
+    found = sentences.draw_sentences(experiment, 1)
     assert Counter(sentence.test for sentence in found) == {"test": 20, "test_long": 20}
     for sentence in found:
         index, pairs = sentence.number - 1, experiment.corpus.splits[sentence.test]
