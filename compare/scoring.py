@@ -90,8 +90,6 @@ class Metric(ABC):
     """Name in tables and reports."""
     help: str
     """Explanation of the score with its source, as a phrase for tooltips."""
-    note: str = ""
-    """Remark behind its name in the help of ``--metrics``, such as "slow"."""
     decimals: int = 1
     """Decimal places in tables; ``attnbench score`` prints one more."""
     higher_is_better: bool = True
@@ -219,7 +217,6 @@ class Ter(Metric):
     name = "ter"
     heading = "TER"
     help = "edits per reference word (Snover et al. 2006), uncased"
-    note = "slow"
     higher_is_better = False
 
     def compute(

@@ -82,7 +82,7 @@ def score(
     metrics: Annotated[
         list[str] | None,
         typer.Option(
-            "--metrics", "-m", help="Some of bleu,chrf,chrf++,ter and of plug-ins [default: bleu,chrf]."
+            "--metrics", "-m", help="Names such as bleu,ter; a wrong one lists all [default: bleu,chrf]."
         ),
     ] = None,
     tokenize: Annotated[

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from compare.scoring import Tokenizer
+from compare.scoring import LANGUAGE_TOKENIZERS, Tokenizer
 from compare.system.messages import (
     Fraction,
     Natural,
@@ -265,8 +265,9 @@ class ScoringConfig(Section):
 
     tokenize: Tokenizer = setting(
         "auto",
-        "sacreBLEU's tokenizer of BLEU; auto: that of the target language, zh for zh, ja-mecab for ja, "
-        "ko-mecab for ko, else 13a. ja-mecab and ko-mecab need the extras ja and ko.",
+        "sacreBLEU's tokenizer of BLEU; auto: that of the target language, "
+        f"{', '.join(f'{name} for {language}' for language, name in LANGUAGE_TOKENIZERS.items())}, else 13a. "
+        "ja-mecab and ko-mecab need the extras ja and ko.",
     )
     baseline: str = setting(
         "", "Label of the model that each other one is tested against; empty: all pairs are tested."
