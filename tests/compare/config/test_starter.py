@@ -54,7 +54,8 @@ def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pyt
     path = prepare(tmp_path, made_up(60))
     capsys.readouterr()
     quick = ["train.max_updates=1", "train.valid_every=1", "train.device=cpu", "train.batch_tokens=64"]
-    quick += ["decode.max_ratio=0.1", "decode.beam_size=1", "data.max_test=2", "bench.repeats=1"]
+    quick += ["decode.max_ratio=0.1", "decode.beam_size=1", "data.max_test=2"]
+    quick += ["bench.seconds=0", "bench.repeats=1", "bench.updates=1"]
     settings = [word for each in quick for word in ("--set", each)]
     assert main(["run", str(path), "--out", str(tmp_path / "runs"), "-q", *settings]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
