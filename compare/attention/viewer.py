@@ -69,7 +69,7 @@ def _environment(package: str) -> Environment:
 
 def _breakable(text: str) -> Markup:
     """Let a line end after each _ and before each bracket, where a table has no space for one line."""
-    return Markup("<wbr>").join(re.split(r"(?<=_)|(?= \()", text))
+    return Markup("<wbr>").join(re.split(r"(?<=_)|(?= [([])", text))
 
 
 # The data of a viewer.
