@@ -45,7 +45,7 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
     Args:
         vocabulary: size of both vocabularies, which the number of parameters depends on.
     """
-    sizes = json.loads(SIZES.read_text(encoding="utf-8"))
+    sizes, tables = json.loads(SIZES.read_text(encoding="utf-8")), read_presets()
     entries = [
         CatalogueEntry(
             preset=name,
@@ -54,10 +54,12 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
             about=table["about"],
             source=table["source"],
         )
-        for name, table in read_presets().items()
+        for name, table in tables.items()
         if name in sizes
     ]
-    if presets := sys.modules.get("compare.models.presets"):  # else nobody can have registered another
-        others = [name for name in presets.PRESETS if name not in sizes]
-        entries += [presets.measure_preset(name, vocabulary) for name in others]
+    # Without presets.py, which needs torch, nobody can have registered another.
+    if tables.keys() - sizes.keys() or "compare.models.presets" in sys.modules:
+        from compare.models.presets import PRESETS, measure_preset
+
+        entries += [measure_preset(name, vocabulary) for name in PRESETS if name not in sizes]
     return entries
