@@ -26,7 +26,6 @@
 
 # %%
 import random
-import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -513,11 +512,18 @@ figure.tight_layout()
 
 # %%
 folder = Path("runs/tour")
-for (
-    number
-) in plt.get_fignums():  # as a program: elsewhere the pictures are shown, and closed, where they are made
-    figure = plt.figure(number)
-    title = re.sub(r"\W+", "-", figure.axes[0].get_title().lower()).strip("-")
+topics = (
+    "bahdanau",
+    "hard-attention",
+    "static-attention",
+    "scaling",
+    "positions",
+    "masks",
+    "heads",
+    "learning",
+)
+# As a program: elsewhere the pictures are shown, and closed, where they are made.
+for number, topic in zip(plt.get_fignums(), topics, strict=False):
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{number}-{title}.png", dpi=150)
-    print("picture:", folder / f"{number}-{title}.png")
+    plt.figure(number).savefig(folder / f"{number}-{topic}.png", dpi=150, bbox_inches="tight")
+    print("picture:", folder / f"{number}-{topic}.png")

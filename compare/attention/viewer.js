@@ -129,6 +129,7 @@ const attnbench = (() => {
     button.addEventListener("click", () => {
       const on = document.documentElement.toggleAttribute("data-projector");
       button.setAttribute("aria-pressed", String(on));
+      document.querySelector(on ? ".maps" : "main").scrollIntoView();
     });
   }
 

@@ -19,6 +19,8 @@ COLORS = {
     FROM_OUTSIDE: "#000000",
 }
 """Colours of families that colour-blind readers can tell apart (Okabe and Ito 2008)."""
+SERIES = ("#332288", "#CC6677", "#999933", "#882255", "#44AA99", "#666666")
+"""Colours of what is no model, such as settings (of Tol 2021, "muted"): none is that of a family."""
 MARKERS = "osD^vP*X"
 """Markers of the families in the order of ``COLORS``."""
 TINTS = (0.0, 0.45, -0.4, 0.65)
@@ -43,7 +45,8 @@ def style_of(family: str, number: int = 0) -> Style:
 
 def series_style(index: int) -> Style:
     """Return the style of a series that is none of the models, by its index."""
-    return style_of(list(COLORS)[index % len(COLORS)], index // len(COLORS))
+    cycle, place = divmod(index, len(SERIES))
+    return Style(SERIES[place], MARKERS[index % len(MARKERS)], LINES[cycle % len(LINES)])
 
 
 def styles_of(architectures: Mapping[str, object]) -> dict[str, Style]:

@@ -185,8 +185,8 @@ FRONTS: dict[str, tuple[str, str, Literal["steps-pre", "steps-post"]]] = {
 A model's quality is also available to whoever needs less speed, or can afford more parameters.
 """
 FRONT_CAPTION = (
-    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other. "
-    "Bars: lowest to highest seed or repeat."
+    "Filled: on the Pareto front (dashed). Hollow: another model is better in one and as good in the other, "
+    "where overlapping bars of speed count as equal. Bars: lowest to highest seed or repeat."
 )
 EQUAL_RATIO = 1.02
 """Ratio of the largest to the smallest value up to which a quantity was made equal for all models."""

@@ -304,7 +304,10 @@ def attend_with(
 
     attentions = {}
     for name, run in runs.items():
-        result, attention = read_result(run), load_model(run).attend(sentence, translation)
+        result, translator = read_result(run), load_model(run)
+        if translator.count_unknown([sentence]):
+            logger.warning(f"{name} reads <unk> in place of words that its vocabulary lacks")
+        attention = translator.attend(sentence, translation)
         details = [f"{result.updates:,} updates"]
         if result.bleu is not None:
             details.insert(0, f"BLEU {result.bleu:.1f}")

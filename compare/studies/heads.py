@@ -243,24 +243,25 @@ def average(settings: Settings) -> StudyResult:
     for num_heads in heads:
         for seed in settings.seeds:
             row = {"heads": num_heads, "seed": seed, **train(num_heads, d, updates, batch, tests, seed)}
-            logger.info(f"heads-average: {num_heads} heads, seed {seed}: ordered {row['ordered']:.3f}")
+            logger.info(f"heads-average: heads {num_heads}, seed {seed}: ordered {row['ordered']:.3f}")
             rows.append(row)
-    shares = {"ordered right": "ordered", "found, in any order": "found"}
+    ordered = [mean(column(rows, "ordered", heads=count)) for count in heads]
+    chance = 1 / (SYMBOLS * (SYMBOLS - 1))
     return conclude(
         "heads-average",
         tables={"accuracy": rows},
         measured=average_claims(rows),
         panels={
             "accuracy": Panel(
-                {
-                    label: (heads, [mean(column(rows, name, heads=count)) for count in heads])
-                    for label, name in shares.items()
+                {"measured": (heads, ordered)},
+                predicted={
+                    "most that one head can name": (heads, [BOUND] * len(heads)),
+                    "chance": (heads, [chance] * len(heads)),
                 },
-                predicted={"bound of one head": (heads, [BOUND] * len(heads))},
             )
         },
         words={"length": LENGTH, "symbols": SYMBOLS, "bound": BOUND, "bound_with_errors": BOUND + MARGIN}
-        | {"chance": 1 / (SYMBOLS * (SYMBOLS - 1)), "heads": ", ".join(map(str, heads)), "d": d}
+        | {"chance": chance, "heads": ", ".join(map(str, heads)), "d": d}
         | {"updates": updates, "batch": batch, "tests": tests, "seed_count": len(settings.seeds)},
     )
 

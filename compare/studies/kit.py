@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -121,20 +121,29 @@ def conclude(
 def draw_panels(
     panels: Mapping[str, Panel], description: Mapping[str, Any], words: Mapping[str, Any]
 ) -> Figure:
-    """Draw described panels side by side, each with a legend, above a caption of one line."""
+    """Draw described panels side by side, each with a legend, above a caption of one line.
+
+    A line has one style in all panels, by its name in the description's ``labels``, which may be shorter.
+    """
     figure, drawn = make_panels(len(panels))
+    names = description.get("labels", {})
+    styles = line_styles(
+        list(dict.fromkeys(names.get(label, label) for panel in panels.values() for label in panel.lines))
+    )
     add_caption(figure, description["caption"].format(**words))
     for axes, (name, panel) in zip(drawn, panels.items(), strict=True):
         described = description["panels"][name]
         log = described.get("log", "")
-        styles = line_styles(list(panel.lines))
         for label, points in panel.lines.items():
-            style = line_style(styles[label])
+            style = line_style(styles[names.get(label, label)])
             if len(points[0]) > MAX_MARKED_POINTS:
                 style["marker"] = ""
-            axes.plot(*points, **style, label=label)
+            if not described.get("joined", True):
+                style["linestyle"] = ""
+            axes.plot(*points, **style, label=names.get(label, label))
         for (label, points), dashes in zip(panel.predicted.items(), ("--", ":", "-."), strict=False):
-            axes.plot(*points, **REFERENCE_LINE | {"linestyle": dashes}, label=label, zorder=1)
+            # Above the measured lines, which would hide a prediction that comes true.
+            axes.plot(*points, **REFERENCE_LINE | {"linestyle": dashes}, label=label, zorder=3)
         if "x" in log:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:g}")
@@ -144,7 +153,8 @@ def draw_panels(
             axes.set_yscale("log")
             low, high = axes.get_ylim()
             axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < FEW_DECADES * low else (1,)))
-            axes.yaxis.set_major_formatter("{x:g}")
+            unit = described.get("unit")
+            axes.yaxis.set_major_formatter("{x:g}" if unit is None else EngFormatter(unit))
             axes.yaxis.set_minor_formatter("")
         if panel.ticks:
             many = sum(map(len, panel.ticks)) > MAX_TICK_CHARACTERS / len(panels)

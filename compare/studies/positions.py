@@ -165,8 +165,17 @@ def order(settings: Settings) -> StudyResult:
         "order",
         tables={"equivariance": equivariance, "shifts": shifts, "lengths": rows},
         measured=order_claims(equivariance, shifts, rows, copying),
-        panels=copying.panels(rows, ORDERED),
+        panels={"equivariance": order_panel(equivariance), **copying.panels(rows, ORDERED)},
         words=copying.words | {"length": length, "reach": reach},
+    )
+
+
+def order_panel(rows: Sequence[Row]) -> Panel:
+    """Plot the errors of both sides by kind of position; 0 is drawn as the rounding of float64."""
+    places, rounding = range(len(rows)), torch.finfo(torch.float64).eps
+    return Panel(
+        {side: (places, [max(row[side], rounding) for row in rows]) for side in ("encoder", "decoder")},
+        ticks=[row["positions"] for row in rows],
     )
 
 

@@ -218,17 +218,22 @@ class StudyReport:
             for claim in self.findings.claims
         ]
 
-    def to_markdown(self) -> str:
-        """Render the report as Markdown."""
-        claims, held = self.findings.claims, sum(claim.holds for claim in self.findings.claims)
+    @property
+    def outcome(self) -> str:
+        """How many claims hold, and why others are undecided."""
+        claims = self.findings.claims
         undecided = sum(claim.verdict == "undecided" for claim in claims)
         reason = "the machine was busy" if self.is_disturbed else "some seeds say yes, others no"
         open_claims = f", {undecided} undecided: {reason}" if undecided else ""
+        return f"{sum(claim.holds for claim in claims)} of {len(claims)} claims hold{open_claims}"
+
+    def to_markdown(self) -> str:
+        """Render the report as Markdown."""
         parts = [
             f"# {self.name}: {self.about}",
             "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
             " ".join(self.findings.method.split()),
-            f"## Verdict: {held} of {len(claims)} claims hold{open_claims}",
+            f"## Verdict: {self.outcome}",
             table_text(self.verdict),
             "![plot](plot.png)",
         ]
@@ -251,7 +256,8 @@ class StudyReport:
             | {"measured": row["measured"], "predicted": row["predicted"], "claim": row["claim"]}
             for row in self.verdict
         ]
-        return f"{table_text(rows, width=width)}\n\npicture: {folder}/plot.png; all else: {folder}/study.md\n"
+        files = f"picture: {folder}/plot.png; all else: {folder}/study.md"
+        return f"{table_text(rows, width=width)}\n\n{self.outcome}\n{files}\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""

@@ -262,8 +262,11 @@ def unknown(finished: FinishedExperiment) -> list[str]:
             "therefore not shown."
         )
     trained = finished.trained
-    if not all((run.folder / CHECKPOINTS).is_dir() for run in trained.runs):
-        found.append("Runs without weights, such as published ones, show neither attention nor alignment.")
+    if bare := sum(not (run.folder / CHECKPOINTS).is_dir() for run in trained.runs):
+        found.append(
+            f"{bare} of {len(trained.runs)} runs have no weights, as published ones: they show no attention, "
+            "and alignment is not measured."
+        )
     single = [label for label, runs in trained.labels.items() if len(runs) == 1]
     if single:
         who = "Every model" if len(single) == len(trained.labels) else ", ".join(single)
