@@ -3,7 +3,7 @@
 import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -233,18 +233,34 @@ DEVICE_REMEDIES = {
 """By a part of torch's message, what is wrong."""
 
 
+INTERNAL = frozenset(vars(nn.Module()))
+"""Attributes of every module, in which torch keeps parameters, buffers and modules."""
+
+
 def check_device(model: "Model") -> None:
     """Every tensor is a parameter, a buffer, or created on the device of the inputs.
 
     The model is moved to another device.
     """
+    lost = "which is not trained, saved or moved to a GPU"
     for part in model.modules():
         for name, value in vars(part).items():
-            _require(
-                not isinstance(value, Tensor) or value.dim() == 0,
-                f"{type(part).__name__}.{name} is a plain tensor, which is not trained, saved or moved to a "
-                "GPU: make it an nn.Parameter, or call register_buffer",
-            )
+            if name in INTERNAL or type(part).__module__.startswith("torch."):
+                continue
+            owner = f"{type(part).__name__}.{name}"
+            inside = value.values() if isinstance(value, dict) else value
+            for each in (
+                inside if isinstance(inside, Iterable) and not isinstance(inside, Tensor) else [inside]
+            ):
+                _require(
+                    not isinstance(each, nn.Module),
+                    f"{owner} holds modules in a plain {type(value).__name__}, {lost}: use nn.ModuleList",
+                )
+                _require(
+                    not isinstance(each, Tensor) or each.dim() == 0,
+                    f"{owner} is or holds a plain tensor, {lost}: make it an nn.Parameter, or call "
+                    "register_buffer",
+                )
     (src, mask), meta = sources(), torch.device("meta")
     try:
         model.to(meta).features(src.to(meta), mask.to(meta), targets().to(meta), mask.sum(1))
@@ -457,6 +473,8 @@ def _find_problem(check: Callable[..., Any], arguments: tuple[Any, ...], part: s
         line, known = user_line(error) or part, isinstance(error, ContractError)
         text = f"{line}: " if line else ""
         text += str(error) if known else f"{type(error).__name__}: {first_line(error)}"
+        if "dtype" in text or "scalar type" in text:
+            text += " (keep the dtype of the inputs, which is float64 in this check)"
         rule = inspect.getdoc(check) if known or check is check_construction else None
         return f"{text}. Rule: {rule.splitlines()[0]}" if rule else text
     return ""

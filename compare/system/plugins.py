@@ -45,6 +45,8 @@ class Plugin:
 PLUGINS: dict[str, Plugin] = {}
 """The plug-ins of this process by the name of their module."""
 
+OWNERS = ("compare.models.presets", "compare.scoring", "compare.studies.study")
+"""The modules that declare the registries, which must be complete before a plug-in adds to one."""
 _REGISTRIES: dict[str, tuple[MutableMapping[Any, Any], frozenset[Any]]] = {}
 """By kind of entry: the registry, and the keys of this repository."""
 
@@ -147,6 +149,8 @@ def _import(name: str) -> Plugin:
     root = name.partition(".")[0]
     if _is_known(name):
         raise ValueError(f"{name!r} is no plug-in: it belongs to Python, torch or attnbench")
+    for owner in OWNERS:  # else what a plug-in adds to the scores of seq2seq would be taken for ours
+        importlib.import_module(owner)
     loaded, registered = set(sys.modules), unclaimed_entries()
     importlib.invalidate_caches()
     try:

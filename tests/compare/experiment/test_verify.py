@@ -205,6 +205,11 @@ def with_plain_tensor(self: Any, *sizes: Any) -> None:
     self.strength = torch.ones(1)
 
 
+def with_listed_modules(self: Any, *sizes: Any) -> None:
+    init(self, *sizes)
+    self.parts = [torch.nn.Linear(4, 4)]
+
+
 def product(self: Any, queries: Any, keys: Tensor) -> Tensor:
     return (queries.state @ keys.transpose(1, 2)).unsqueeze(1)
 
@@ -212,6 +217,7 @@ def product(self: Any, queries: Any, keys: Tensor) -> Tensor:
 SCORES_OF_A_BEGINNER = {
     "no sizes": (without_sizes, product, "missing 3 required positional arguments"),
     "plain tensor": (with_plain_tensor, product, "make it an nn.Parameter"),
+    "modules in a list": (with_listed_modules, product, "use nn.ModuleList"),
     "shape": (init, lambda *each: product(*each)[:, 0], "(sentences, heads, queries, source positions)"),
     "mean over padding": (
         init,

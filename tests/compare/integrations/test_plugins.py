@@ -272,6 +272,22 @@ def test_an_installed_plug_in_needs_no_line_in_the_file(
     assert runs_to_toml(runs).startswith(f'plugins = ["{NAME}"]\n\n[data]\n')
 
 
+def test_a_score_that_imports_seq2seq_alone_is_known_in_a_new_process(tmp_path: Path):
+    """As docs/own-model.md shows one; nothing else has imported the registries before."""
+    (tmp_path / "mine.py").write_text(
+        "from seq2seq import Score, register_score\nregister_score('mine', type('Mine', (Score,), {}))\n"
+    )
+    program = "from compare import list_scores, load_plugins; load_plugins(['mine']); print(list_scores())"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "'mine'" in done.stdout, done.stderr
+
+
 def test_an_installed_plug_in_that_is_broken_is_left_out(
     elsewhere: Path, example: None, caplog: pytest.LogCaptureFixture
 ):
