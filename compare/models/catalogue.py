@@ -3,6 +3,7 @@
 import json
 import sys
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def catalogue_presets(vocabulary: int = 8000) -> list[CatalogueEntry]:
     ]
     # Without presets.py, which needs torch, nobody can have registered another.
     if tables.keys() - sizes.keys() or "compare.models.presets" in sys.modules:
-        from compare.models.presets import PRESETS, measure_preset
-
-        entries += [measure_preset(name, vocabulary) for name in PRESETS if name not in sizes]
+        presets = import_module("compare.models.presets")  # which imports this module
+        others = [name for name in presets.PRESETS if name not in sizes]
+        entries += [presets.measure_preset(name, vocabulary) for name in others]
     return entries
