@@ -22,7 +22,7 @@ help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: $(STAMP) ## Make the environment
-	@echo "ready; next: make compare"
+	@echo "ready; next: make compare, or . $(dir $(PY))activate for the command attnbench"
 
 compare: $(STAMP) ## Compare four families on short built-in sentences, three seeds (3 minutes on 2 cores)
 	$(PY) -m compare run configs/demo.toml $(ARGS)

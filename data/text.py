@@ -226,7 +226,7 @@ def _bad_line(block: bytes, context: str, before: int, errors: str, *, allow_bla
         except UnicodeDecodeError as error:
             return ValueError(
                 f"{context} {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8 "
-                f"({error.reason}); save the file as UTF-8"
+                f"({error.reason}); save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
             )
     raise AssertionError("a block without a bad line")
 

@@ -79,6 +79,8 @@ def pareto(finished: FinishedExperiment) -> Table:
         highest repeat. A label without one of the figures is left out.
     """
     rows = [row for label, runs in finished.labels.items() if (row := _mean_row(label, runs))]
+    if not rows:
+        raise ValueError("no model has been timed: run the experiment again, which does what is left")
     spreads = [Spread(row[f"{SPEED}_low"], row[f"{SPEED}_high"]) for row in rows]
     speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows], spreads)
     size_front = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])

@@ -25,7 +25,6 @@ DECIMALS = {
     **dict.fromkeys(("percent", "minutes", "score", "difference", "s", *METRICS), 1),
     **dict.fromkeys(("nats", "share", "weight"), 2),
     **dict.fromkeys(("ratio", "loss", "aer", "precision", "recall", "f1"), 3),
-    "p": 4,
 }
 """Decimal places of figures by a word of their names, the last of them that is here."""
 

@@ -53,7 +53,7 @@ def _run(arguments: list[str] | None) -> int:
         say(f"{stop}; run the same command again to continue")
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
-        say("stopped; run the same command again to continue from the last saved state")
+        say("stopped; what was finished is kept: the same command again does the rest")
         return stop.status if isinstance(stop, Terminated) else 130
     except Locked as locked:
         say(f"error: {locked}: run the same command again when it has ended")

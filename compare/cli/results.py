@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,8 +53,8 @@ def table(
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
     from compare.report.screen import show_experiment
-    from compare.report.table import TableShape, default_shape, refresh_views, table_form
-    from compare.results.store import read_results, stored_summary
+    from compare.report.table import TableShape, default_shape, find_summary, refresh_views, table_form
+    from compare.results.store import read_results
 
     show_messages()
     form = table_form("json" if as_json else form)
@@ -69,10 +70,11 @@ def table(
     frame = compare.load_table(folders, shape, data_root=corpus)
     chosen = cli.parse_list("" if columns == "all" else columns)
     runs = () if shape == TableShape.ROWS else compare.load_results(*folders)
-    stored = stored_summary(folders[0], read_results(folders[0])) if is_one and not chosen else None
-    text = compare.render_table(
-        frame, form, chosen or None, caption=caption, runs=runs, outcome=stored.outcome if stored else ()
-    )
+    outcome: list[str] = []
+    if is_one and not chosen and form in ("markdown", "latex"):
+        with suppress(ValueError):  # no run is finished, or a plug-in is not here
+            outcome = find_summary(folders[0], read_results(folders[0]), corpus).outcome
+    text = compare.render_table(frame, form, chosen or None, caption=caption, runs=runs, outcome=outcome)
     cli.print_visible(text, end="")
     return 0
 

@@ -149,6 +149,14 @@ class Run(Sections):
         """Return what translations are scored against: ``targets``, joined if they are given in pieces."""
         return list(map(join_pieces, targets)) if self.vocabulary.kind == "given" else targets
 
+    @property
+    def warnings(self) -> list[str]:
+        """What to know of the settings."""
+        warm_up, updates = self.model.optim.warmup_updates, self.train.max_updates
+        if warm_up <= updates:
+            return []
+        return [f"the warm-up of {warm_up:,} updates is longer than the training of {updates:,}"]
+
     def with_seed(self, seed: int) -> "Run":
         """Return the same run with another seed.
 

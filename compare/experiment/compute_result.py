@@ -98,7 +98,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
     figures = {
         **size,
         **training_figures(metrics, prepared.stream),
-        **quality_figures(folder, prepared.corpus, prepared.warnings),
+        **quality_figures(folder, prepared.corpus, (*prepared.warnings, *run.warnings)),
         "train_flops_per_token": flops,
         **speed_figures(read_speed(folder.speed), metrics, flops=flops, precision=run.train.precision),
     }

@@ -16,7 +16,7 @@ from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
 from compare.experiment.systems import read_translations
-from compare.experiment.timing import first_updates
+from compare.experiment.timing import first_updates, timing_seconds
 from compare.models.registry import build_meta_model, training_bytes
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
@@ -50,6 +50,8 @@ class RunEstimate:
     """Updates that the run would still do; fewer if patience stops it."""
     train_s: float | None
     """Seconds of these updates, without validation, translation and timing; None: could not be measured."""
+    timing_s: float
+    """Seconds that the timing of its model lasts at least, after the last run."""
 
 
 def estimate_experiment(
@@ -121,6 +123,7 @@ def _estimate(folder: RunFolder, prepared: PreparedData, per_update: float | Non
         updates=run.train.max_updates,
         updates_left=left,
         train_s=None if per_update is None else left * per_update,
+        timing_s=timing_seconds(run),
     )
 
 

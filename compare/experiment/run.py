@@ -29,7 +29,7 @@ from compare.experiment.folder import (
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import run_model
 from compare.experiment.systems import add_row, outside_run, read_translations
-from compare.experiment.timing import forget_timings, results_to_time, time_all
+from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
 from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -163,6 +163,8 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
         find_reference(models)
     make_bleu(models[0].scoring.tokenize)  # which may lack a package
     for run in models:
+        for warning in run.warnings:
+            logger.warning(f"{run.label}: {warning}")
         if run.model.outside_part() is not None:
             from compare.experiment.verify import ensure_verified
 
@@ -255,8 +257,7 @@ def _expected_work(
         return expected, 0.0, 0.0
     bench = runs[0].run.bench
     updates = bench.repeats * (bench.updates + bench.latency_sentences / TIMED_SENTENCES)
-    phases = 3 if runs[0].run.translates else 1  # training and two searches; latency lasts no given time
-    return expected, updates * sum(flops.values()), phases * len(flops) * bench.repeats * bench.seconds
+    return expected, updates * sum(flops.values()), len(flops) * timing_seconds(runs[0].run)
 
 
 def run_each(

@@ -74,6 +74,14 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         write_json_lines(folder)
 
 
+def timing_seconds(run: Run) -> float:
+    """Return how long the timing of a model lasts at least: training and two searches, of translation models.
+
+    The latency, and what warms up, last no given time.
+    """
+    return (3 if run.translates else 1) * run.bench.repeats * run.bench.seconds
+
+
 def forget_timings(folder: Path) -> None:
     """Let ``time_all`` time all models of an experiment again, for example because they were disturbed.
 

@@ -28,7 +28,7 @@ def render_summary(manifest: Mapping[str, Any]) -> str:
     dropped = [f"{reason} {count:,}" for reason, count in manifest["dropped"].items() if count]
     return "\n".join(
         [
-            f"read     {manifest['read']:,} pairs",
+            f"read     {manifest['read']:,} pairs, {' -> '.join(manifest['languages'])}",
             f"dropped  {', '.join(dropped) or 'none'}",
             "written  " + ", ".join(f"{name} {size:,}" for name, size in manifest["splits"].items()),
             *(f"warning  {warning}" for warning in manifest["warnings"]),
@@ -71,7 +71,10 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
     if kind in REMEDIES:
         characters = REMEDIES[kind]
     if kind == BROKEN:
-        characters = "bytes that are not UTF-8: save the file as UTF-8, or drop these lines by --drop-broken"
+        characters = (
+            "bytes that are not UTF-8: save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8), "
+        )
+        characters += "or drop single lines by --drop-broken"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"
 
 

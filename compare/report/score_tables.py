@@ -146,11 +146,13 @@ def render_estimates(estimates: Sequence[RunEstimate]) -> str:
         for each in estimates
     ]
     total = total_seconds(estimates)
+    timing = sum({each.name.rpartition("-")[0]: each.timing_s for each in estimates}.values())
     notes = [
         "memory: weights, gradients, optimizer and, with ema, the moving average; activations come on top, "
         "about twice as many with consistency",
-        "training: from a few updates of each model timed on this machine just now, one run after the other; "
-        "validation, translation of the test sets and the timing of all models come on top"
+        "training: from a few updates of each model timed on this machine just now, one run after the other, "
+        "in proportion to train.max_updates; validation and translation of the test sets come on top, and "
+        f"{format_duration(timing)} or more of timing all models (bench.seconds)"
         if total is not None
         else "training: unknown where the device is not here, or a model is too large for it",
     ]

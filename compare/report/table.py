@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -265,7 +266,7 @@ def render_table(
         caption: of a LaTeX table; by default the names of the experiments.
         runs: all runs, where ``rows`` has one row for several of them: conditions and warnings below the
             table are then those of the runs, and name the ones that failed or have not ended.
-        outcome: sentences above a Markdown table.
+        outcome: sentences above a Markdown table, or first in the note of a LaTeX table.
 
     Returns:
         The table as text.
@@ -301,7 +302,8 @@ def render_table(
             if columns is None and not are_language_models(shown):
                 interval = ["combined [95%]"] if _are_means(shown) else []
                 columns = ["model", "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
-            return latex(layout_table(shown, columns, _rows(all_runs)), names, caption)
+            table = layout_table(shown, columns, _rows(all_runs))
+            return latex(replace(table, notes=[*outcome, *table.notes]), names, caption)
 
 
 def _check_signatures(frame: "pd.DataFrame") -> None:

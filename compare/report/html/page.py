@@ -8,6 +8,7 @@ from typing import Any
 
 from compare.analysis.comparison import (
     Comparison,
+    any_translates,
     choose_reference,
     compare_models,
     compared_with,
@@ -225,8 +226,12 @@ def gather_content(
 
     def compare_all() -> Iterator[Part]:
         require_texts(finished)
-        headline.extend(compare_models(scored))
-        summary[:] = headlines(finished, headline)
+        compared = compare_models(scored)
+        summary[:] = headlines(finished, compared)
+        if compared and not any_translates(finished):
+            yield summary[0]
+            return
+        headline.extend(compared)
         yield from significance(headline)
 
     tests = make_section("significance", "Significance", compare_all())

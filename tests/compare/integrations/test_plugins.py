@@ -275,7 +275,8 @@ def test_an_installed_plug_in_needs_no_line_in_the_file(
 def test_a_score_that_imports_seq2seq_alone_is_known_in_a_new_process(tmp_path: Path):
     """As docs/own-model.md shows one; nothing else has imported the registries before."""
     (tmp_path / "mine.py").write_text(
-        "from seq2seq import Score, register_score\nregister_score('mine', type('Mine', (Score,), {'score': len}))\n"
+        "from seq2seq import Score, register_score\n"
+        "register_score('mine', type('Mine', (Score,), {'score': len}))\n"
     )
     program = "from compare import list_scores, load_plugins; load_plugins(['mine']); print(list_scores())"
     done = subprocess.run(
