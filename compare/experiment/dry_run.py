@@ -1,5 +1,6 @@
 """Dry run and estimate of the cost of an experiment; nothing is written."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -24,6 +25,8 @@ from compare.system.device import tune_cpu
 from compare.system.measure import best_of
 from compare.system.messages import is_out_of_memory
 from compare.training.checkpoints import read_metrics
+
+logger = logging.getLogger(__name__)
 
 PART_FLOPS = {"cpu": 1e10, "cuda": 1e13}
 """Work of a timed forward and backward pass by kind of device: some tenths of a second."""
@@ -95,8 +98,11 @@ def estimate_experiment(
             read_translations(system, prepared.corpus, task=models[0].task)
         if experiment.budget.match != "time":
             find_shorter(runs)
-        by_label = {run.run.label: run.run for run in runs} if timed else {}
-        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items()}
+        by_label = {run.run.label: run.run for run in runs}
+        for label, run in by_label.items():
+            for warning in run.warnings:
+                logger.warning(f"{label}: {warning}")
+        seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
         return [_estimate(run, prepared, seconds.get(run.run.label)) for run in runs]
 
 

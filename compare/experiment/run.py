@@ -42,7 +42,7 @@ from compare.results.store import (
     save_result,
     write_json_lines,
 )
-from compare.scoring import make_bleu
+from compare.scoring import METRICS, make_bleu
 from compare.system.device import tune_cpu
 from compare.system.log import Reporter, log_to_file
 from compare.system.messages import first_line, is_out_of_memory
@@ -163,8 +163,6 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
         find_reference(models)
     make_bleu(models[0].scoring.tokenize)  # which may lack a package
     for run in models:
-        for warning in run.warnings:
-            logger.warning(f"{run.label}: {warning}")
         if run.model.outside_part() is not None:
             from compare.experiment.verify import ensure_verified
 
@@ -260,6 +258,17 @@ def _expected_work(
     return expected, updates * sum(flops.values()), len(flops) * timing_seconds(runs[0].run)
 
 
+def _warn_of_late_metrics(run: RunFolder) -> None:
+    """Warn if a metric was registered after a run had ended, whose results do not have it."""
+    result = read_result(run.folder)
+    scores, names = result.flat(), [name for name, metric in METRICS.items() if not metric.on_request]
+    if result.status == "done" and (late := [name for name in names if scores.get(name, "") == ""]):
+        logger.warning(
+            f"{run.name} ended before {', '.join(late)} was registered: its results lack it, and "
+            f"attnbench score {run.output(run.tests[0])} --ref FILE --metrics {','.join(late)} computes it"
+        )
+
+
 def run_each(
     runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> None:
@@ -283,8 +292,11 @@ def run_each(
             with lock_folder(run.folder):
                 if has_ended(run):
                     logger.info(f"{position}: already finished")
+                    _warn_of_late_metrics(run)
                     continue
                 logger.info(f"{position}: start")
+                for warning in run.run.warnings:
+                    logger.warning(f"{run.name}: {warning}")
                 begin_run(run, prepared)
                 with log_to_file(run.folder / "log.txt"):
                     finish_run(run, prepared.for_seed(run.run.train.seed), reporter, processes)

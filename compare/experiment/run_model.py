@@ -47,7 +47,8 @@ def run_model(
         machine = this_machine(translator.device)
         write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
         figures = compute_figures(folder, prepared)
-        for warning in (figures["warnings"] or "").splitlines()[len(prepared.warnings) :]:
+        told = len(prepared.warnings) + len(run.warnings)
+        for warning in (figures["warnings"] or "").splitlines()[told:]:
             logger.warning(f"{run.label}: {warning}")
         return replace(unfinished_result(folder, prepared), status="done", files=folder.hashes(), **figures)
 

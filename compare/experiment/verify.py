@@ -248,18 +248,14 @@ def check_device(model: "Model") -> None:
             if name in INTERNAL or type(part).__module__.startswith("torch."):
                 continue
             owner = f"{type(part).__name__}.{name}"
-            inside = value.values() if isinstance(value, dict) else value
-            for each in (
-                inside if isinstance(inside, Iterable) and not isinstance(inside, Tensor) else [inside]
-            ):
+            for each in _members(value):
+                is_plain = isinstance(each, Tensor) and each.dim() > 0
                 _require(
-                    not isinstance(each, nn.Module),
-                    f"{owner} holds modules in a plain {type(value).__name__}, {lost}: use nn.ModuleList",
+                    not is_plain, f"{owner} has a plain tensor, {lost}: make it an nn.Parameter or a buffer"
                 )
                 _require(
-                    not isinstance(each, Tensor) or each.dim() == 0,
-                    f"{owner} is or holds a plain tensor, {lost}: make it an nn.Parameter, or call "
-                    "register_buffer",
+                    not isinstance(each, nn.Module),
+                    f"{owner} has modules in a plain {type(value).__name__}, {lost}: use nn.ModuleList",
                 )
     (src, mask), meta = sources(), torch.device("meta")
     try:
@@ -268,6 +264,13 @@ def check_device(model: "Model") -> None:
         for reason, remedy in DEVICE_REMEDIES.items():
             if reason in str(error):
                 raise ContractError(remedy).with_traceback(error.__traceback__) from error
+
+
+def _members(value: Any) -> Iterable[Any]:
+    """Return what a list, tuple, set or dict holds; of anything else, itself."""
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple | set) else [value]
 
 
 def check_seed(make: "Callable[[int], Model]") -> None:

@@ -72,9 +72,8 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
         characters = REMEDIES[kind]
     if kind == BROKEN:
         characters = (
-            "bytes that are not UTF-8: save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8), "
+            "not UTF-8: save the file as UTF-8 (Windows: iconv -f CP1252 -t UTF-8); few lines: --drop-broken"
         )
-        characters += "or drop single lines by --drop-broken"
     return f"  {label:<26}{finding.count:>8,}  {lines}{f'  ({characters})' if characters else ''}"
 
 
