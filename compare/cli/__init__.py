@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import sys
 from io import TextIOWrapper
 from typing import Any
@@ -17,6 +18,9 @@ from compare.system.processes import Interrupted, Locked, Terminated, is_main_pr
 from data.text import visible, visible_lines
 
 __all__ = ["app", "main"]
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit status of a command that Ctrl-C has ended."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,13 +52,15 @@ def _run(arguments: list[str] | None) -> int:
 
     try:
         status: Any = app(args=arguments, standalone_mode=False)
+        if status == INTERRUPTED:  # what typer makes of it without a word
+            raise KeyboardInterrupt
         return int(status or 0)
     except Interrupted as stop:
         say(f"{stop}; run the same command again to continue")
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
         say("stopped; what was finished is kept: the same command again does the rest")
-        return stop.status if isinstance(stop, Terminated) else 130
+        return stop.status if isinstance(stop, Terminated) else INTERRUPTED
     except Locked as locked:
         say(f"error: {locked}: run the same command again when it has ended")
         return 2

@@ -108,6 +108,17 @@ sys.exit(main())
 """
 
 
+def test_ctrl_c_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compare.system.doctor.diagnose", interrupt)
+    monkeypatch.setattr("compare.diagnose", interrupt, raising=False)
+    assert main(["doctor"]) == 130
+    message = "stopped; what was finished is kept: the same command again does the rest\n"
+    assert capsys.readouterr() == ("", message)
+
+
 @pytest.mark.parametrize(
     ("code", "status"),
     [
