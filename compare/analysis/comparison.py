@@ -191,9 +191,9 @@ LEARNED = 10.0
 """BLEU of the best model below which none translates yet, so that their order says nothing."""
 
 
-def any_translates(finished: FinishedExperiment) -> bool:
-    """Return whether a model has learned enough for a comparison to mean something."""
-    return max(mean_bleu(finished).values()) >= LEARNED
+def any_translates(means: Mapping[str, float]) -> bool:
+    """Return whether a model has learned enough for a comparison to mean something, by ``mean_bleu``."""
+    return max(means.values()) >= LEARNED
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
@@ -216,7 +216,7 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     best, *others = sorted(means, key=lambda label: means[label], reverse=True)
     if not others:
         return ["There is one finished model, so nothing to compare.", *lost]
-    if not any_translates(finished):
+    if not any_translates(means):
         return [
             f"No model translates yet (highest BLEU {means[best]:.1f}): train longer before comparing.",
             *lost,

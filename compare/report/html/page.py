@@ -13,6 +13,7 @@ from compare.analysis.comparison import (
     compare_models,
     compared_with,
     headlines,
+    mean_bleu,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds, score_tests
@@ -228,7 +229,7 @@ def gather_content(
         require_texts(finished)
         compared = compare_models(scored)
         summary[:] = headlines(finished, compared)
-        if compared and not any_translates(finished):
+        if compared and not any_translates(mean_bleu(finished)):
             yield summary[0]
             return
         headline.extend(compared)
