@@ -19,14 +19,7 @@ from compare.results.columns import (
     further_tests,
     score_column,
 )
-from compare.results.store import (
-    SUMMARY,
-    has_means,
-    read_results,
-    stored_summary,
-    write_protection,
-    write_record,
-)
+from compare.results.store import has_means, read_results, write_protection
 from compare.results.text import UNKNOWN, table_text
 from compare.system.plugins import plugin_problem
 
@@ -52,8 +45,6 @@ def show_experiment(
     if problems or not any(result.status == "done" for result in results):
         return render_screen(shown, shown, width=width, notes=[f"no means: {each}" for each in problems[:1]])
     summary = find_summary(folder, results, data_root)
-    if stored_summary(folder, results) is None and not write_protection(folder):
-        write_record(folder / SUMMARY, summary)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
     table = folder / "table.md" if (folder / "table.md").is_file() else None

@@ -402,7 +402,9 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
 
 
 def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -> Summary:
-    """Return the summary of an experiment's results as it is stored, or else compute it.
+    """Return the summary of an experiment's results as it is stored, or else compute it, and store it.
+
+    A published or read-only folder is left as it is.
 
     Args:
         folder: of the experiment.
@@ -414,7 +416,10 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
         return stored
     from compare.analysis.comparison import summarise  # slow to import
 
-    return summarise(folder, data_root=data_root)
+    summary = summarise(folder, data_root=data_root)
+    if stored_summary(folder, results) is None and not write_protection(folder):
+        write_record(folder / SUMMARY, summary)
+    return summary
 
 
 # Tables, results.jsonl and plots of an experiment, in its folder: all repeat what result.json files hold.
@@ -479,7 +484,7 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
     """Write the summary and the views; ``only_known``: only those that exist."""
     if any(result.status == "done" for result in results) and stored_summary(folder, results) is None:
         logger.info("scores of resampled test sets")
-        write_record(folder / SUMMARY, find_summary(folder, results))
+        find_summary(folder, results)
     for name, text in render_views(results, stored_summary(folder, results)).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)
