@@ -1,6 +1,7 @@
 """docs/faults.md: every fault of its table is made here, and what a command says is what the page shows."""
 
 import io
+import json
 import os
 import re
 import shutil
@@ -237,33 +238,28 @@ def test_a_file_that_changes_while_it_is_read(
 
 # Disks that are full or may not be written, in a process with a file system of its own
 
-SANDBOX = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+SANDBOX = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
-def in_sandbox(script: str, folder: Path) -> list[tuple[int, str]]:
-    """Run a shell script where ``disk`` is a tmpfs; returns status and errors of each ``attnbench``."""
-    head = f"""
-        attnbench() {{ '{sys.executable}' -m compare "$@" >out 2>err; echo "$? $(cat err)"; }}
-        mount -t tmpfs tmpfs disk || exit 99
-    """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+def in_sandbox(steps: Sequence[str | list[str]], folder: Path) -> list[tuple[int, str]]:
+    """Take steps of ``tests.kits.forked`` where ``disk`` is a tmpfs; returns what each command answers."""
     (folder / "disk").mkdir()
     try:
-        done = subprocess.run(
-            [*SANDBOX, head + script],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        can_mount = subprocess.run([*SANDBOX, "mount", "-t", "tmpfs", "tmpfs", folder / "disk"], check=False)
     except FileNotFoundError:
         pytest.skip("needs unshare")
-    if done.returncode in (1, 99) and not done.stdout:
+    if can_mount.returncode:
         pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
-    assert done.returncode == 0, done.stderr
-    answers = [line.partition(" ") for line in done.stdout.splitlines()]
-    return [(int(status), f"{text}\n" if text else "") for status, _, text in answers]
+    done = subprocess.run(
+        [*SANDBOX, sys.executable, "-m", "tests.kits.forked"],
+        input=json.dumps(["mount -t tmpfs tmpfs disk", *steps]),
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [(status, errors) for status, errors in json.loads(done.stdout)]
 
 
 @pytest.mark.slow
@@ -272,15 +268,13 @@ def test_a_full_disk(tiny_toml: Path, tmp_path: Path):
 
     The sizes are too small for the encoded corpus, for the vocabulary, for a state; and enough.
     """
-    short = "--only luong -q --set train.max_updates=16 --set train.valid_every=8 --out"
-    *full, enough, free = in_sandbox(
-        f"""for size in 16 64 128 8192; do
-            mount -o remount,size=${{size}}k disk && attnbench run '{tiny_toml}' {short} disk/run
-            find disk -name '*.tmp' | grep . && exit 3
-        done
-        cp -r disk/run saved && attnbench run '{tiny_toml}' {short} free""",
-        tmp_path,
-    )
+    short = ["--set", "train.max_updates=16", "--set", "train.valid_every=8"]
+    run = ["run", str(tiny_toml), "--only", "luong", "-q", *short, "--out"]
+    steps: list[str | list[str]] = []
+    for size in ("16k", "64k", "128k", "8192k"):
+        steps += [f"mount -o remount,size={size} disk", [*run, "disk/run"]]
+        steps += ["! find disk -name '*.tmp' | grep ."]
+    *full, enough, free = in_sandbox([*steps, "cp -r disk/run saved", [*run, "free"]], tmp_path)
     for status, err in full:
         assert_documented("full disk", status, err)
         assert ".tmp" not in err
@@ -293,16 +287,15 @@ def test_a_full_disk(tiny_toml: Path, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_read_only_folder(tiny_toml: Path, finished: Path, tmp_path: Path):
-    answers = in_sandbox(
-        f"""cp -r '{finished}' disk/copy; mkdir disk/begun; cp -r disk/copy/{RUN} disk/begun/
-        mount -o remount,ro disk
-        attnbench run '{tiny_toml}' --out disk/new -q
-        attnbench run '{tiny_toml}' --out disk/begun -q
-        attnbench plot disk/copy -q
-        attnbench report disk/copy -q
-        attnbench table disk/copy""",
-        tmp_path,
-    )
+    commands = [
+        ["run", str(tiny_toml), "--out", "disk/new", "-q"],
+        ["run", str(tiny_toml), "--out", "disk/begun", "-q"],
+        ["plot", "disk/copy", "-q"],
+        ["report", "disk/copy", "-q"],
+        ["table", "disk/copy"],
+    ]
+    begun = f"cp -r '{finished}' disk/copy; mkdir disk/begun; cp -r disk/copy/{RUN} disk/begun/"
+    answers = in_sandbox([begun, "mount -o remount,ro disk", *commands], tmp_path)
     faults = ["read-only folder", *["read-only or published experiment"] * 3]
     for fault, answer in zip(faults, answers[:-1], strict=True):
         assert_documented(fault, *answer)

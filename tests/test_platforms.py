@@ -1,8 +1,9 @@
 """The program without the modules, signals and file operations that Windows or macOS lacks.
 
-This file, run as a program, is ``attnbench`` on such a system, imitated on Linux: our packages cannot import
-modules of Unix; as on Windows, folders cannot be opened, files that are open for reading cannot be synced,
-open files cannot be renamed, and folders are not replaced. Other packages are imported before.
+This file, run as a program, runs commands, given as JSON, on such a system, imitated on Linux: our packages,
+which each command imports anew, cannot import modules of Unix; as on Windows, folders cannot be opened, files
+that are open for reading cannot be synced, open files cannot be renamed, and folders are not replaced. Other
+packages are imported before.
 """
 
 import builtins
@@ -19,9 +20,11 @@ from typing import Any
 
 import pytest
 
+from tests.kits.forked import attnbench
+
 ROOT = Path(__file__).resolve().parent.parent
 OURS = {"compare", "data", "seq2seq", "transformer"}
-OTHERS = "filelock matplotlib.pyplot pandas rich.progress sacrebleu sentencepiece torch torchtext"
+OTHERS = "filelock matplotlib.pyplot pandas rich.progress sacrebleu sentencepiece torch._dynamo torchtext"
 MISSING = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty", "msvcrt", "winreg"}
 UNIX_NAMES = {
     os: "O_DIRECTORY fork getloadavg geteuid killpg mkfifo nice sched_getaffinity sched_setaffinity",
@@ -30,8 +33,6 @@ UNIX_NAMES = {
 
 
 def become_another_system() -> None:
-    for name in OTHERS.split():
-        import_module(name)
     import fcntl
 
     import_, open_, fsync, replace = builtins.__import__, os.open, os.fsync, os.replace
@@ -79,19 +80,26 @@ def test_experiments_and_corpora_are_made_on_other_systems(tiny_toml: Path, tmp_
         ["doctor"],
         ["run", tiny_toml, "--out", run, "--set", "train.max_updates=4", "--set", "train.valid_every=4"],
         ["data", "prepare", root / "train.en", root / "train.de", "--out", mine],
-        ["table", run, "--json"],
+        ["table", run],
     ]
-    for arguments in commands:
-        command = [sys.executable, "-m", "tests.test_platforms", *map(str, arguments)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    assert [row["status"] for row in json.loads(done.stdout)] == ["done", "done"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.test_platforms"],
+        input=json.dumps([list(map(str, command)) for command in commands]),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for status, errors in json.loads(done.stdout):
+        assert status == 0, errors
+    results = [json.loads(path.read_text()) for path in run.glob("*/result.json")]
+    assert [result["status"] for result in results] == ["done", "done"]
     assert (mine / "manifest.json").is_file()
     assert "validation loss" in next(run.glob("*/log.txt")).read_text()
 
 
 if __name__ == "__main__":
-    become_another_system()
-    from compare.cli import main
-
-    sys.exit(main(sys.argv[1:]))
+    for name in OTHERS.split():
+        import_module(name)
+    print(json.dumps([attnbench(command, become_another_system) for command in json.load(sys.stdin)]))

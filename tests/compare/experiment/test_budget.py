@@ -41,10 +41,12 @@ REFERENCE = ModelConfig(preset="bahdanau", label="reference", overrides=SMALL)
 OTHERS = [
     name for name, preset in PRESETS.items() if not preset.paper_size and preset.model.task == "translation"
 ]
-MATCHED = [
-    (name, "flops" if number % 2 or name == "ladder" else "params") for number, name in enumerate(OTHERS)
-]
-"""(preset, kind): one kind of budget per preset, since the search for widths is the same."""
+KINDS = ["flops" if number % 2 or name == "ladder" else "params" for number, name in enumerate(OTHERS)]
+MATCHED = {
+    (type(PRESETS[name].model.architecture), *PRESETS[name].model.widths(), kind): (name, kind)
+    for name, kind in zip(OTHERS, KINDS, strict=True)
+}.values()
+"""(preset, kind): one preset per family, widths and kind, since the search for widths is the same."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ def amount(kind: str, model: ModelConfig | ResolvedModel, prepared: PreparedData
 
 
 @pytest.mark.parametrize(("preset", "kind"), MATCHED)
-def test_every_preset_can_be_made_as_large_as_a_reference(
+def test_every_family_can_be_made_as_large_as_a_reference(
     preset: str, kind: str, tiny_toml: Path, prepared: PreparedData
 ):
     """Every width is a multiple of 8 and in proportion, and the heads keep about their size."""

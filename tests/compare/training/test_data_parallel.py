@@ -44,7 +44,7 @@ FAMILIES: dict[str, Any] = {
 FAMILIES["bahdanau-simcut"] = FAMILIES["bahdanau"]
 REGULARIZATION = {"bahdanau-simcut": RegularizationConfig(consistency="simcut")}
 UPDATES = 10
-JOBS = ((1, 1), (2, 1), (4, 1), (1, 3), (2, 2))
+JOBS = ((1, 1), (4, 1), (2, 2))
 """Numbers of processes, and of parts per share."""
 
 
