@@ -193,6 +193,7 @@ def log_of(run: Path) -> list[dict[str, object]]:
     return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
 
 
+@pytest.mark.slow
 def test_it_equals_training_from_the_start_also_after_a_kill(
     folder: Path, long: Path, run_tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ):

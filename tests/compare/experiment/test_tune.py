@@ -236,6 +236,7 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
     assert set(load_corpus(embedded, tests=False).splits) == {"train", "valid"}
 
 
+@pytest.mark.slow
 def test_what_fails_is_recorded_and_the_others_go_on(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
