@@ -3,26 +3,43 @@
 ``--check`` only compares; the exit status is 1 if a file differs.
 """
 
+import ast
+import inspect
 import json
 import re
 import sys
-from dataclasses import MISSING, Field, fields
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from compare.config.sections import SECTIONS
 from compare.models.catalogue import SIZES, read_presets
+from compare.models.hybrid import LadderConfig
 from compare.models.presets import measure_preset
 from compare.optim import OptimConfig
 from compare.results.columns import COLUMNS, FIGURES, score_column
 from compare.results.store import DTYPES, Result
 from compare.results.text import table_text
 from compare.scoring import METRICS
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.scores import SCORES
+from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = [DOCS / "data-frame.md", DOCS / "settings.md"]
 BLOCK = re.compile(r"(<!-- (columns|settings) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+MODELS = {
+    "recurrent models": (Seq2SeqConfig,),
+    "Transformers": (TransformerConfig,),
+    "`decoder-only`, `ladder` and `gated-linear`, beside those of Transformers": (
+        DecoderOnlyConfig,
+        LadderConfig,
+    ),
+}
+"""Configs whose settings are explained; of the last two those that they declare themselves."""
 FURTHER = ("tests", "scores", "files")
 """Fields that are several columns of the frame, or none."""
 
@@ -77,13 +94,43 @@ def _settings() -> str:
     """List the shared settings, and those of the optimizer, whose defaults are those of each preset."""
     tables = {f"[{section}]": [_row(each) for each in fields(kind)] for section, kind in SECTIONS.items()}
     tables["[[models]]"] = [_row(each) | {"default": ""} for each in fields(OptimConfig)]
-    return "\n\n".join(f"## `{heading}`\n\n{table_text(rows)}" for heading, rows in tables.items())
+    parts = [f"## `{heading}`\n\n{table_text(rows)}" for heading, rows in tables.items()]
+    for kind, configs in MODELS.items():
+        rows = [row for config in configs for row in _model_rows(config(), inherited=len(configs) == 1)]
+        parts.append(f"## `[[models]]`: {kind}\n\n{table_text(rows)}")
+    return "\n\n".join(parts)
 
 
-def _row(setting: Field[Any]) -> dict[str, str]:
+def _model_rows(config: Any, *, inherited: bool) -> Iterator[dict[str, str]]:
+    """Yield the rows of the settings of a model's config, and of those within it."""
+    kinds = type(config).__mro__[: None if inherited else 1]
+    about = {name: text for kind in kinds if is_dataclass(kind) for name, text in _field_docs(kind)}
+    for setting in fields(config):
+        value = getattr(config, setting.name)
+        if is_dataclass(value):
+            yield from _model_rows(value, inherited=True)
+        elif setting.name in about:
+            names = SCORES if setting.name == "score" else get_args(setting.type)
+            text = about[setting.name].replace("``", "`")
+            unnamed = any(isinstance(name, str) and name not in text for name in names)
+            choices = f" One of {', '.join(map(str, names))}." if unnamed else ""
+            yield _row(setting, f"{text}{choices}")
+
+
+def _field_docs(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield name and docstring of the fields that a class declares."""
+    (declared,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(declared, ast.ClassDef)
+    for field, text in pairwise(declared.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+            yield ast.unparse(field.target), " ".join(str(ast.literal_eval(text.value)).split())
+
+
+def _row(setting: Field[Any], about: str = "") -> dict[str, str]:
     """Return name, default as TOML (empty: there is none) and help of a setting."""
     default = "" if setting.default in (None, MISSING) else f"`{json.dumps(setting.default)}`"
-    return {"setting": f"`{setting.name}`", "default": default, "meaning": setting.metadata["about"]}
+    meaning = about or setting.metadata["about"]
+    return {"setting": f"`{setting.name}`", "default": default, "meaning": meaning}
 
 
 def preset_sizes() -> str:

@@ -294,12 +294,8 @@ def _join(parts: Sequence[str], many: str = "") -> str:
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
     """Compare the training speed of the best model with those of others, where they are known to differ."""
     ratios = {label: _speed_ratio(finished.labels[best], finished.labels[label]) for label in others}
-    known = [
-        f"{max(ratio, 1 / ratio):.1f} times {'faster' if ratio > 1 else 'slower'} than {label}"
-        for label, ratio in ratios.items()
-        if ratio is not None
-    ]
-    return [f"{best} trains {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
+    known = [f"{ratio:.2g} times those of {label}" for label, ratio in ratios.items() if ratio is not None]
+    return [f"Training tokens/s of {best}: {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
 
 
 def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:

@@ -165,7 +165,7 @@ def parse_launch(jobs: str, slurm: str = "") -> Launch | None:
 
     Args:
         jobs: number of processes, or auto; empty: 1, on a cluster one per run.
-        slurm: such as partition=gpu,gpus=1,time=2:00:00,cpus=8,mem=32; time in minutes if it has no colon,
+        slurm: such as partition=gpu,gpus=1,time=2:00,cpus=8,mem=32; time in minutes if it has no colon,
             memory in GB; empty: no cluster.
 
     Raises:

@@ -329,11 +329,11 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
 @pytest.mark.parametrize(
     ("slow", "changes", "words"),
     [
-        (55.0, {}, ["X trains 1.8 times slower than Y."]),
+        (55.0, {}, ["Training tokens/s of X: 0.55 times those of Y."]),
         (121.0, {}, []),  # 108.9 to 133.1 overlaps with 90 to 110
-        (123.0, {}, ["X trains 1.2 times faster than Y."]),  # from 110.7 on
+        (123.0, {}, ["Training tokens/s of X: 1.2 times those of Y."]),  # from 110.7 on
         (55.0, {"timed_together": "b2"}, []),
-        (55.0, {"cpu_share": 0.95}, ["X trains 1.8 times slower than Y."]),
+        (55.0, {"cpu_share": 0.95}, ["Training tokens/s of X: 0.55 times those of Y."]),
         (55.0, {"cpu_share": 0.5}, []),  # disturbed
     ],
 )
