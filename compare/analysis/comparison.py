@@ -1,5 +1,6 @@
 """Comparison of models: significant differences, power, and the main outcome in sentences."""
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -24,8 +25,10 @@ from compare.analysis.statistics import (
     score_tests,
     welch_test,
 )
-from compare.results.store import Summary, results_hash
+from compare.results.store import NO_INTERVALS, Summary, results_hash
 from compare.results.text import DISTURBED, describe_p, format_points
+
+logger = logging.getLogger(__name__)
 
 # The rule by which one model beats another.
 #
@@ -130,7 +133,8 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
         One comparison per pair, its ``p`` corrected for all of them.
 
     Raises:
-        ValueError: the baseline does not exist, or two runs differ in the settings that a table shares.
+        ValueError: the baseline does not exist, two runs differ in the settings that a table shares, or the
+            test set has one sentence, which says nothing about others.
     """
     if not scored:
         return []
@@ -140,6 +144,8 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
             "runs were trained or decoded with different settings (see settings_hash), so no test can "
             "compare their models: keep them in folders of their own"
         )
+    if any(len(run.counts) < 2 for runs in test.models.values() for run in runs.values()):
+        raise ValueError(f"{test.name} has one sentence, which says nothing about others")
     baseline = baseline or test.baseline
     if not baseline:
         pairs = [(first, second) for second, first in combinations(test.models, 2)]
@@ -325,10 +331,6 @@ def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
 # All of it, for those who only show it.
 
 
-NO_INTERVALS = "No intervals over sentences"
-"""Beginning of the outcome of an experiment whose texts cannot be read."""
-
-
 def summarise(folder: Path, *, data_root: str = "") -> Summary:
     """Compute the means and the outcome of an experiment.
 
@@ -345,6 +347,7 @@ def summarise(folder: Path, *, data_root: str = "") -> Summary:
     if finished.no_texts:
         outcome = [f"{NO_INTERVALS}: {finished.no_texts}"]
     else:
+        logger.info("scores of resampled test sets")
         scored = score_tests(finished)
         try:
             outcome = headlines(finished, compare_models(scored))

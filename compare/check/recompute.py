@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from compare.analysis.comparison import NO_INTERVALS, summarise
+from compare.analysis.comparison import summarise
 from compare.check.decoding import check_training, check_weights
 from compare.check.invariants import (
     INVARIANTS,
@@ -27,6 +27,7 @@ from compare.experiment.publish import EXPERIMENT
 from compare.report.table import render_views
 from compare.results.columns import FIGURES
 from compare.results.store import (
+    NO_INTERVALS,
     REGISTRY,
     SETTINGS,
     SUMMARY,

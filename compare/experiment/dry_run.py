@@ -16,7 +16,7 @@ from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
-from compare.experiment.systems import read_translations
+from compare.experiment.systems import outside_run, read_translations
 from compare.experiment.timing import first_updates, timing_seconds
 from compare.models.registry import build_meta_model, training_bytes
 from compare.results.run_folder import RunFolder
@@ -96,14 +96,16 @@ def estimate_experiment(
         runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
         for system in experiment.systems if tests else ():
             read_translations(system, prepared.corpus, task=models[0].task)
-        if experiment.budget.match != "time":
-            find_shorter(runs)
+            outside_run(system, runs[0].run, folder)
+        shorter = find_shorter(runs) if experiment.budget.match != "time" else []
         by_label = {run.run.label: run.run for run in runs}
         for label, run in by_label.items():
             for warning in run.warnings:
                 logger.warning(f"{label}: {warning}")
         seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
-        return [_estimate(run, prepared, seconds.get(run.run.label)) for run in runs]
+        return [
+            _estimate(run, prepared, seconds.get(run.run.label), continues=run in shorter) for run in runs
+        ]
 
 
 def total_seconds(estimates: Sequence[RunEstimate]) -> float | None:
@@ -112,12 +114,14 @@ def total_seconds(estimates: Sequence[RunEstimate]) -> float | None:
     return sum(known) if len(known) == len(estimates) else None
 
 
-def _estimate(folder: RunFolder, prepared: PreparedData, per_update: float | None) -> RunEstimate:
-    """Describe one run, whose updates take ``per_update`` seconds each."""
+def _estimate(
+    folder: RunFolder, prepared: PreparedData, per_update: float | None, *, continues: bool
+) -> RunEstimate:
+    """Describe one run, whose updates take ``per_update`` seconds each; it may continue a shorter one."""
     run, status, done = folder.run, "new", 0
     model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
     if folder.config.is_file():
-        status = read_result(folder.folder).status
+        status = "unfinished" if continues else read_result(folder.folder).status
         if status == "unfinished" and folder.metrics.is_file():
             done = max((line["update"] for line in read_metrics(folder.metrics)), default=0)
     left = run.train.max_updates - done if status in ("new", "unfinished") else 0

@@ -74,9 +74,8 @@ def publish_experiment(
     if left_out:
         logger.warning(f"left out, as they have not ended: {', '.join(left_out)}")
     runs = [_open_run(folder / name, result) for name, result in results.items()]
-    firsts: dict[str, RunFolder] = {}
-    for run in runs:
-        firsts.setdefault(run.run.label, run)
+    done = [run for run in runs if results[run.name].status == "done"]
+    firsts = {run.run.label: run for run in runs} | {run.run.label: run for run in reversed(done)}
     corpus, registry = corpus_name(runs[0].run.data.root), read_registry(folder)
     registry.runs, registry.published = list(results), {"corpus": corpus, "code_version": code_version()}
     trials = Path(tuning or folder) / TRIALS
@@ -93,7 +92,7 @@ def publish_experiment(
             if run.run.is_outside
         ]
         settings = f"schema = {SCHEMA}\n\n{runs_to_toml(models, systems)}"
-        note = source_note(out.resolve().name, list(results.values()), runs[0], left_out)
+        note = source_note(out.resolve().name, list(results.values()), [*done, *runs][0], left_out)
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():
             (target / name).write_bytes(text.encode())
         if trials.exists():

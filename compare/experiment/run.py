@@ -262,7 +262,8 @@ def _warn_of_late_metrics(run: RunFolder) -> None:
     """Warn if a metric was registered after a run had ended, whose results do not have it."""
     result = read_result(run.folder)
     scores, names = result.flat(), [name for name, metric in METRICS.items() if not metric.on_request]
-    if result.status == "done" and (late := [name for name in names if scores.get(name, "") == ""]):
+    late = [name for name in names if scores.get(name, "") == ""]
+    if result.status == "done" and run.tests and late:
         logger.warning(
             f"{run.name} ended before {', '.join(late)} was registered: its results lack it, and "
             f"attnbench score {run.output(run.tests[0])} --ref FILE --metrics {','.join(late)} computes it"

@@ -34,9 +34,17 @@ def outside_run(system: SystemConfig, run: Run, folder: Path) -> RunFolder:
         system: the row.
         run: any run of the experiment, whose shared settings it gets.
         folder: of the experiment.
+
+    Raises:
+        ValueError: the folder holds a trained model of this label.
     """
     row = replace(run.with_seed(SEED), label=system.label, preset=OUTSIDE, model=OUTSIDE_MODEL)
-    return RunFolder(run=row, folder=folder / row.name)
+    found = RunFolder(run=row, folder=folder / row.name)
+    if found.config.is_file() and not RunFolder.read(found.folder).run.is_outside:
+        raise ValueError(
+            f"systems.{system.label}: {found.folder} holds a trained model: choose another label"
+        )
+    return found
 
 
 def read_translations(system: SystemConfig, corpus: Corpus, *, task: str) -> Translations:

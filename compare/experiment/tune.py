@@ -145,9 +145,10 @@ class Candidate:
         return fmean([each.loss for each in self.results if each.loss is not None] or [math.inf])
 
     @property
-    def rank(self) -> tuple[float, float, int]:
-        """Greater for a better candidate: higher BLEU, then lower loss, then lower number."""
-        return self.bleu, -self.loss, -self.trial
+    def rank(self) -> tuple[float, int, float, int]:
+        """Greater for a better one: higher BLEU, then fewer failures, lower loss and lower number."""
+        failures = sum(each.loss is None for each in self.results)
+        return self.bleu, -failures, -self.loss, -self.trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +215,8 @@ def tune_experiment(
     trials = [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
     missing = len(results) - len(ended)
     with lock_folder(folder, wait=True):
+        before = read_trials(folder) if (folder / TRIALS).is_file() else []
+        trials = list({(each.label, each.trial, each.seed): each for each in [*before, *trials]}.values())
         write_trials(folder, trials)
         winners = find_winners(trials)
         if missing or {draw.label for draw in draws.values()} - winners.keys():
@@ -434,4 +437,5 @@ def best_config(experiment: Experiment, plan: TuningPlan, winners: Mapping[str, 
     systems = [{"label": system.label, **system.files} for system in experiment.systems]
     text = to_toml(experiment.sections(), tables, experiment.plugins, systems)
     comment = "".join(f"# {line}\n" for line in lines)
-    return f"{comment}\nschema = {SCHEMA}\n\n{text}"
+    seeds = f"seeds = {list(experiment.seeds)}\n" if experiment.seeds else ""
+    return f"{comment}\nschema = {SCHEMA}\n{seeds}\n{text}"

@@ -198,6 +198,9 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
         logger.info(f"{folder}: no finished run to plot")
         return []
     finished = load_runs(folder).trained
+    if not finished.runs:
+        logger.info(f"{folder}: no finished run of a model to plot")
+        return []
     written = []
     for name in ("learning-updates", "learning-seconds"):
         plan = FIGURES[name]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.tables import Row
+from compare.config.sections import OUTSIDE
 from compare.report.conditions import describe_presets, distinct, find_warnings, list_left_out
 from compare.report.table import find_summary
 from compare.results.columns import (
@@ -126,7 +127,8 @@ def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
 
 def _shared(runs: Sequence[Row]) -> str:
     """Name what the runs share: seeds, equal quantity, updates, threads."""
-    seeds, updates, threads = (distinct(runs, name) for name in ("seed", "updates", "threads"))
+    seeds = distinct([run for run in runs if run.get("preset") != OUTSIDE], "seed")
+    updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
     on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
     parts = [f"{len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}" if seeds else ""]
     parts += [f"equal {budget}" for budget in distinct(runs, "budget")]

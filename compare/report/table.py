@@ -482,9 +482,7 @@ def write_views(folder: str | Path) -> None:
 
 def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False) -> None:
     """Write the summary and the views; ``only_known``: only those that exist."""
-    if any(result.status == "done" for result in results) and stored_summary(folder, results) is None:
-        logger.info("scores of resampled test sets")
-        find_summary(folder, results)
-    for name, text in render_views(results, stored_summary(folder, results)).items():
+    has_ended = any(result.status == "done" for result in results)
+    for name, text in render_views(results, find_summary(folder, results) if has_ended else None).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)

@@ -434,6 +434,10 @@ def _label_and_seed(name: str) -> tuple[str, int]:
 SUMMARY = "summary.json"
 
 
+NO_INTERVALS = "No intervals over sentences"
+"""Beginning of the outcome of an experiment whose texts could not be read."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """Means over seeds and the outcome of an experiment."""
@@ -447,12 +451,16 @@ class Summary:
 
 
 def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
-    """Read the summary of these results from an experiment's folder; None if it is missing or of others."""
+    """Read the summary of these results from an experiment's folder; None if it is missing or of others.
+
+    One that was made without texts counts as missing, since they may be there now.
+    """
     path = folder / SUMMARY
     if not path.is_file():
         return None
     summary = read_record(path, Summary, "delete it: the next command computes it again")
-    return summary if summary.results == results_hash(results) else None
+    lacks_texts = any(line.startswith(NO_INTERVALS) for line in summary.outcome)
+    return summary if summary.results == results_hash(results) and not lacks_texts else None
 
 
 def renew(summary: Summary, results: Sequence[Result]) -> Summary:

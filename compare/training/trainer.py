@@ -434,6 +434,8 @@ class Validator:
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
         if not self.translator.reads_source:  # a language model, which translates nothing
             return Validation(loss=loss, bleu=None)
+        if not math.isfinite(loss):  # which ends the training; a search would find NaN scores
+            return Validation(loss=loss, bleu=0.0)
         translations = self.translator.translate(self.sources, beam_size=1)
         bleu = corpus_bleu(translations, self.references, self.tokenize)
         attention = self.probe(self.translator.model, self.translator.device) if self.probe else None

@@ -20,6 +20,7 @@ from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_s
 from compare.analysis.tables import Table
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
+from compare.config.sections import OUTSIDE
 from compare.report.conditions import find_warnings
 from compare.report.html.sections import (
     Methods,
@@ -284,7 +285,8 @@ def unknown(finished: FinishedExperiment) -> list[str]:
 
 def _facts(finished: FinishedExperiment) -> list[str]:
     corpus = finished.corpus
-    seeds, labels = ({getattr(row, name) for row in finished.results} for name in ("seed", "label"))
+    labels = {row.label for row in finished.results}
+    seeds = {row.seed for row in finished.results if row.preset != OUTSIDE}
     budgets = dict.fromkeys(row.budget for row in finished.results if row.budget)
     sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
     return [

@@ -19,6 +19,7 @@ from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models, runs_to_toml
+from compare.config.sections import OUTSIDE
 from compare.experiment.folder import shared_settings
 from compare.experiment.tune import BEST, TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style
@@ -290,7 +291,8 @@ def methods(finished: FinishedExperiment) -> Methods:
         for name in names
     ]
     folder = finished.folder.resolve().name
-    seeds = ",".join(map(str, dict.fromkeys(row.seed for row in finished.results)))
+    trained = [row for row in finished.results if row.preset != OUTSIDE]
+    seeds = ",".join(map(str, dict.fromkeys(row.seed for row in trained)))
     place = shlex.quote(f"runs/{folder}")
     return Methods(
         differing=Table(
@@ -305,7 +307,7 @@ def methods(finished: FinishedExperiment) -> Methods:
             f"attnbench check {place}",
             f"attnbench report {place}",
         ],
-        config=runs_to_toml(list(models.values())),
+        config=runs_to_toml(list(models.values())) if models else "",
     )
 
 

@@ -172,6 +172,12 @@ def test_the_rule_is_right_as_often_as_it_says(name: str):
     assert found.promised == pytest.approx(0.77, abs=0.07)
 
 
+def test_one_sentence_says_nothing_about_others():
+    one = score_test_set("test", REFERENCES[:1], {"a": {1: REFERENCES[:1]}, "b": {1: ["x"]}}, resamples=50)
+    with pytest.raises(ValueError, match="test has one sentence"):
+        compare_models({"test": one})
+
+
 def test_runs_of_different_settings_are_refused():
     (test,) = THREE.values()
     settings = {"bad-seed1": "a" * 64, "good-seed1": "a" * 64, "good-seed2": "b" * 64}

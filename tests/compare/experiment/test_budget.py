@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compare.config.parse import load_experiment
-from compare.config.resolve import Run, resolve_model, resolve_models
+from compare.config.resolve import Run, resolve_model, resolve_models, runs_to_toml
 from compare.config.sections import BudgetConfig, ModelConfig
 from compare.experiment import budget as calibration
 from compare.experiment.budget import (
@@ -150,6 +150,10 @@ def test_time_scales_what_is_a_share_of_training(tiny_toml: Path, prepared: Prep
     assert (same.train, same.model) == (plan, runs[0].model)
     assert (half.train.max_updates, half.train.valid_every, half.train.checkpoint_every) == (2050, 225, 225)
     assert half.model == runs[1].model.override({"warmup_updates": 200})
+    path = tiny_toml.with_name("written.toml")
+    path.write_text(runs_to_toml([same, half]))  # from which the same budget gives the same runs
+    again = resolve_models(load_experiment(path))
+    assert [(run.train.max_updates, run.model) for run in again] == [(4100, run.model) for run in runs]
     for schedule in SCHEDULES:
         long = replace(runs[1], model=runs[1].model.override({"schedule": schedule}))
         short = with_updates(long, 2050).model.optim

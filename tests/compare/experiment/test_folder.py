@@ -13,6 +13,7 @@ from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.experiment import folder as folder_module
 from compare.experiment import run as run_all
+from compare.experiment.dry_run import estimate_experiment
 from compare.experiment.folder import choose_models, locked_for_setup
 from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
@@ -195,9 +196,12 @@ def log_of(run: Path) -> list[dict[str, object]]:
 
 @pytest.mark.slow
 def test_it_equals_training_from_the_start_also_after_a_kill(
-    folder: Path, long: Path, run_tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    folder: Path, long: Path, run_tiny: Callable[..., Path], tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Killed when one of two runs has its new settings: nobody mixes them, and the same call goes on."""
+    longer = load_experiment(tiny_toml, [*SETTINGS, "train.max_updates=14"])
+    planned = estimate_experiment(longer, folder, timed=False)
+    assert [(each.status, each.updates_left) for each in planned] == [("unfinished", 6)] * 2
     killed = folder / ROWS[1] / "config.toml"
 
     def write(path: Path, content: str | bytes) -> None:

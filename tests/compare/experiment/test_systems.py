@@ -1,6 +1,7 @@
 """Rows from outside: refused, scored, marked, compared, checked, published; a changed file is taken again."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,12 @@ import compare
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.dry_run import estimate_experiment
-from compare.results.store import read_result, read_results
+from compare.experiment.publish import source_note
+from compare.report.plots import draw_plots
+from compare.results.run_folder import RunFolder
+from compare.results.store import read_result, read_results, save_result
+from tests.kits.cli import Refusal
+from tests.kits.runs import files
 
 ROW = 'label = "elsewhere"\n'
 
@@ -47,6 +53,20 @@ def test_what_is_no_row_is_refused_before_training(
     assert "\n" not in str(caught.value)
 
 
+def test_a_trained_model_is_not_replaced(copy: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
+    experiment(tiny_toml, tmp_path, 'label = "luong"\ntest = "theirs.de"')
+    head, _, transformer = (
+        (tmp_path / "tiny.toml").read_text().partition('[[models]]\npreset = "transformer"')
+    )
+    path = tmp_path / "one.toml"
+    path.write_text(f'{head.partition("[[models]]")[0]}[[models]]\npreset = "transformer"{transformer}')
+    before = files(copy)
+    for options in ([], ["--dry-run"]):
+        said = refusal("run", path, "--out", copy, "-q", *options)
+        assert f"systems.luong: {copy / 'luong-seed1'} holds a trained model: choose another label" in said
+    assert files(copy) == before
+
+
 @pytest.mark.usefixtures("without_plots")
 def test_a_row_from_outside_stands_beside_our_own(
     copy: Path, tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -69,6 +89,9 @@ def test_a_row_from_outside_stands_beside_our_own(
         "Not made: the corpus has no gold links",
         "Not made: no run has reached a level of validation BLEU.",
     }
+    results = [replace(result, seed=2) for result in models]
+    note = source_note("x", [*results, outside], RunFolder.read(row))
+    assert "--seeds 2 --set" in note  # those of models alone
     compare.publish_experiment(copy, tmp_path / "published")
     for folder in (copy, tmp_path / "published"):
         root = f"data.root={tiny_toml.parent / 'corpus'}"
@@ -82,3 +105,7 @@ def test_a_row_from_outside_stands_beside_our_own(
     assert main(["run", str(path), "--out", str(copy), "-q"]) == 0
     assert read_result(row).bleu != outside.bleu
     assert main(["check", str(copy), "-q"]) == 0
+    for result in models:
+        save_result(copy / result.run, replace(result, status="failed", reason="loss became NaN"))
+    assert draw_plots(copy) == []  # and the report shows the row that is left
+    assert main(["report", str(copy), "-q"]) == 0

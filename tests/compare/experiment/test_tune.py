@@ -33,6 +33,7 @@ from compare.experiment.tune import (
     tune_experiment,
 )
 from compare.results.store import read_results
+from compare.scoring import METRICS
 from compare.system.processes import Locked, lock_folder
 from compare.training.checkpoints import read_metrics
 from tests.kits.cli import Refusal
@@ -172,6 +173,9 @@ def test_the_best_is_chosen_by_mean_bleu_then_loss_then_number():
     third = trial(number=3, bleu=9.0)
     assert find_winners([one, two, third, *again])["lstm"].trial == 1  # of those with most seeds
     assert find_winners([trial(bleu=None, loss=None)]) == {}
+    steady = [trial(number=1, seed=seed, bleu=None, loss=2.0, status="done") for seed in (1, 2)]
+    wild = [trial(number=2, bleu=None, loss=1.9, status="done"), trial(number=2, seed=2, bleu=None)]
+    assert find_winners([*steady, *wild])["lstm"].trial == 1  # of language models, which have no BLEU
     (row,) = summarize([one, two, third, *again])
     assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)
     assert (row["seeds"], row["lowest_validation_bleu"], row["learning_rate"]) == (2, 2.0, 0.001)
@@ -181,6 +185,7 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
     tuned: Path, tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
+    monkeypatch.setitem(METRICS, "later", METRICS["chrf"])  # which no trial has
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "run_model", lambda *_: pytest.fail("what has ended is not done again"))
         before = (folder / "best.toml").read_bytes()
@@ -210,6 +215,18 @@ def test_several_seeds_of_one_model(tiny_toml: Path, tmp_path: Path):
     given, best = load_experiment(tiny_toml), load_experiment(tmp_path / "out" / "best.toml")
     assert best.models[1] == given.models[1]  # not tuned
     assert len(find_winners(tuning.trials)["luong"].results) == 2
+
+
+def test_models_are_searched_one_after_the_other(tiny_toml: Path, tmp_path: Path):
+    experiment = replace(load_experiment(tiny_toml), seeds=(3, 4))
+    for label in LABELS:
+        plan = TuningPlan(trials=1, updates=4, only=[label])
+        tuning = tune_experiment(experiment, tmp_path / "out", plan)
+    assert [each.label for each in tuning.trials] == LABELS
+    best = load_experiment(tmp_path / "out" / "best.toml")
+    for model, given in zip(best.models, experiment.models, strict=True):
+        assert model.overrides == given.overrides | dict(find_winners(tuning.trials)[model.label].settings)
+    assert best.seeds == (3, 4)
 
 
 def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(

@@ -15,9 +15,19 @@ import pytest
 from compare.analysis.tables import Table, mean_over_seeds
 from compare.cli import main
 from compare.report.conditions import find_warnings
-from compare.report.table import TableForm, latex, load_table, render_table
+from compare.report.table import TableForm, find_summary, latex, load_table, render_table
 from compare.results.columns import COLUMNS, Column, Group
-from compare.results.store import Result, read_result, save_result, to_frame
+from compare.results.store import (
+    NO_INTERVALS,
+    SUMMARY,
+    Result,
+    read_result,
+    read_results,
+    save_result,
+    stored_summary,
+    to_frame,
+    write_record,
+)
 from compare.scoring import METRICS
 
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -320,6 +330,17 @@ def test_several_seeds_are_aggregated_unless_a_run_has_not_ended(
     assert shown()[0] == [label for label in models for _ in (1, 2)]
     warning = "- Warning: runs that failed or have not ended: rnn seed 2 (failed: loss became NaN)\n"
     assert warning in shown("--shape", "aggregated")[1]
+
+
+def test_a_summary_made_without_texts_is_made_again(made: Path, tmp_path: Path):
+    """Else what the table said while the corpus was away would stand there for ever."""
+    folder = Path(shutil.copytree(made, tmp_path / "copy"))
+    results = read_results(folder)
+    whole = find_summary(folder, results)
+    without = replace(whole, means=[], outcome=[f"{NO_INTERVALS}: no such folder"])
+    write_record(folder / SUMMARY, without)
+    assert find_summary(folder, results) == whole
+    assert stored_summary(folder, results) == whole
 
 
 def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixture[str]):

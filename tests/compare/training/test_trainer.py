@@ -1,5 +1,6 @@
 """The trainer alone: the loop by hand, breaks at any moment, what is written when, the choice of weights."""
 
+import math
 import os
 import re
 import signal
@@ -92,6 +93,13 @@ def test_the_validation_loss_is_a_mean_over_tokens_whoever_computed_them():
     validator = Validator.__new__(Validator)
     validator.translator = SimpleNamespace(reads_source=False)  # type: ignore[assignment]
     assert validator._scores([[(10.0, 4), (6.0, 1)], [(2.0, 1)]]).loss == pytest.approx(18 / 6)
+
+
+def test_a_model_whose_loss_is_no_number_is_not_searched():
+    """The search would refuse its scores, and the run would not end as one that diverged."""
+    validator = Validator.__new__(Validator)
+    validator.translator = SimpleNamespace(reads_source=True)  # type: ignore[assignment]
+    assert math.isnan(validator._scores([[(math.nan, 4)]]).loss)
 
 
 def test_attention_that_has_not_found_the_source_is_logged_and_warned_of_once(
