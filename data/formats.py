@@ -1,6 +1,7 @@
 """Formats of parallel text: two files, a file of columns, or JSON Lines, and how arguments name them."""
 
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -168,6 +169,8 @@ def _field_text(record: Any, field: str) -> str:
         value = value[name]
     if not isinstance(value, str):
         raise ValueError(f"field {field!r} must be a text, found {type(value).__name__}")
+    if re.search(r"[\ud800-\udc7f\udd00-\udfff]", value):  # the others stand for bytes that are not UTF-8
+        raise ValueError(f"field {field!r} has half a character (\\ud800 to \\udfff without its other half)")
     return value.replace("\r\n", " ").replace("\n", " ")
 
 

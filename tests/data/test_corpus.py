@@ -223,6 +223,7 @@ def test_unequal_files_are_counted_to_their_ends(tmp_path: Path, left: int, righ
         (b'{"b": 1, "c": {}}', ("line 1: no field 'a'; known are 'b', 'c'",)),
         (b'{"a": null}', ("line 1: field 'a' must be a text, found NoneType",)),
         (b'{"a": "x"', ("line 1: not JSON", "one object per line")),
+        (b'{"a": "\\ud800"}', ("line 1: field 'a' has half a character",)),
         (b"", ("r.jsonl is empty",)),
     ],
 )
