@@ -2,8 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import ceil
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -239,53 +238,5 @@ def resolve_models(
 def runs_to_toml(runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = ()) -> str:
     """Write the experiment of these runs, with the sections of the first, and of ``[[systems]]`` tables."""
     first, *_ = runs
-    if (
-        first.budget.match == "time"
-    ):  # whoever reads it scales the plan of the first to what time buys the others
-        runs = [with_updates(run, first.train.max_updates) for run in runs]
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
     return to_toml(first.sections(), [run.model_table() for run in runs], list(plugins), systems)
-
-
-# Change the number of updates of a run, and with it every setting that is a share of its training.
-
-
-def with_updates(run: Run, updates: int) -> Run:
-    """Return ``run`` with another number of updates and the same plan of training.
-
-    Warm-up, validations, saves of the state and the distance of averaged weights keep their share of the
-    training, so that the learning rate follows the same curve and the best checkpoint is chosen from as many
-    validations. Patience and the number of averaged weights stay as they are, and so does the decay of a
-    moving average. With fewer updates than the square of the number of validations,
-    rounding can change that number.
-
-    Args:
-        run: the run.
-        updates: its new number of updates.
-    """
-    train, optim = run.train, run.model.optim
-    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * updates / train.max_updates))
-    return replace(
-        run,
-        model=replace(run.model, optim=replace(optim, warmup_updates=warmup)),
-        train=replace(
-            train,
-            max_updates=updates,
-            valid_every=_scaled_interval(train.valid_every, train.max_updates, updates),
-            checkpoint_every=ceil(train.checkpoint_every * updates / train.max_updates),
-            average_every=ceil(train.average_every * updates / train.max_updates),
-        ),
-    )
-
-
-def _scaled_interval(interval: int, old_updates: int, updates: int) -> int:
-    """Scale the interval between validations; a last validation follows the last update in any case.
-
-    n validations need an interval of at least 1/n of the updates; below 1/(n - 1) the last one is an
-    additional one.
-    """
-    validations = ceil(old_updates / interval)
-    scaled = ceil(interval * updates / old_updates)
-    if validations > 1:
-        scaled = min(scaled, (updates - 1) // (validations - 1))
-    return max(1, scaled)

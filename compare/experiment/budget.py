@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 from hashlib import sha256
 from itertools import chain, product
-from math import log
+from math import ceil, log
 from typing import NamedTuple
 
 import torch
 
-from compare.config.resolve import Run, with_updates
+from compare.config.resolve import Run
 from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import first_updates
 from compare.models.registry import Architecture, ResolvedModel, build, build_meta_model
@@ -23,6 +23,56 @@ from compare.system.measure import Workload, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
 from compare.training.step import TrainingWork, count_tokens
 from data.batches import Batch
+
+# Change the number of updates of a run, and with it every setting that is a share of its training.
+
+
+def with_updates(run: Run, updates: int) -> Run:
+    """Return ``run`` with another number of updates and the same plan of training.
+
+    Warm-up, validations, saves of the state and the distance of averaged weights keep their share of the
+    training, so that the learning rate follows the same curve and the best checkpoint is chosen from as many
+    validations. Patience and the number of averaged weights stay as they are, and so does the decay of a
+    moving average. With fewer updates than the square of the number of validations,
+    rounding can change that number.
+
+    Args:
+        run: the run.
+        updates: its new number of updates.
+    """
+    train, optim = run.train, run.model.optim
+    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * updates / train.max_updates))
+    return replace(
+        run,
+        model=replace(run.model, optim=replace(optim, warmup_updates=warmup)),
+        train=replace(
+            train,
+            max_updates=updates,
+            valid_every=_scaled_interval(train.valid_every, train.max_updates, updates),
+            checkpoint_every=ceil(train.checkpoint_every * updates / train.max_updates),
+            average_every=ceil(train.average_every * updates / train.max_updates),
+        ),
+    )
+
+
+def in_one_plan(runs: Sequence[Run]) -> list[Run]:
+    """Return runs to be written as one experiment: a budget of time scales the plan of the first again."""
+    is_scaled = runs and runs[0].budget.match == "time"
+    return [with_updates(run, runs[0].train.max_updates) if is_scaled else run for run in runs]
+
+
+def _scaled_interval(interval: int, old_updates: int, updates: int) -> int:
+    """Scale the interval between validations; a last validation follows the last update in any case.
+
+    n validations need an interval of at least 1/n of the updates; below 1/(n - 1) the last one is an
+    additional one.
+    """
+    validations = ceil(old_updates / interval)
+    scaled = ceil(interval * updates / old_updates)
+    if validations > 1:
+        scaled = min(scaled, (updates - 1) // (validations - 1))
+    return max(1, scaled)
+
 
 # Widths at which a model meets a budget of parameters or FLOPs.
 #

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from compare.config.parse import SCHEMA, load_experiment
 from compare.config.resolve import Run, runs_to_toml
+from compare.experiment.budget import in_one_plan
 from compare.experiment.tune import BEST, TRIALS
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -91,7 +92,7 @@ def publish_experiment(
             for run in firsts.values()
             if run.run.is_outside
         ]
-        settings = f"schema = {SCHEMA}\n\n{runs_to_toml(models, systems)}"
+        settings = f"schema = {SCHEMA}\n\n{runs_to_toml(in_one_plan(models), systems)}"
         note = source_note(out.resolve().name, list(results.values()), [*done, *runs][0], left_out)
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():
             (target / name).write_bytes(text.encode())

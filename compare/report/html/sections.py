@@ -20,6 +20,7 @@ from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models, runs_to_toml
 from compare.config.sections import OUTSIDE
+from compare.experiment.budget import in_one_plan
 from compare.experiment.folder import shared_settings
 from compare.experiment.tune import BEST, TRIALS, TrialResult, find_winners, summarize
 from compare.models.styles import Style
@@ -307,7 +308,7 @@ def methods(finished: FinishedExperiment) -> Methods:
             f"attnbench check {place}",
             f"attnbench report {place}",
         ],
-        config=runs_to_toml(list(models.values())) if models else "",
+        config=runs_to_toml(in_one_plan(list(models.values()))) if models else "",
     )
 
 

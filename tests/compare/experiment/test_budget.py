@@ -20,6 +20,7 @@ from compare.experiment.budget import (
     TOLERANCE,
     calibrate,
     describe_work,
+    in_one_plan,
     match_budget,
     with_updates,
 )
@@ -151,7 +152,7 @@ def test_time_scales_what_is_a_share_of_training(tiny_toml: Path, prepared: Prep
     assert (half.train.max_updates, half.train.valid_every, half.train.checkpoint_every) == (2050, 225, 225)
     assert half.model == runs[1].model.override({"warmup_updates": 200})
     path = tiny_toml.with_name("written.toml")
-    path.write_text(runs_to_toml([same, half]))  # from which the same budget gives the same runs
+    path.write_text(runs_to_toml(in_one_plan([same, half])))  # from which the same budget gives the same runs
     again = resolve_models(load_experiment(path))
     assert [(run.train.max_updates, run.model) for run in again] == [(4100, run.model) for run in runs]
     for schedule in SCHEDULES:
