@@ -1,6 +1,5 @@
 """Comparison of models: significant differences, power, and the main outcome in sentences."""
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -27,8 +26,6 @@ from compare.analysis.statistics import (
 )
 from compare.results.store import NO_INTERVALS, Summary, results_hash
 from compare.results.text import DISTURBED, describe_p, format_points
-
-logger = logging.getLogger(__name__)
 
 # The rule by which one model beats another.
 #
@@ -347,7 +344,6 @@ def summarise(folder: Path, *, data_root: str = "") -> Summary:
     if finished.no_texts:
         outcome = [f"{NO_INTERVALS}: {finished.no_texts}"]
     else:
-        logger.info("scores of resampled test sets")
         scored = score_tests(finished)
         try:
             outcome = headlines(finished, compare_models(scored))

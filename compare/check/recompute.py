@@ -126,7 +126,7 @@ def check_experiment(
             findings += _catch(EXPERIMENT, "settings", check_published_settings(folder / EXPERIMENT, runs))
         summary = None if stored else stored_summary(folder, results)
         if (folder / SUMMARY).is_file() and not stored:
-            findings.append(_check_summary(summary, summarise(folder, data_root=data_root)))
+            findings += _catch(SUMMARY, "content", _check_summary(folder, summary, data_root))
         views = render_views(results, summary) if not stored else {}  # a table shows every run
         for name, text in views.items():
             if (folder / name).is_file():
@@ -148,15 +148,18 @@ def check_experiment(
     )
 
 
-def _check_summary(stored: Summary | None, computed: Summary) -> ComparedValue | Gap:
+def _check_summary(folder: Path, stored: Summary | None, data_root: str) -> Findings:
     """Compare the summary of the runs, None if it is of others, with the one computed again."""
     if stored is None:
-        return Gap("means and outcome, which are of other results: `attnbench table` computes them", SUMMARY)
+        yield Gap("means and outcome, which are of other results: `attnbench table` computes them", SUMMARY)
+        return
+    computed = summarise(folder, data_root=data_root)
     if any(line.startswith(NO_INTERVALS) for line in computed.outcome):
-        return Gap("means and outcome, whose texts cannot be read", SUMMARY)
+        yield Gap("means and outcome, whose texts cannot be read", SUMMARY)
+        return
     same = _rounded(stored) == _rounded(computed)
     found = "as the runs say" if same else "something else"
-    return ComparedValue(SUMMARY, "content", "as the runs say", found)
+    yield ComparedValue(SUMMARY, "content", "as the runs say", found)
 
 
 def _rounded(summary: Summary) -> Any:

@@ -482,7 +482,10 @@ def write_views(folder: str | Path) -> None:
 
 def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False) -> None:
     """Write the summary and the views; ``only_known``: only those that exist."""
-    has_ended = any(result.status == "done" for result in results)
-    for name, text in render_views(results, find_summary(folder, results) if has_ended else None).items():
+    summary = None
+    if any(result.status == "done" for result in results):
+        logger.info("means over seeds, and tests of differences")
+        summary = find_summary(folder, results)
+    for name, text in render_views(results, summary).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)

@@ -51,7 +51,7 @@ def renew_views(folder: Path) -> None:
     """Write summary, results.jsonl and tables again, if the results can be read."""
     with suppress(ValueError):
         results = read_results(folder)
-        if (folder / SUMMARY).is_file():
+        with suppress(OSError):
             write_record(folder / SUMMARY, summarise(folder))
         for name, text in render_views(results, stored_summary(folder, results)).items():
             (folder / name).write_text(text, encoding="utf-8")
