@@ -32,14 +32,12 @@ PAGES = [DOCS / "data-frame.md", DOCS / "settings.md"]
 BLOCK = re.compile(r"(<!-- (columns|settings) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MODELS = {
-    "recurrent models": (Seq2SeqConfig,),
-    "Transformers": (TransformerConfig,),
-    "`decoder-only`, `ladder` and `gated-linear`, beside those of Transformers": (
-        DecoderOnlyConfig,
-        LadderConfig,
-    ),
+    "recurrent models": (Seq2SeqConfig, True),
+    "Transformers": (TransformerConfig, True),
+    "`decoder-only`, which has one stack, beside those of Transformers": (DecoderOnlyConfig, False),
+    "`ladder` and `gated-linear`, beside those of Transformers": (LadderConfig, False),
 }
-"""Configs whose settings are explained; of the last two those that they declare themselves."""
+"""Configs whose settings are explained; whether also those that they inherit."""
 FURTHER = ("tests", "scores", "files")
 """Fields that are several columns of the frame, or none."""
 
@@ -95,24 +93,25 @@ def _settings() -> str:
     tables = {f"[{section}]": [_row(each) for each in fields(kind)] for section, kind in SECTIONS.items()}
     tables["[[models]]"] = [_row(each) | {"default": ""} for each in fields(OptimConfig)]
     parts = [f"## `{heading}`\n\n{table_text(rows)}" for heading, rows in tables.items()]
-    for kind, configs in MODELS.items():
-        rows = [row for config in configs for row in _model_rows(config(), inherited=len(configs) == 1)]
+    for kind, (config, inherited) in MODELS.items():
+        rows = list(_model_rows(config(), inherited=inherited))
         parts.append(f"## `[[models]]`: {kind}\n\n{table_text(rows)}")
     return "\n\n".join(parts)
 
 
 def _model_rows(config: Any, *, inherited: bool) -> Iterator[dict[str, str]]:
     """Yield the rows of the settings of a model's config, and of those within it."""
-    kinds = type(config).__mro__[: None if inherited else 1]
-    about = {name: text for kind in kinds if is_dataclass(kind) for name, text in _field_docs(kind)}
+    kinds = [kind for kind in type(config).__mro__ if is_dataclass(kind)][: None if inherited else 1]
+    about = {name: text for kind in reversed(kinds) for name, text in _field_docs(kind)}
+    declared = {name for kind in kinds for name in kind.__annotations__}
     for setting in fields(config):
         value = getattr(config, setting.name)
         if is_dataclass(value):
             yield from _model_rows(value, inherited=True)
-        elif setting.name in about:
+        elif setting.name in declared:
             names = SCORES if setting.name == "score" else get_args(setting.type)
             text = about[setting.name].replace("``", "`")
-            unnamed = any(isinstance(name, str) and name not in text for name in names)
+            unnamed = any(isinstance(name, str) and f'"{name}"' not in text for name in names)
             choices = f" One of {', '.join(map(str, names))}." if unnamed else ""
             yield _row(setting, f"{text}{choices}")
 

@@ -79,7 +79,7 @@ class AttentionConfig:
     """
 
     score: str = "additive"
-    """Score of a decoder state and an encoder state, a key of ``SCORES``."""
+    """Score of a decoder state and an encoder state; a plug-in can add one."""
     scope: Literal["global", "local-m", "local-p"] = "global"
     """Source positions that are visible: all of them ("global"), or a window around the
     query's own position ("local-m") or around a predicted one ("local-p")."""

@@ -10,6 +10,8 @@ import pytest
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
+from compare.report.table import find_summary
+from compare.results.store import read_results
 from compare.system import measure
 from compare.system.log import Reporter, hide_messages, show_messages
 from data.grammar import AlignedPair, embedded_splits
@@ -76,8 +78,10 @@ def run_tiny(tiny_toml: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def finished(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the tiny experiment, run to its end without a break."""
-    return run_tiny(tmp_path_factory.mktemp("finished") / "run")
+    """The folder of the tiny experiment, run to its end without a break, with its summary."""
+    folder = run_tiny(tmp_path_factory.mktemp("finished") / "run")
+    find_summary(folder, read_results(folder))  # which the first command on it would write
+    return folder
 
 
 @pytest.fixture

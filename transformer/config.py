@@ -76,11 +76,11 @@ class LayerConfig:
     """Heads of every attention."""
     num_kv_heads: int | None = None
     """Heads of keys and values, each for ``num_heads / num_kv_heads`` heads of queries (grouped-query
-    attention, Ainslie et al. 2023; 1 is multi-query, Shazeer 2019); None means ``num_heads``."""
+    attention, Ainslie et al. 2023; 1 is multi-query, Shazeer 2019); default ``num_heads``."""
     head_size: int | None = None
-    """Width of the queries and keys of a head; None means ``d_model / num_heads``."""
+    """Width of the queries and keys of a head; default ``d_model / num_heads``."""
     value_size: int | None = None
-    """Width of the values of a head; None means that of its keys."""
+    """Width of the values of a head; default that of its keys."""
     projections: Projections = "separate"
     """Matrices W_Q, W_K and W_V ("separate"), in self-attention W_K = W_Q ("shared-qk": Kitaev et al. 2020,
     section 2, without their mask of a token itself), or neither these nor W_O ("none"): one head whose

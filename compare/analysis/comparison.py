@@ -141,7 +141,8 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
             "runs were trained or decoded with different settings (see settings_hash), so no test can "
             "compare their models: keep them in folders of their own"
         )
-    if any(len(run.counts) < 2 for runs in test.models.values() for run in runs.values()):
+    first_run = next(iter(next(iter(test.models.values())).values()))
+    if len(first_run.counts) < 2:
         raise ValueError(f"{test.name} has one sentence, which says nothing about others")
     baseline = baseline or test.baseline
     if not baseline:
@@ -297,7 +298,7 @@ def _join(parts: Sequence[str], many: str = "") -> str:
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
     """Compare the training speed of the best model with those of others, where they are known to differ."""
     ratios = {label: _speed_ratio(finished.labels[best], finished.labels[label]) for label in others}
-    known = [f"{ratio:.2g} times those of {label}" for label, ratio in ratios.items() if ratio is not None]
+    known = [f"{ratio:.2f} times those of {label}" for label, ratio in ratios.items() if ratio is not None]
     return [f"Training tokens/s of {best}: {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
 
 
@@ -341,7 +342,9 @@ def summarise(folder: Path, *, data_root: str = "") -> Summary:
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
     scored: dict[str, ScoredTestSet] = {}
     outcome: list[str] = []
-    if finished.no_texts:
+    if not all(run.run.translates for run in finished.runs):
+        outcome = ["Language models have no translations to compare: their figures are perplexities."]
+    elif finished.no_texts:
         outcome = [f"{NO_INTERVALS}: {finished.no_texts}"]
     else:
         scored = score_tests(finished)

@@ -349,6 +349,8 @@ INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
 # Invariants of the whole experiment.
 
 
+SCALED_BY_TIME = DECIDED_BY_TIME | {"train.checkpoint_every", "model.warmup_updates"}
+"""Settings that a budget of time scales, each model its own."""
 PLACES = {"data.root", "train.seed", "train.init_from"}
 """Settings in which a published experiment.toml may differ from its runs."""
 
@@ -361,7 +363,7 @@ def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings
     }
     for run in (each.folder.run for each in runs if not each.folder.run.is_outside):
         written = published.get(run.label, {})
-        left_out = PLACES | (DECIDED_BY_TIME if run.budget.match == "time" else set())
+        left_out = PLACES | (SCALED_BY_TIME if run.budget.match == "time" else set())
         other = [
             f"{name} = {written.get(name)}, not {value}"
             for name, value in run.settings().items()

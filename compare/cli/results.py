@@ -213,7 +213,9 @@ def publish(
     replace: Annotated[
         bool, cli.flag("replace", "Replace the published results in the output folder.")
     ] = False,
-    weights: Annotated[bool, cli.flag("weights", "Also the weights of each model's first seed.")] = False,
+    weights: Annotated[
+        bool, cli.flag("weights", "Also the weights of each model's first finished seed.")
+    ] = False,
 ) -> int:
     """Copy results and translations for others.
 

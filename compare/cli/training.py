@@ -10,7 +10,6 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.config.sections import OUTSIDE
 from compare.results.text import table_text, terminal_width
 from compare.system.log import Reporter
 from compare.system.processes import is_main_process
@@ -75,7 +74,7 @@ def run(
         elif only:
             text = compare.render_table(shown)
         cli.print_visible(text, end="", flush=True)
-        if not only and any(result.status == "done" and result.preset != OUTSIDE for result in shown):
+        if not only and any(result.status == "done" and not result.is_outside for result in shown):
             from compare.report.closing import show_closing  # slow to import, as matplotlib is
 
             cli.print_visible(show_closing(folder), end="", flush=True)

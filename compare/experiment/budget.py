@@ -56,9 +56,13 @@ def with_updates(run: Run, updates: int) -> Run:
 
 
 def in_one_plan(runs: Sequence[Run]) -> list[Run]:
-    """Return runs to be written as one experiment: a budget of time scales the plan of the first again."""
-    is_scaled = runs and runs[0].budget.match == "time"
-    return [with_updates(run, runs[0].train.max_updates) if is_scaled else run for run in runs]
+    """Return runs to be written as one experiment: a budget of time scales the plan of the first again.
+
+    What that gives are the settings of the runs, up to rounding.
+    """
+    if not runs or runs[0].budget.match != "time":
+        return list(runs)
+    return [with_updates(run, runs[0].train.max_updates) for run in runs]
 
 
 def _scaled_interval(interval: int, old_updates: int, updates: int) -> int:

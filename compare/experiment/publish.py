@@ -53,7 +53,7 @@ def publish_experiment(
         tuning: the folder of the search that the settings come from; by default that of the experiment, where
             it has one. Its trials are copied.
         replace: delete the published results that ``out`` holds.
-        weights: also copy the weights of each model's first seed.
+        weights: also copy the weights of each model's first finished seed.
 
     Returns:
         ``out``.
@@ -76,7 +76,11 @@ def publish_experiment(
         logger.warning(f"left out, as they have not ended: {', '.join(left_out)}")
     runs = [_open_run(folder / name, result) for name, result in results.items()]
     done = [run for run in runs if results[run.name].status == "done"]
-    firsts = {run.run.label: run for run in runs} | {run.run.label: run for run in reversed(done)}
+    firsts: dict[str, RunFolder] = {}
+    for run in runs:
+        held = firsts.setdefault(run.run.label, run)
+        if held not in done and run in done:
+            firsts[run.run.label] = run
     corpus, registry = corpus_name(runs[0].run.data.root), read_registry(folder)
     registry.runs, registry.published = list(results), {"corpus": corpus, "code_version": code_version()}
     trials = Path(tuning or folder) / TRIALS

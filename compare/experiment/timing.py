@@ -12,7 +12,6 @@ from uuid import uuid4
 import torch
 
 from compare.config.resolve import Run
-from compare.config.sections import OUTSIDE
 from compare.decoding.translator import DecodingWork, LatencyWork, Translator
 from compare.experiment.compute_result import speed_figures
 from compare.experiment.prepare import PreparedData
@@ -104,7 +103,7 @@ def results_to_time(folder: Path) -> list[Result]:
     """
     planned = read_registry(folder).runs
     results = [result for result in read_results(folder) if result.run in planned] if planned else []
-    done = [result for result in results if result.status == "done" and result.preset != OUTSIDE]
+    done = [result for result in results if result.status == "done" and not result.is_outside]
     ids = {result.timed_together for result in done}
     if any(result.status == "unfinished" and result.reason is None for result in results):
         return []

@@ -21,7 +21,7 @@ import msgspec
 
 from compare.config.parse import SCHEMA, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
-from compare.config.sections import Experiment, ModelConfig
+from compare.config.sections import Experiment, ModelConfig, run_name
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
@@ -207,6 +207,7 @@ def tune_experiment(
     """
     plan, folder = plan or TuningPlan(), Path(folder)
     drawn, draws = draw_candidates(experiment, plan, context)
+    _read_earlier(folder, draws.values())  # names what is wrong before the training
     seeds, names = plan.seeds or (experiment.train.seed,), list(draws)
     results = run_experiment(
         drawn, folder, reporter, seeds=seeds, only=names, context=context, launch=launch, tests=False
@@ -215,13 +216,13 @@ def tune_experiment(
     trials = [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
     missing = len(results) - len(ended)
     with lock_folder(folder, wait=True):
-        before = read_trials(folder) if (folder / TRIALS).is_file() else []
-        trials = list({(each.label, each.trial, each.seed): each for each in [*before, *trials]}.values())
+        known = [*_read_earlier(folder, draws.values()), *trials]
+        trials = list({(each.label, each.trial, each.seed): each for each in known}.values())
         write_trials(folder, trials)
         winners = find_winners(trials)
         if missing or {draw.label for draw in draws.values()} - winners.keys():
             return Tuning(trials=trials, missing=missing, best=None)
-        write_atomically(folder / BEST, best_config(experiment, plan, winners))
+        write_atomically(folder / BEST, best_config(experiment, plan, trials))
     for trial in folder.glob(f"*/{CHECKPOINTS}"):
         with suppress(Locked), lock_folder(trial.parent):
             shutil.rmtree(trial)
@@ -349,6 +350,27 @@ def _read_trial(folder: Path, result: Result, draw: Draw) -> TrialResult:
     )
 
 
+def _read_earlier(folder: Path, draws: Iterable[Draw]) -> list[TrialResult]:
+    """Read the trials of earlier calls whose runs are still there; they have to be of the same draws."""
+    if not (folder / TRIALS).is_file():
+        return []
+    drawn = {draw.trial: draw.settings for draw in draws}
+    found = [
+        each
+        for each in read_trials(folder)
+        if (folder / run_name(f"{each.label}-trial{each.trial}", each.seed)).is_dir()
+    ]
+    for each in found:
+        now = drawn.get(each.trial, {})
+        for name in each.settings.keys() & now.keys():
+            if each.settings[name] != now[name]:
+                raise ValueError(
+                    f"{folder} holds another search ({name} of trial {each.trial} is {each.settings[name]} "
+                    f"there, {now[name]} here): choose another folder with --out"
+                )
+    return found
+
+
 def write_trials(folder: Path, trials: Sequence[TrialResult]) -> None:
     """Write trials.jsonl into the folder of a search."""
     write_atomically(folder / TRIALS, msgspec.json.Encoder().encode_lines(trials))
@@ -368,7 +390,9 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     try:
         return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: a line is not the result of a trial: {error}") from None
+        raise ValueError(
+            f"{path}: a line is not the result of a trial: {error}; delete it, and the search writes it again"
+        ) from None
 
 
 def group_trials(trials: Iterable[TrialResult]) -> dict[str, list[Candidate]]:
@@ -413,20 +437,22 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
     return rows
 
 
-def best_config(experiment: Experiment, plan: TuningPlan, winners: Mapping[str, Candidate]) -> str:
+def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[TrialResult]) -> str:
     """Write the experiment with the settings of the winners as TOML, and the search as its comment."""
+    winners = find_winners(trials)
+    counts = {label: len(found) for label, found in group_trials(trials).items()}
     space = ", ".join(
         f"{name} {':'.join(map(str, each)) if isinstance(each, LogRange) else ','.join(map(str, each))}"
         for name, each in plan.space.items()
     )
     lines = [
-        f"Made by attnbench tune: {plan.trials} trials per model, of "
-        f"{plan.updates or experiment.train.max_updates} updates, the same random draws",
+        f"Made by attnbench tune: trials of {plan.updates or experiment.train.max_updates} updates, the same "
+        "random draws",
         f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS} holds all trials.",
     ]
     lines += [
-        f"{label}: trial {winner.trial}, validation BLEU {winner.bleu:.2f}, loss {winner.loss:.3f}, means of "
-        f"{len(winner.results)} seeds"
+        f"{label}: trial {winner.trial} of {counts[label]}, validation BLEU {winner.bleu:.2f}, "
+        f"loss {winner.loss:.3f}, means of {len(winner.results)} seeds"
         for label, winner in winners.items()
     ]
     settings = {label: winner.settings for label, winner in winners.items()}

@@ -16,7 +16,6 @@ from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, ti
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
 from compare.analysis.quality import by_distance, by_length, rare_words
 from compare.analysis.tables import Row, Table
-from compare.config.sections import OUTSIDE
 from compare.experiment.tune import TRIALS, TrialResult, read_trials
 from compare.protocol import attends_to_source
 from compare.report.drawing import (
@@ -194,13 +193,10 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     """
     folder = Path(folder)
     plots = plots_folder(folder, out)
-    if not any(result.status == "done" for result in read_results(folder)):
+    if not any(result.status == "done" and not result.is_outside for result in read_results(folder)):
         logger.info(f"{folder}: no finished run to plot")
         return []
     finished = load_runs(folder).trained
-    if not finished.runs:
-        logger.info(f"{folder}: no finished run of a model to plot")
-        return []
     written = []
     for name in ("learning-updates", "learning-seconds"):
         plan = FIGURES[name]
@@ -338,7 +334,7 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     """
     single = is_run(folder)
     results = [read_result(folder)] if single else read_results(folder)
-    finished = [result for result in results if result.status == "done" and result.preset != OUTSIDE]
+    finished = [result for result in results if result.status == "done" and not result.is_outside]
     if not finished:
         raise ValueError(f"{folder} holds no finished run")
     named = {result.run: result for result in finished}

@@ -404,20 +404,22 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
 def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -> Summary:
     """Return the summary of an experiment's results as it is stored, or else compute it, and store it.
 
-    A published or read-only folder is left as it is.
+    One that was made while its texts could not be read is computed again: they may be there now. A published
+    or read-only folder is left as it is.
 
     Args:
         folder: of the experiment.
         results: of all its runs.
         data_root: the folder of the corpus, with which it is computed; empty: that of the config.
     """
-    stored = None if data_root else stored_summary(folder, results)
-    if stored is not None:
+    stored = stored_summary(folder, results)
+    is_whole = stored is not None and not stored.lacks_texts
+    if stored is not None and is_whole and not data_root:
         return stored
     from compare.analysis.comparison import summarise  # slow to import
 
     summary = summarise(folder, data_root=data_root)
-    if stored_summary(folder, results) is None and not write_protection(folder):
+    if not is_whole and summary != stored and not write_protection(folder):
         write_record(folder / SUMMARY, summary)
     return summary
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from compare.config.sections import is_shared, run_name
+from compare.config.sections import OUTSIDE, is_shared, run_name
 from compare.results.columns import FIGURES, of_test
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
@@ -158,6 +158,11 @@ class Result:
         """
         record = {name: value for name, value in asdict(self).items() if value is not None and value != {}}
         return json.dumps(without_nan(record), indent=indent, ensure_ascii=False, allow_nan=False)
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is of a row from outside, which has no model and no seed."""
+        return self.preset == OUTSIDE
 
     def flat(self) -> dict[str, Any]:
         """Return one value per column, without hashes of files; score s of further test set t is ``s_t``.
@@ -449,18 +454,19 @@ class Summary:
     outcome: list[str]
     """``headlines``; none without translations."""
 
+    @property
+    def lacks_texts(self) -> bool:
+        """Whether corpus or translations could not be read, without which there are no tests."""
+        return any(line.startswith(NO_INTERVALS) for line in self.outcome)
+
 
 def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
-    """Read the summary of these results from an experiment's folder; None if it is missing or of others.
-
-    One that was made without texts counts as missing, since they may be there now.
-    """
+    """Read the summary of these results from an experiment's folder; None if it is missing or of others."""
     path = folder / SUMMARY
     if not path.is_file():
         return None
     summary = read_record(path, Summary, "delete it: the next command computes it again")
-    lacks_texts = any(line.startswith(NO_INTERVALS) for line in summary.outcome)
-    return summary if summary.results == results_hash(results) and not lacks_texts else None
+    return summary if summary.results == results_hash(results) else None
 
 
 def renew(summary: Summary, results: Sequence[Result]) -> Summary:

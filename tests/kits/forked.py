@@ -1,5 +1,7 @@
 """Several commands of ``attnbench``, each in a process forked from one that has imported what they need.
 
+What ``python -m compare`` does before and after ``main`` is left out.
+
     python -m tests.kits.forked < STEPS
 
 STEPS is a JSON list: an ``attnbench`` command is a list of its arguments, a text is one for the shell, which
@@ -37,8 +39,6 @@ def attnbench(arguments: Sequence[str], prepare: Callable[[], object] = lambda: 
                 os.dup2(errors.fileno(), 2)
                 prepare()
                 status = import_module("compare.cli").main(list(arguments))
-            except SystemExit as error:
-                status = int(error.code or 0)
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -20,7 +20,6 @@ from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_s
 from compare.analysis.tables import Table
 from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
-from compare.config.sections import OUTSIDE
 from compare.report.conditions import find_warnings
 from compare.report.html.sections import (
     Methods,
@@ -286,7 +285,7 @@ def unknown(finished: FinishedExperiment) -> list[str]:
 def _facts(finished: FinishedExperiment) -> list[str]:
     corpus = finished.corpus
     labels = {row.label for row in finished.results}
-    seeds = {row.seed for row in finished.results if row.preset != OUTSIDE}
+    seeds = {row.seed for row in finished.results if not row.is_outside}
     budgets = dict.fromkeys(row.budget for row in finished.results if row.budget)
     sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
     return [

@@ -19,7 +19,6 @@ from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models, runs_to_toml
-from compare.config.sections import OUTSIDE
 from compare.experiment.budget import in_one_plan
 from compare.experiment.folder import shared_settings
 from compare.experiment.tune import BEST, TRIALS, TrialResult, find_winners, summarize
@@ -292,8 +291,7 @@ def methods(finished: FinishedExperiment) -> Methods:
         for name in names
     ]
     folder = finished.folder.resolve().name
-    trained = [row for row in finished.results if row.preset != OUTSIDE]
-    seeds = ",".join(map(str, dict.fromkeys(row.seed for row in trained)))
+    seeds = ",".join(map(str, dict.fromkeys(row.seed for row in finished.results if not row.is_outside)))
     place = shlex.quote(f"runs/{folder}")
     return Methods(
         differing=Table(

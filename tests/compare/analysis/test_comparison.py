@@ -337,7 +337,7 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
     [
         (55.0, {}, ["Training tokens/s of X: 0.55 times those of Y."]),
         (121.0, {}, []),  # 108.9 to 133.1 overlaps with 90 to 110
-        (123.0, {}, ["Training tokens/s of X: 1.2 times those of Y."]),  # from 110.7 on
+        (123.0, {}, ["Training tokens/s of X: 1.23 times those of Y."]),  # from 110.7 on
         (55.0, {"timed_together": "b2"}, []),
         (55.0, {"cpu_share": 0.95}, ["Training tokens/s of X: 0.55 times those of Y."]),
         (55.0, {"cpu_share": 0.5}, []),  # disturbed

@@ -19,6 +19,7 @@ from compare.experiment.publish import publish_experiment
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result, read_results, save_result
 from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_json, edit_text, renew_hashes
 from tests.kits.runs import ROWS, files
 
 RUN = ROWS[0]
@@ -46,7 +47,7 @@ def corpus(tiny_toml: Path) -> Path:
 
 def test_a_published_folder_holds_everything_but_weights(finished: Path, published: Path, corpus: Path):
     assert {path.name for path in published.iterdir()} == {
-        *("README.md", "experiment.json", "experiment.toml"),
+        *("README.md", "experiment.json", "experiment.toml", "summary.json"),
         *ROWS,
     }
     for row in ROWS:
@@ -143,6 +144,19 @@ def test_runs_that_have_not_ended_are_left_out_and_named(copy: Path, tmp_path: P
     assert f"{ROWS[1]} unfinished" in (tmp_path / "failed" / "README.md").read_text()
     (copy / ROWS[1] / "result.json").unlink()
     assert "no run has ended: nothing to publish" in refusal("publish", copy, "--out", out, "--replace")
+
+
+def test_weights_are_those_of_the_first_seed_that_did_not_fail(copy: Path, tmp_path: Path):
+    second = Path(shutil.copytree(copy / RUN, copy / "luong-seed2"))
+    edit_text(second / "config.toml", "\nseed = 1", "\nseed = 2")
+    edit_json(second / "result.json", lambda result: result.update(seed=2))
+    edit_json(copy / "experiment.json", lambda registry: registry["runs"].insert(1, second.name))
+    renew_hashes(copy)
+    save_result(copy / RUN, replace(read_result(copy / RUN), status="failed", reason="loss became NaN"))
+    out = tmp_path / "out"
+    publish_experiment(copy, out, weights=True)
+    assert [path.parent.parent.name for path in sorted(out.glob("*/checkpoints/*"))] == [second.name, ROWS[1]]
+    assert f"{second.name}/test.hyp.gz" in (out / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["test.hyp", "metrics.jsonl", "checkpoints/final.safetensors"])

@@ -24,6 +24,7 @@ from compare.experiment.compute_result import quality_figures
 from compare.experiment.prepare import load_corpus, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.tune import TuningPlan, find_winners, tune_experiment
+from compare.report.table import write_views
 from compare.results.records import choose, read_selection
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
@@ -34,7 +35,7 @@ from compare.training.checkpoints import read_metrics
 from data.files import hash_file
 from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_json, renew_views
+from tests.kits.forgery import edit_json
 from tests.kits.runs import ROWS, files, first_run
 
 
@@ -305,7 +306,7 @@ def modelled(toml: Path) -> Path:
     """The folder of the experiment, run to its end without a break, with its tables."""
     folder = toml.parent / "run"
     run_experiment(load_experiment(toml), folder, Reporter())
-    renew_views(folder)
+    write_views(folder)
     return folder
 
 
