@@ -413,13 +413,13 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
         data_root: the folder of the corpus, with which it is computed; empty: that of the config.
     """
     stored = stored_summary(folder, results)
-    is_whole = stored is not None and not stored.lacks_texts
-    if stored is not None and is_whole and not data_root:
-        return stored
+    whole = None if stored is None or stored.lacks_texts else stored
+    if whole is not None and not data_root:
+        return whole
     from compare.analysis.comparison import summarise  # slow to import
 
     summary = summarise(folder, data_root=data_root)
-    if not is_whole and summary != stored and not write_protection(folder):
+    if whole is None and summary != stored and not write_protection(folder):
         write_record(folder / SUMMARY, summary)
     return summary
 

@@ -15,6 +15,7 @@ from compare.report.plots import draw_plots
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
 from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_text
 from tests.kits.runs import files
 
 ROW = 'label = "elsewhere"\n'
@@ -54,12 +55,8 @@ def test_what_is_no_row_is_refused_before_training(
 
 
 def test_a_trained_model_is_not_replaced(copy: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal):
-    experiment(tiny_toml, tmp_path, 'label = "luong"\ntest = "theirs.de"')
-    head, _, transformer = (
-        (tmp_path / "tiny.toml").read_text().partition('[[models]]\npreset = "transformer"')
-    )
-    path = tmp_path / "one.toml"
-    path.write_text(f'{head.partition("[[models]]")[0]}[[models]]\npreset = "transformer"{transformer}')
+    path = experiment(tiny_toml, tmp_path, 'label = "luong"\ntest = "theirs.de"')
+    edit_text(path, 'preset = "luong-general"\nlabel = "luong"', 'preset = "luong-general"\nlabel = "other"')
     before = files(copy)
     for options in ([], ["--dry-run"]):
         said = refusal("run", path, "--out", copy, "-q", *options)
