@@ -55,7 +55,8 @@ race: $(STAMP) ## Train beside joeynmt, eole and OpenNMT-py in turn, five times 
 	PYTHON="$$(realpath $(PY))" sh benchmarks/peers/install.sh joeynmt eole opennmt-py
 	$(PY) benchmarks/peers/run.py --data '$(CORPORA)/multi30k' --phase train --updates 8 --repeats 5 --out runs/race.json $(ARGS)
 
-PYTEST := OMP_NUM_THREADS=$(or $(THREADS),1) $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Bytecode is kept, also where the environment forbids it: the tests start a hundred processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(or $(THREADS),1) $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 test: $(STAMP) ## Run the tests but those marked slow (5 minutes on 2 cores)
 	$(PYTEST) -m "not slow" $(ARGS)

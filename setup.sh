@@ -36,5 +36,6 @@ install() { .venv/bin/python -m pip install --quiet --no-compile "$@"; }
 # torch first and by its exact version, so that a CPU wheel at hand is taken before anything else asks for torch.
 install "$(grep '^torch==' constraints.txt)"
 install --constraint constraints.txt --editable ".[$extras]"
-# Once for all processes to come, also where PYTHONDONTWRITEBYTECODE would let each of them compile 1,700 modules again.
-env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import compare.cli, compare.experiment.run, compare.report.html.page"
+# Once for all processes to come, also where PYTHONDONTWRITEBYTECODE would let each of them compile 3,000 modules again.
+env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -c "import compare.cli, compare.experiment.run, compare.report.html.page
+import pandas, scipy.stats, torch._dynamo, torchtext.data.utils  # which are imported where they are needed"
