@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,6 +30,12 @@ WORDS = {
 }
 
 TINY = (Path(__file__).parent / "kits" / "tiny.toml").read_text(encoding="utf-8")
+
+
+def pytest_configure() -> None:
+    """Ctrl-C is ignored in what a script starts with "&", and in the processes that the tests start then."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
