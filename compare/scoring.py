@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from compare.system.plugins import track_registry
 from data.files import as_paths, ensure_unchanged
 from data.marks import MIN_SHARE, describe_text
-from data.text import list_lines, read_lines
+from data.text import line_count_error, list_lines, read_lines
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -442,16 +442,29 @@ def score_files(
             for path, text in zip(reference_paths, texts, strict=True)
             for each in describe_text(text, tokenize=scoring.tokenize)
         )
-        for path, lines in zip(paths, map(read, paths), strict=True):
-            for reference, text in zip(reference_paths, texts, strict=True):
-                if len(lines) != len(text):
-                    raise ValueError(
-                        f"{path} has {len(lines)} lines but {reference} has {len(text)}: "
-                        "line i of one must translate what line i of the other translates"
-                    )
+        outputs = list(map(read, paths))
+        ensure_parallel(paths, outputs, reference_paths, texts)
+        for path, lines in zip(paths, outputs, strict=True):
             found = score_texts(lines, *texts, scoring=scoring)
             scores[str(path)] = replace(found, warnings=found.warnings + warnings)
     return scores
+
+
+def ensure_parallel(
+    paths: Sequence[Path],
+    outputs: Sequence[Sequence[str]],
+    reference_paths: Sequence[Path],
+    texts: Sequence[Sequence[str]],
+) -> None:
+    """Ensure that files of translations have as many lines as those of references.
+
+    Raises:
+        ValueError: two files differ.
+    """
+    for path, lines in zip(paths, outputs, strict=True):
+        for reference, text in zip(reference_paths, texts, strict=True):
+            if len(lines) != len(text):
+                raise line_count_error(path, len(lines), reference, len(text))
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE) -> float:

@@ -31,7 +31,7 @@ from scipy.special import stdtr, stdtrit
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tables import Row, find_heaps, heaps_text, seed_mean
 from compare.results.columns import PRIMARY
-from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, make_bleu
+from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, ensure_parallel, make_bleu
 from compare.system.messages import did_you_mean
 from data.files import as_paths
 from data.text import read_lines
@@ -563,16 +563,19 @@ def compare_files(
         systems: files of translations, one line per sentence.
         references: files of references, with as many lines.
         scoring: options of BLEU.
+
+    Raises:
+        ValueError: two files have different numbers of lines.
     """
     read = partial(read_lines, allow_blank=True, keep_mark=True)  # as score_files does
-    texts = [read(path) for path in as_paths(references)]
+    paths, reference_paths = as_paths(systems), as_paths(references)
+    texts, outputs = list(map(read, reference_paths)), list(map(read, paths))
+    ensure_parallel(paths, outputs, reference_paths, texts)
     metric = make_bleu(scoring.tokenize, lowercase=scoring.lowercase, references=texts)
-    counts = {
-        str(path): np.array(metric._extract_corpus_statistics(read(path), None)) for path in as_paths(systems)
-    }
+    counts = [np.array(metric._extract_corpus_statistics(lines, None)) for lines in outputs]
     rng, found = np.random.default_rng(BOOTSTRAP_SEED), []
     swapped = rng.integers(2, size=(TRIALS, len(texts[0]))).astype(np.float64)
-    for (first, one), (second, other) in combinations(counts.items(), 2):
+    for (first, one), (second, other) in combinations(zip(map(str, paths), counts, strict=True), 2):
         moved = swapped @ (other - one)
         differences = bleu(one.sum(0) + moved) - bleu(other.sum(0) - moved)
         difference = float(bleu(one.sum(0)) - bleu(other.sum(0)))

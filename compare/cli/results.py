@@ -117,7 +117,9 @@ def plot(
     if kind != ATTENTION and of_attention:
         raise ValueError(f"--sentence, --translation, --line, --only: no effect on {kind}")
     if forms and not kind:
-        raise ValueError("--format is for one figure, such as `attnbench plot FOLDER curves`: name it")
+        raise ValueError(
+            "--format is for one figure, such as `attnbench plot FOLDER learning-updates`: name it"
+        )
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")
     formats = cli.parse_list(forms) or ["png", "svg"]

@@ -16,6 +16,7 @@ from compare.report.drawing import plots_folder, save_figure
 from compare.report.plots import FIGURES, find_runs
 
 CLOSING_WIDTH = 97
+NAME_WIDTH = 30
 """Characters of its lines."""
 
 
@@ -36,9 +37,9 @@ def show_closing(folder: Path) -> str:
     line = max(range(len(pairs.src)), key=lambda index: len(pairs.src[index].split()))
     texts = {"source": pairs.src[line], "reference": pairs.tgt[line]}
     texts |= {label: found[0].outputs[test][line] for label, found in finished.labels.items()}
-    left = max(map(len, texts)) + 2
+    left = min(max(map(len, texts)), NAME_WIDTH) + 2
     sentences = [
-        f"{name:<{left}}{textwrap.shorten(text, CLOSING_WIDTH - left, placeholder=' ...')}"
+        f"{_cut(name):<{left}}{textwrap.shorten(text, CLOSING_WIDTH - left, placeholder=' ...')}"
         for name, text in texts.items()
     ]
     program, model = program_name(), next(reversed(runs.values()))
@@ -63,14 +64,18 @@ def length_chart(rows: Sequence[Row]) -> str:
     """
     names = list(dict.fromkeys(row["source_words"] for row in rows))
     models = {row["label"]: [each for each in rows if each["label"] == row["label"]] for row in rows}
-    left = max(map(len, models)) + 2
+    left = min(max(map(len, models)), NAME_WIDTH) + 2
     cell = min(16, (CLOSING_WIDTH - left) // len(names))
     lines = ["BLEU by words of the source", " " * left + "".join(f"{name:<{cell}}" for name in names)]
     for label, found in models.items():
         means = [fmean(row["bleu"] for row in found if row["source_words"] == name) for name in names]
         bars = [f"{mean:3.0f} {'#' * round(mean / 100 * (cell - 5))}" for mean in means]
-        lines.append(f"{label:<{left}}" + "".join(f"{bar:<{cell}}" for bar in bars))
+        lines.append(f"{_cut(label):<{left}}" + "".join(f"{bar:<{cell}}" for bar in bars))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 3]}..."
 
 
 def program_name() -> str:

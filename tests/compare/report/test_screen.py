@@ -167,6 +167,11 @@ def test_bars_are_as_long_as_the_mean_over_seeds():
     assert line.split() == ["a", "50", "######", "0"]
 
 
+def test_a_long_label_is_cut():
+    rows = [{"label": "long" * 40, "source_words": words, "bleu": 50.0} for words in ("1-5", "6-10")]
+    assert max(map(len, length_chart(rows).splitlines())) <= CLOSING_WIDTH
+
+
 def test_it_shows_each_model_and_the_picture(finished: Path, tmp_path: Path):
     folder = Path(shutil.copytree(finished, tmp_path / "copy"))
     text = show_closing(folder)
