@@ -58,8 +58,9 @@ def write_corpus(root: Path, sizes: dict[str, int]) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_reference_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep the times of tests, some by made-up clocks, out of the user's folder."""
+    """Keep times of tests, some by made-up clocks, out of the user's folder; the work takes 5 ms, not 60."""
     measure.CACHE = tmp_path_factory.mktemp("cache")
+    measure.ReferenceWork.SIZE, measure.ReferenceWork.STEPS = 256, 25
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +118,12 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
 def without_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes ``attnbench run`` draw nothing: that takes longer than training the tiny models."""
     monkeypatch.setattr("compare.report.plots.draw_plots", lambda folder: [])
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves all drawings empty: they take most of the time of a report."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda _, file, **__: file.write(b"<svg></svg>"))
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ def test_a_damaged_cache_is_built_again(
     assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize(("kind", "workers"), [("words", 1), ("characters", 2), ("bpe", 2), ("unigram", 2)])
+@pytest.mark.parametrize(("kind", "workers"), [("words", 1), ("characters", 1), ("bpe", 2), ("unigram", 2)])
 def test_chunks_and_processes_change_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, workers: int
 ) -> None:

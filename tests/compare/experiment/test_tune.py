@@ -246,10 +246,10 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
         return translate(self, lines, **options)
 
     monkeypatch.setattr(Translator, "translate", record)
-    plan = TuningPlan(trials=1, updates=6, space={"learning_rate": (1e-30,)})
+    plan = TuningPlan(trials=1, updates=3, space={"learning_rate": (1e-30,)})
     changes = ["train.patience=1", "train.valid_every=1", f"data.root={root.as_posix()}"]
     tuning = tune(tiny_toml, tmp_path / "out", plan, *changes)
-    assert [(each.best_update, each.updates) for each in tuning.trials] == [(1, 6), (1, 6)]
+    assert [(each.best_update, each.updates) for each in tuning.trials] == [(1, 3), (1, 3)]
     assert load_experiment(tmp_path / "out" / "best.toml").train.patience == 1
     assert seen == set((root / "valid.en").read_text().splitlines())
     embedded = load_experiment(tiny_toml, ["data.root=", "data.train_size=50"]).data

@@ -62,6 +62,7 @@ def section(content: ReportContent, name: str) -> Section:
 # Result table and significance.
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_table_holds_means_over_seeds_and_each_run(content: ReportContent, made: Path, tmp_path: Path):
     runs = [read_result(made / f"rnn-seed{seed}") for seed in (1, 2)]
     scores = [run.bleu for run in runs]
@@ -83,6 +84,7 @@ def test_the_table_holds_means_over_seeds_and_each_run(content: ReportContent, m
     assert not set("▲▼") & set(against)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent, made: Path):
     assert content.reference == "transformer"
     against = column(content, "against transformer")
@@ -122,6 +124,7 @@ def test_every_comparison_is_listed(content: ReportContent, experiment: Finished
     assert f"for the {len(expected)} comparisons" in found.notes[0]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_models_of_different_settings_are_not_compared(copied: Path):
     change_result(copied, "rnn-seed1", settings_hash="a" * 64)
     found = gather_content(copied)
@@ -135,6 +138,7 @@ def test_models_of_different_settings_are_not_compared(copied: Path):
 # Missing parts.
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
     change_result(copied, "rnn-seed2", status="failed", reason="loss became NaN", bleu=None)
     for run in ("lstm-seed1", "lstm-seed2"):
@@ -152,6 +156,7 @@ def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
     assert "3 of 6 runs finished" in found.facts
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Path, content: ReportContent):
     path = copied.with_name("corpus") / "test.de"
     path.write_text("".join(sorted(path.read_text().splitlines(keepends=True))))
@@ -168,6 +173,7 @@ def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Pat
     assert empty == {"significance", "lengths", "rare-words", "faults", "alignment"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_cannot_be_made_or_compares_badly_is_said(copied: Path):
     (copied / "lstm-seed1" / "metrics.jsonl").unlink()
     change_result(copied, "rnn-seed2", device="another machine", batch_hash="other batches")
@@ -334,6 +340,7 @@ def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExpe
     assert "rnn: its best trial has the highest dropout that was drawn." in notes_of()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_has_the_section_only_with_trials(
     copied: Path, tmp_path: Path, experiment: FinishedExperiment, refusal: Refusal
 ):

@@ -68,6 +68,7 @@ def test_every_study_runs_and_writes_complete_files(name, reports):
     assert " ".join(report.findings.method.split()) in text
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", EXACT)
 def test_the_same_seed_gives_the_same_numbers(name, reports, tmp_path):
     before = torch.get_rng_state()
@@ -83,6 +84,7 @@ def test_the_same_seed_gives_the_same_numbers(name, reports, tmp_path):
         assert written[0].read_bytes() == written[1].read_bytes()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_another_seed_gives_other_numbers(reports, tmp_path):
     other = run_study("norm", tmp_path, seed=2, quick=True)
     assert other.findings.tables["layers"] != reports("norm").findings.tables["layers"]
