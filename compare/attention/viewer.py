@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    pass
 
 # Render a template as one self-contained HTML file, in which only the scripts of this package run.
 
@@ -31,7 +28,7 @@ def render_page(
         scripts: texts of the scripts, joined to one; the template gets it as ``script``, and as
             ``script_hash`` what a content security policy says to let no other run.
         styles: texts of the style sheets, joined to one: ``style``.
-        values: what else the template prints; ``svg`` marks texts as markup.
+        values: what else the template prints.
     """
     script = "\n".join(scripts)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -42,7 +39,6 @@ def render_page(
             style=Markup("\n".join(styles)),
             script=Markup(script),
             script_hash=f"'sha256-{digest}'",
-            svg=Markup,
             **values,
         )
     )

@@ -201,7 +201,8 @@ def get(
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
-    from compare.report.corpus import addresses, entries, fetched, render_catalogue
+    from compare.report.corpus import addresses, entries, render_catalogue
+    from data.named import fetch
 
     if name is None or list_corpora:
         cli.show(entries(), render_catalogue(), as_json=as_json)
@@ -211,7 +212,8 @@ def get(
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         cli.show(files, text, as_json=as_json)
         return 0
-    folder = fetched(name, src, tgt, out)
+    with counting("MB") as progress:
+        folder = fetch(name, src, tgt, out, progress)
     cli.show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0
 

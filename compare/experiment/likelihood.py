@@ -103,7 +103,7 @@ def score_translations(
         )
     src, tgt = translator.vocabularies
     ids = tgt.encode_all(translations)
-    split = _split(src.encode_all(sources), ids)
+    split = make_split(src.encode_all(sources), ids)
     longer = np.maximum(split.src_lengths, split.tgt_lengths)
     if longer.max() > MAX_TOKENS:
         raise ValueError(
@@ -160,8 +160,8 @@ def token_log_probabilities(model: EncoderDecoder[Any, Any], batch: Batch) -> Te
     return -nll
 
 
-def _split(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> EncodedSplit:
-    """Build a split in memory, of all pairs."""
+def make_split(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> EncodedSplit:
+    """Make a split in memory from the ids of all sentences."""
     return EncodedSplit(src=Sequences.of(src), tgt=Sequences.of(tgt), rows=np.arange(len(src)), dropped=0)
 
 

@@ -1,15 +1,13 @@
 """Text output of ``data check``, ``data prepare`` and ``data get --list``."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
 from compare.results.text import terminal_width
-from compare.system.log import counting
 from data.checks import QUANTILES, CorpusCheck, Finding, SplitCheck
 from data.marks import BROKEN, REMEDIES
-from data.named import CORPORA, NamedCorpus, fetch, named_corpus
+from data.named import CORPORA, NamedCorpus, named_corpus
 
 # Text output of ``data check`` and ``data prepare``.
 
@@ -94,7 +92,6 @@ def entries() -> list[dict[str, Any]]:
             "licence": corpus.licence,
             "citation": corpus.citation,
             "home": corpus.home,
-            "fetched_by_us": False,
             "files": {"-".join(pair): addresses(corpus.name, *pair) for pair in corpus.languages},
         }
         for corpus in CORPORA.values()
@@ -127,12 +124,6 @@ def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
 def render_catalogue() -> str:
     """Render the catalogue as text, one paragraph per corpus."""
     return "\n\n".join([*(_paragraph(corpus) for corpus in CORPORA.values()), NOTE])
-
-
-def fetched(name: str, src: str, tgt: str, root: Path) -> Path:
-    """Download a named corpus and show the progress; see ``fetch`` for arguments, result and errors."""
-    with counting("MB") as progress:
-        return fetch(name, src, tgt, root, progress)
 
 
 def _paragraph(corpus: NamedCorpus) -> str:

@@ -35,11 +35,12 @@ from compare.analysis.tables import Row
 from compare.analysis.word_links import Gold, corpus_gold, link_matrix
 from compare.attention.weights import AttentionHead
 from compare.decoding.translator import Translator
+from compare.experiment.likelihood import make_split
 from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, differences, mean
 from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.training import make_split, obtain_translators
+from compare.studies.training import obtain_translators
 from data.batches import make_batch
 from data.corpus import Corpus, Pairs
 from transformer.attention import plain_attention

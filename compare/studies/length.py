@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from compare.analysis.tables import Row
+from compare.experiment.likelihood import make_split
 from compare.models.styles import PLAIN, RECURRENT
 from compare.optim import OptimConfig
 from compare.scoring import corpus_bleu
@@ -34,7 +35,6 @@ from compare.studies.training import (
     fit,
     lstm,
     make_plan,
-    make_split,
     train_designs,
 )
 from data.batches import Batch, make_batch

@@ -25,10 +25,11 @@ import torch
 from torch import Tensor
 
 from compare.analysis.tables import Row
+from compare.experiment.likelihood import make_split
 from compare.optim import OptimConfig
 from compare.studies.kit import Panel, column, conclude, lines_of, mean, relative_error
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import Model, fit, make_split, transformer
+from compare.studies.training import Model, fit, transformer
 from data.batches import Batch, make_batch
 from data.encode import EncodedSplit
 from data.vocabulary import EOS

@@ -21,7 +21,7 @@ from torch import Tensor
 from compare.analysis.finished_experiment import load_finished
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
-from compare.experiment.likelihood import token_log_probabilities
+from compare.experiment.likelihood import make_split, token_log_probabilities
 from compare.models.registry import Architecture
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.optim import OptimConfig, build_optimizer
@@ -33,7 +33,7 @@ from compare.training.loss import TranslationLoss
 from compare.training.step import train_step
 from data.batches import Batch, BatchStream, make_batch
 from data.corpus import Pairs
-from data.encode import EncodedSplit, Sequences
+from data.encode import EncodedSplit
 from data.grammar import embedded_splits
 from data.vocabulary import VocabularyPair, build_pair
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
@@ -100,12 +100,6 @@ def family_of(architecture: Architecture) -> str | None:
 
 
 # Training for studies: the toolkit's loss, optimizer and step, without checkpoints and validation.
-
-
-def make_split(sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> EncodedSplit:
-    """Make a split from sequences of ids."""
-    rows = np.arange(len(sources), dtype=np.int64)
-    return EncodedSplit(src=Sequences.of(sources), tgt=Sequences.of(targets), rows=rows, dropped=0)
 
 
 def fit(
