@@ -58,10 +58,10 @@ race: $(STAMP) ## Train beside joeynmt, eole and OpenNMT-py in turn, five times 
 # Bytecode is kept, also where the environment forbids it: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(or $(THREADS),1) $(PY) -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-test: $(STAMP) ## Run the tests but those marked slow (5 minutes on 2 cores)
+test: $(STAMP) ## Run the tests but those marked slow (3 minutes on 2 cores)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(STAMP) ## Run all tests (10 minutes on 2 cores)
+test-all: $(STAMP) ## Run all tests (6 minutes on 2 cores)
 	$(PYTEST) $(ARGS)
 
 kill-test: $(STAMP) ## End each command by signals at KILLS=300 of its operations on files and compare what remains (about an hour)
