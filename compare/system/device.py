@@ -16,17 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from data.workers import available_cores
+
 FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
 """Flags in /proc/cpuinfo of processors with bfloat16 products in hardware (x86 and Arm names)."""
 FAST_BF16_GPU = (8, 0)
 """Lowest compute capability of GPUs with bfloat16 products in hardware."""
 CPUINFO = Path("/proc/cpuinfo")
-
-
-def usable_processors() -> list[int]:
-    """List the logical processors that this process may use."""
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-    return sorted(usable)
 
 
 def processor() -> tuple[str, set[str]]:
@@ -132,7 +128,7 @@ def this_machine(device: torch.device) -> Machine:
         device=device_name(device),
         torch=torch.__version__,
         threads=torch.get_num_threads(),
-        cores=len(usable_processors()),
+        cores=available_cores(),
         clock_mhz=clock_mhz(),
     )
 

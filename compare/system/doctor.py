@@ -71,15 +71,16 @@ def _processor() -> Iterator[Diagnosis]:
     """Check the CPU, whether bfloat16 is fast on it, and that torch uses no more threads than cores."""
     import torch
 
-    from compare.system.device import FAST_BF16, processor, usable_processors
+    from compare.system.device import FAST_BF16, processor
+    from data.workers import available_cores
 
     name, flags = processor()
-    yield Diagnosis(topic="cpu", text=f"{name}, {len(usable_processors())} cores")
+    yield Diagnosis(topic="cpu", text=f"{name}, {available_cores()} cores")
     if flags:
         fast = sorted(FAST_BF16 & flags)
         text = f"fast ({', '.join(fast)})" if fast else "emulated: correct, but slower than fp32"
         yield Diagnosis(topic="cpu bf16", text=text, level="ok" if fast else "note")
-    threads, cores = torch.get_num_threads(), len(usable_processors())
+    threads, cores = torch.get_num_threads(), available_cores()
     advice = f", more than cores: set OMP_NUM_THREADS={cores}" if threads > cores else ""
     yield Diagnosis(topic="threads", text=f"{threads}{advice}", level="note" if advice else "ok")
 
