@@ -15,9 +15,8 @@ from compare.analysis.tables import Row
 from compare.report.drawing import plots_folder, save_figure
 from compare.report.plots import FIGURES, find_runs
 
-CLOSING_WIDTH = 97
-NAME_WIDTH = 30
-"""Characters of its lines."""
+CLOSING_WIDTH, NAME_WIDTH = 97, 30
+"""Characters of its lines, and of a label in them."""
 
 
 def show_closing(folder: Path) -> str:

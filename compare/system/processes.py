@@ -5,6 +5,7 @@ variables. Process 0 decides and writes files; the others compute with it. Every
 be called in all processes, in the same order; one process alone needs no torch.distributed.
 """
 
+import _thread
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -34,7 +36,7 @@ logger = logging.getLogger(__name__)
 # Handling of Ctrl-C, SIGTERM and SIGHUP: work ends at a safe point instead of in the middle.
 
 
-RESEND_S = 0.01
+RESEND_S = 0.05
 """Time until a signal is sent again whose exception was discarded."""
 
 
@@ -78,7 +80,8 @@ def raise_on_signals() -> Iterator[None]:
         error = discarded.exc_value
         if isinstance(error, Terminated | KeyboardInterrupt):
             signum = error.args[0] if isinstance(error, Terminated) else signal.SIGINT
-            threading.Timer(RESEND_S, _signal_main_thread, [signum]).start()
+            # No threading.Timer: its start waits for its thread, and a signal that arrives in here is lost.
+            _thread.start_new_thread(_signal_main_thread, (signum,))
         else:
             hook(discarded)
 
@@ -91,7 +94,8 @@ def raise_on_signals() -> Iterator[None]:
 
 
 def _signal_main_thread(signum: int) -> None:
-    """Send a signal to the main thread, where it interrupts a wait; on Windows none is interrupted."""
+    """Send a signal to the main thread, a moment later: it interrupts a wait, but not on Windows."""
+    time.sleep(RESEND_S)
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(cast(int, threading.main_thread().ident), signum)
     else:
