@@ -31,13 +31,13 @@ CASES += [
 ]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize(("name", "regularization"), CASES)
-def test_training_and_search_stay_on_the_device(name, regularization, monkeypatch):
-    """Trained in fp32, where autocast chooses the rest, and searched in bf16."""
+def test_training_and_search_stay_on_the_device(name, regularization, dtype, monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which knows no device "meta"
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
     settings = tiny(name)
-    model = build(settings.architecture, 99, 99).to(META)
+    model = build(settings.architecture, 99, 99).to(META, dtype)
     criterion = TranslationLoss(model, 0.1, RegularizationConfig(**regularization)).train()
     optimizer = build_optimizer(criterion.parameters(), settings.optim)
     for group in optimizer.param_groups:
@@ -45,7 +45,7 @@ def test_training_and_search_stay_on_the_device(name, regularization, monkeypatc
     batch = BATCH.to(META)
     loss, norm = train_step(criterion, optimizer, batch, precision="fp32", clip_norm=1.0)
     assert {loss.nll.device, norm.device} == {META}
-    model.eval().bfloat16()
+    model.eval()
     # Left: without lengths, an encoder asks the device for them, in search once per batch.
     takes_lengths = "src_lengths" in inspect.signature(model.encode).parameters
     encode = partial(model.encode, src_lengths=batch.src_lengths) if takes_lengths else model.encode
