@@ -37,8 +37,7 @@ pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and res
 	$(PY) -m benchmarks.readme $(if $(CORPORA),--corpora '$(CORPORA)')
 	$(PY) benchmarks/results.py --write
 	$(if $(CORPORA),for kind in quality-seconds quality-flops pareto-size tuning; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
-	    --format png --out docs/images/multi30k --set 'data.root=$(CORPORA)/multi30k' || exit 1; done; \
-	    $(PY) -m benchmarks.ablation results/multi30k-ablation docs/images/multi30k/ablation.png --corpora '$(CORPORA)')
+	    --format png --out docs/images/multi30k --set 'data.root=$(CORPORA)/multi30k' || exit 1; done)
 
 bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; CORPORA=FOLDER)
 	$(BENCH) configs/speed.toml $(CORPUS) --phase train --out runs/bench/fp32.json $(ARGS)

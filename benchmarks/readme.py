@@ -10,13 +10,11 @@ them are computed again; without one, what is made of these stays as it is, and 
 import argparse
 import re
 import sys
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from pandas import DataFrame
 
-from benchmarks.ablation import compare_variants
 from compare.analysis.comparison import (
     Comparison,
     compare_models,
@@ -27,25 +25,15 @@ from compare.analysis.statistics import score_tests
 from compare.config.parse import load_experiment
 from compare.report.table import TableShape, load_table, render_table
 from compare.results.store import load_results, read_results
-from compare.results.text import describe_p, table_text
-from compare.training.checkpoints import METRICS, lines_by_update, read_metrics
+from compare.results.text import describe_p
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(
-    r"(<!-- (table|intervals|outcome|comparisons|ablation|training|examples): (\S+)"
-    r"(?: \+ (\S+))?(?: ([^>\n]+))? -->\n)"
-    r".*?(<!-- end -->)",
+    r"(<!-- (table|intervals|outcome|comparisons): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
-"""``table`` and ``comparisons`` may add a run of another experiment, as ``results/a + results/b/lstm-seed1``.
-
-``table`` may name columns by their headings, separated by commas; it then stands without its conditions.
-``examples`` names lines of the first test set, counted from 1 and separated by commas.
-"""
-
-MINUTES = 45
-"""Minutes of training on one core, for ``training``."""
+"""``table`` may name columns by their headings, separated by commas; its conditions are then left out."""
 
 
 def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None = None) -> str:
@@ -58,8 +46,8 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
     """
 
     def block(match: re.Match[str]) -> str:
-        opening, kind, name, other, columns, closing = match.groups()
-        folder, added = ROOT / name, ROOT / other if other else None
+        opening, kind, name, columns, closing = match.groups()
+        folder = ROOT / name
         root = load_experiment(folder / "experiment.toml").data.root
         corpus = str(corpora / Path(root).name) if corpora and root else ""
         if root and not (corpus and Path(corpus).is_dir()) and needs_corpus(kind, folder):
@@ -67,19 +55,10 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
                 absent.add(Path(root).name)
             return match[0]
         if kind == "table":
-            content = table(folder, corpus, tuple(columns.split(",")) if columns else None, added)
-        elif kind == "comparisons":
-            content = comparisons(folder, corpus, added)
-        elif kind == "examples":
-            content = examples(folder, corpus, tuple(map(int, (columns or "").split(","))))
+            content = table(folder, corpus, tuple(columns.split(",")) if columns else None)
         else:
-            made = {
-                "intervals": intervals,
-                "outcome": outcome,
-                "ablation": ablation,
-                "training": training,
-            }
-            content = made[kind](folder, corpus)
+            make = {"intervals": intervals, "outcome": outcome, "comparisons": comparisons}[kind]
+            content = make(folder, corpus)
         return f"{opening}\n{content}\n\n{closing}"
 
     return BLOCK.sub(block, text)
@@ -87,7 +66,7 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
 
 def needs_corpus(kind: str, folder: Path) -> bool:
     """Return whether a block of this kind is computed from the references of a corpus."""
-    return kind != "training" and (kind != "table" or has_means(folder))
+    return kind != "table" or has_means(folder)
 
 
 def has_means(folder: Path) -> bool:
@@ -95,32 +74,22 @@ def has_means(folder: Path) -> bool:
     return len({result.seed for result in read_results(folder)}) > 1
 
 
-def table(
-    folder: Path, corpus: str, columns: tuple[str, ...] | None = None, added: Path | None = None
-) -> str:
+def table(folder: Path, corpus: str, columns: tuple[str, ...] | None = None) -> str:
     """Return a row per model, with several seeds their means.
 
     Conditions stand below, unless columns are given.
     """
     runs = load_results(folder) if has_means(folder) else ()
-    text = render_table(rows(folder, corpus, added), columns=columns, runs=runs).strip()
+    text = render_table(rows(folder, corpus), columns=columns, runs=runs).strip()
     return text.split("\n\n")[0] if columns else text
 
 
 @cache
-def rows(folder: Path, corpus: str, added: Path | None = None) -> DataFrame:
-    """Return a row per model, as ``table`` shows it.
-
-    Raises:
-        ValueError: a run is to be added to an experiment with several seeds.
-    """
+def rows(folder: Path, corpus: str) -> DataFrame:
+    """Return a row per model, as ``table`` shows it."""
     if has_means(folder):
-        if added:
-            raise ValueError(
-                f"{added} cannot be added to {folder}, which has several seeds: to one seed only"
-            )
         return load_table(folder, TableShape.AGGREGATED, data_root=corpus)
-    return load_table([folder, added] if added else folder, TableShape.ROWS)
+    return load_table(folder, TableShape.ROWS)
 
 
 @cache
@@ -139,22 +108,10 @@ def intervals(folder: Path, corpus: str) -> str:
 
 
 @cache
-def compared(
-    folder: Path, corpus: str, added: Path | None = None
-) -> tuple[FinishedExperiment, list[Comparison]]:
-    """Return a finished experiment and the comparisons of its models.
-
-    Shared settings of an added run may differ, which its page has to explain.
-    """
+def compared(folder: Path, corpus: str) -> tuple[FinishedExperiment, list[Comparison]]:
+    """Return a finished experiment and the comparisons of its models."""
     finished = load_finished(folder, data_root=corpus)
-    if added:
-        other = load_finished(added.parent, data_root=corpus)
-        run = next(run for run in other.runs if run.folder == added)
-        finished = replace(finished, runs=(*finished.runs, run))
-    scored = score_tests(finished)
-    if added:
-        scored = {test: replace(each, settings={}) for test, each in scored.items()}
-    return finished, compare_models(scored)
+    return finished, compare_models(score_tests(finished))
 
 
 @cache
@@ -164,74 +121,15 @@ def outcome(folder: Path, corpus: str) -> str:
 
 
 @cache
-def comparisons(folder: Path, corpus: str, added: Path | None = None) -> str:
+def comparisons(folder: Path, corpus: str) -> str:
     """Return a table of all pairs: difference, its interval, p-value with Holm's correction, verdict."""
     lines = ["| difference | BLEU | 95% interval | p | p by Holm | verdict |", "|---|--:|--:|--:|--:|---|"]
-    for found in compared(folder, corpus, added)[1]:
+    for found in compared(folder, corpus)[1]:
         each = found if found.difference >= 0 else found.swapped()
         low, high = each.interval
         cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}", f"{low:.1f} to {high:.1f}"]
         lines.append(f"| {' | '.join([*cells, _p(each.p_alone), _p(each.p), each.verdict])} |")
     return "\n".join(lines)
-
-
-@cache
-def ablation(folder: Path, corpus: str) -> str:
-    """Return what each model gains or loses by each change; see ``benchmarks.ablation``."""
-    lines = ["| model | | BLEU | difference | 95% interval | p by Holm |", "|---|---|--:|--:|--:|--:|"]
-    for label, change, bleu, difference in compare_variants(folder, corpus):
-        cells = [label, change, f"{bleu:.1f}"]
-        if difference:
-            low, high = difference.interval
-            cells += [f"{difference.difference:+.1f}", f"{low:+.1f} to {high:+.1f}", _p(difference.p)]
-        else:
-            cells += ["", "", ""]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-@cache
-def training(folder: Path, corpus: str) -> str:
-    """Return what training each run cost, how it ended, and what ``MINUTES`` of it would have given.
-
-    Validation BLEU is of greedy search: the best single weights of the first ``MINUTES``, the best of all,
-    and the weights that were kept, which may be a mean or a moving average. Test BLEU is that of beam search.
-    """
-    lines = [
-        "| model | seed | tokens (M) | epochs | minutes | ended by "
-        f"| best BLEU in {MINUTES} min | best BLEU | BLEU of the weights kept | test BLEU |",
-        "|---|--:|--:|--:|--:|---|--:|--:|--:|--:|",
-    ]
-    done = [result for result in read_results(folder) if result.status == "done"]
-    for result in sorted(done, key=lambda each: (each.label, each.seed)):
-        log = read_metrics(folder / result.run / METRICS)
-        singles = [(line["seconds"], line["bleu"]) for line in lines_by_update(log, "valid").values()]
-        early = [bleu for seconds, bleu in singles if seconds <= 60 * MINUTES]
-        best = max(bleu for _, bleu in singles)
-        kept = next(line["bleu"] for line in log if line["kind"] == "final")
-        lines.append(
-            f"| {result.label} | {result.seed} | {result.tokens_seen / 1e6:.1f} | {result.epochs:.0f} "
-            f"| {result.train_s / 60:.0f} | {result.stopped_by} "
-            f"| {f'{max(early):.1f}' if early else ''} | {best:.1f} | {kept:.1f} | {result.bleu:.1f} |"
-        )
-    return "\n".join(lines)
-
-
-@cache
-def examples(folder: Path, corpus: str, numbers: tuple[int, ...]) -> str:
-    """Return sentences of the first test set with their translations by the first seed of every model."""
-    finished = load_finished(folder, data_root=corpus)
-    test = finished.corpus.tests[0]
-    split = finished.corpus.splits[test]
-    texts = {"source": split.src, "reference": split.tgt}
-    for label, runs in finished.labels.items():
-        texts[label] = min(runs, key=lambda run: run.result.seed).outputs[test]
-    rows = [
-        {"sentence": str(number) if name == "source" else "", "of": name, "text": lines[number - 1]}
-        for number in numbers
-        for name, lines in texts.items()
-    ]
-    return table_text(rows, left={"of", "text"})
 
 
 def _p(p: float) -> str:
