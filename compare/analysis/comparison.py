@@ -106,8 +106,8 @@ class Comparison:
 
     @property
     def findable(self) -> str:
-        """The smallest true difference that would have been found, "none" where it is beyond any score."""
-        return f"one of {format_points(self.smallest)}" if self.smallest < 100 else "none"
+        """The smallest true difference that would have been found; none, where it is beyond any score."""
+        return f"a difference of {format_points(self.smallest)}" if self.smallest < 100 else "no difference"
 
 
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:
@@ -299,7 +299,7 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
     """Compare the training speed of the best model with those of others, where they are known to differ."""
     ratios = {label: _speed_ratio(finished.labels[best], finished.labels[label]) for label in others}
     known = [f"{ratio:.2f} times those of {label}" for label, ratio in ratios.items() if ratio is not None]
-    return [f"Training tokens/s of {best}: {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
+    return [f"Timed training tokens/s of {best}: {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
 
 
 def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:

@@ -204,18 +204,18 @@ WON = Comparison(
         ({}, "new beats old"),
         ({"difference": -2.5}, "old beats new"),
         ({"p": 0.0499}, "new beats old"),
-        ({"p": 0.05}, "no difference shown; one of 3.2 would have been found"),
-        ({"p": 0.05, "smallest": 250.0}, "no difference shown; none would have been found"),
+        ({"p": 0.05}, "no difference shown; a difference of 3.2 would have been found"),
+        ({"p": 0.05, "smallest": 250.0}, "no difference shown; no difference would have been found"),
         ({"p": 0.05, "interval": Interval(-0.9, 0.99)}, "alike within 1 BLEU"),
         (
             {"p": 0.05, "interval": Interval(-0.9, 1.01)},
-            "no difference shown; one of 3.2 would have been found",
+            "no difference shown; a difference of 3.2 would have been found",
         ),
         ({"interval": Interval(0.1, 0.8)}, "new beats old"),
         ({"seeds": (3, 1)}, "significant on this test set, with one seed"),
         (
             {"seeds": (1, 1), "p": 0.3, "interval": Interval(-0.5, 0.5)},
-            "no difference shown; one of 3.2 would have been found",
+            "no difference shown; a difference of 3.2 would have been found",
         ),
         ({"failed": ("old seed 4",)}, "not compared, as runs failed: old seed 4"),
     ],
@@ -335,11 +335,11 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
 @pytest.mark.parametrize(
     ("slow", "changes", "words"),
     [
-        (55.0, {}, ["Training tokens/s of X: 0.55 times those of Y."]),
+        (55.0, {}, ["Timed training tokens/s of X: 0.55 times those of Y."]),
         (121.0, {}, []),  # 108.9 to 133.1 overlaps with 90 to 110
-        (123.0, {}, ["Training tokens/s of X: 1.23 times those of Y."]),  # from 110.7 on
+        (123.0, {}, ["Timed training tokens/s of X: 1.23 times those of Y."]),  # from 110.7 on
         (55.0, {"timed_together": "b2"}, []),
-        (55.0, {"cpu_share": 0.95}, ["Training tokens/s of X: 0.55 times those of Y."]),
+        (55.0, {"cpu_share": 0.95}, ["Timed training tokens/s of X: 0.55 times those of Y."]),
         (55.0, {"cpu_share": 0.5}, []),  # disturbed
     ],
 )
@@ -380,7 +380,7 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
     assert headlines(finished, pairs) == [
         "c beats b by 20.0 BLEU (p = 0.003) and e by 21.0 BLEU (p < 0.0001), 3 seeds each.",
         "Alike within 1 BLEU of c: d.",
-        "No difference to c is shown for a (10.0 BLEU behind; one of 12.3 would have been found).",
+        "No difference to c is shown for a (10.0 BLEU behind; a difference of 12.3 would have been found).",
     ]
     one_seed = [replace(each, seeds=(1, 1)) for each in pairs]
     assert headlines(finished, one_seed)[0] == (
@@ -401,8 +401,8 @@ def test_the_model_of_the_plan_is_compared_with_those_above_and_below_it(tmp_pat
     ]
     unknown = [replace(each, p=0.2, interval=Interval(-30, 30), smallest=12.0) for each in planned]
     assert headlines(replace(finished, runs=runs), unknown) == [
-        "No difference to a is shown for c (10.0 BLEU ahead; one of 12.0 would have been found) and "
-        "b (10.0 BLEU behind; one of 12.0 would have been found)."
+        "No difference to a is shown for c (10.0 BLEU ahead; a difference of 12.0 would have been found) and "
+        "b (10.0 BLEU behind; a difference of 12.0 would have been found)."
     ]
 
 
