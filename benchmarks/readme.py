@@ -10,6 +10,7 @@ them are computed again; without one, what is made of these stays as it is, and 
 import argparse
 import re
 import sys
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from compare.analysis.comparison import (
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import score_tests
 from compare.config.parse import load_experiment
+from compare.report.conditions import list_left_out
 from compare.report.table import TableShape, load_table, render_table
+from compare.results.columns import bleu_interval_column, score_column
 from compare.results.store import load_results, read_results
 from compare.results.text import describe_p
 
@@ -81,7 +84,10 @@ def table(folder: Path, corpus: str, columns: tuple[str, ...] | None = None) -> 
     """
     runs = load_results(folder) if has_means(folder) else ()
     text = render_table(rows(folder, corpus), columns=columns, runs=runs).strip()
-    return text.split("\n\n")[0] if columns else text
+    if not columns:
+        return text
+    missing = list_left_out(list(map(asdict, read_results(folder)))) if has_means(folder) else []
+    return "\n\n".join([text.split("\n\n")[0], *missing])
 
 
 @cache
@@ -95,15 +101,14 @@ def rows(folder: Path, corpus: str) -> DataFrame:
 @cache
 def intervals(folder: Path, corpus: str) -> str:
     """Return a table of mean BLEU, its standard deviation and the three intervals of every model."""
-    kinds = ("test_set", "seeds", "combined")
     lines = [
         "| model | seeds | BLEU | other sentences | other seeds | combined |",
         "|---|--:|--:|--:|--:|--:|",
     ]
     for _, row in rows(folder, corpus).iterrows():
-        limits = [f"{row[f'bleu_{kind}_low']:.1f} to {row[f'bleu_{kind}_high']:.1f}" for kind in kinds]
-        bleu = f"{row['bleu']:.1f} ± {row['bleu_sd']:.1f}"
-        lines.append(f"| {' | '.join([row['label'], str(row['seeds']), bleu, *limits])} |")
+        columns = score_column("bleu"), *map(bleu_interval_column, ("test_set", "seeds", "combined"))
+        cells = [column.text(row) for column in columns]
+        lines.append(f"| {' | '.join([row['label'], str(row['seeds']), *cells])} |")
     return "\n".join(lines)
 
 

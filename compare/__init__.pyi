@@ -33,7 +33,6 @@ from compare.experiment.likelihood import SentenceScore as SentenceScore
 from compare.experiment.likelihood import score_model as score_model
 from compare.experiment.likelihood import score_runs as score_runs
 from compare.experiment.likelihood import score_translations as score_translations
-from compare.experiment.publish import publish_experiment as publish_experiment
 from compare.experiment.run import run_experiment as run_experiment
 from compare.experiment.tune import TuningPlan as TuningPlan
 from compare.experiment.tune import draw_candidates as draw_candidates
@@ -64,6 +63,7 @@ from compare.report.plots import draw_attention as draw_attention
 from compare.report.plots import draw_figure as draw_figure
 from compare.report.plots import draw_plots as draw_plots
 from compare.report.plots import list_figures as list_figures
+from compare.report.publish import publish_experiment as publish_experiment
 from compare.report.table import load_table as load_table
 from compare.report.table import render_table as render_table
 from compare.report.table import write_views as write_views

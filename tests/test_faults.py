@@ -19,7 +19,7 @@ import compare.scoring
 import data.corpus
 from compare.cli import main
 from compare.decoding.translator import Translation
-from compare.experiment.publish import publish_experiment
+from compare.report.publish import publish_experiment
 from compare.results.store import Result
 from data.text import read_lines
 from tests.kits.cli import Refusal

@@ -35,7 +35,7 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
         *("tests.test_kills", "compare.cli", "compare.experiment.run", "compare.experiment.tune"),
-        *("compare.experiment.publish", "compare.report.html"),
+        *("compare.report.publish", "compare.report.html"),
         *("compare.report.table", "data.prepare"),
         *("torch._dynamo", "sacrebleu", "matplotlib.backends.backend_svg", "PIL.PngImagePlugin"),
     ]

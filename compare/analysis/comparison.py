@@ -175,15 +175,13 @@ def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Compar
     )
 
 
-def choose_reference(finished: FinishedExperiment, baseline: str) -> str:
-    """Return the model to compare the others with: ``baseline``, or if empty, the highest ``mean_bleu``.
+def choose_reference(finished: FinishedExperiment) -> str:
+    """Return the model to compare the others with: ``scoring.baseline``, once one of its runs has finished.
 
-    Raises:
-        ValueError: no finished model has that label.
+    Else it is that of the highest ``mean_bleu``.
     """
-    if baseline:
-        check_label(baseline, finished.labels)
-        return baseline
+    if finished.baseline in finished.labels:
+        return finished.baseline
     means = mean_bleu(finished)
     return max(means, key=lambda label: means[label])
 

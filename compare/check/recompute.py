@@ -23,7 +23,7 @@ from compare.check.invariants import (
     read_run,
 )
 from compare.experiment.compute_result import compute_figures, unfinished_result
-from compare.experiment.publish import EXPERIMENT
+from compare.report.publish import EXPERIMENT
 from compare.report.table import render_views
 from compare.results.columns import FIGURES
 from compare.results.store import (

@@ -142,9 +142,6 @@ def plot(
 @cli.app.command()
 def report(
     folder: cli.Folder,
-    baseline: Annotated[
-        str, typer.Option(help="Label to compare the others with [default: highest BLEU].")
-    ] = "",
     tuning: Annotated[
         Path | None, typer.Option(help="Folder of attnbench tune to show [default: the experiment's].")
     ] = None,
@@ -161,9 +158,7 @@ def report(
     from compare.report.table import refresh_views
 
     refresh_views(folder)
-    cli.print_visible(
-        compare.build_report(folder, baseline=baseline, tuning=tuning, out=out, data_root=corpus)
-    )
+    cli.print_visible(compare.build_report(folder, tuning=tuning, out=out, data_root=corpus))
     return 0
 
 
@@ -218,6 +213,7 @@ def publish(
     weights: Annotated[
         bool, cli.flag("weights", "Also the weights of each model's first finished seed.")
     ] = False,
+    corpus: cli.CorpusFolder = "",
 ) -> int:
     """Copy results and translations for others.
 
@@ -227,6 +223,8 @@ def publish(
     Example: attnbench publish runs/demo --out results/demo
     """
     cli.print_visible(
-        compare.publish_experiment(folder, out, tuning=tuning, replace=replace, weights=weights)
+        compare.publish_experiment(
+            folder, out, tuning=tuning, replace=replace, weights=weights, data_root=corpus
+        )
     )
     return 0

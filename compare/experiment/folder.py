@@ -168,7 +168,7 @@ def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
                     f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
                 )
             continue
-        existing = RunFolder.read(run.folder).run
+        existing = RunFolder.read(run.folder, data_root=run.run.data.root).run  # the corpus may have moved
         if existing == run.run:
             continue
         if not _is_shorter(existing, run.run):
@@ -377,7 +377,9 @@ def begin_run(run: RunFolder, prepared: PreparedData) -> None:
     if not run.config.is_file():
         prepared.vocabularies.save(run.folder)
         write_atomically(run.config, run.run.to_toml())
-    elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
+        return
+    if load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
         raise ValueError(
             f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )
+    write_atomically(run.config, run.run.to_toml())  # the corpus may have moved

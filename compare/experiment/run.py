@@ -45,7 +45,7 @@ from compare.results.store import (
 from compare.scoring import METRICS, make_bleu
 from compare.system.device import tune_cpu
 from compare.system.log import Reporter, log_to_file
-from compare.system.messages import first_line, is_out_of_memory
+from compare.system.messages import abbreviate, did_you_mean, first_line, is_out_of_memory
 from compare.system.plugins import code_version
 from compare.system.processes import LOCK, SINGLE, Locked, Processes, join_processes, lock_folder
 from compare.training.trainer import TrainingDiverged
@@ -151,7 +151,7 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
     """Decide the settings of each model, and find mistakes that need no data.
 
     These are the budget's reference, parts of plug-ins that break a rule, models too large for this machine,
-    and a folder that cannot be used.
+    a folder that cannot be used, and a baseline that no model is.
     """
     on_nodes = launch is not None and launch.slurm is not None
     if launch is not None:
@@ -169,8 +169,14 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
             ensure_verified(run)
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
+    labels = {each.label for each in models} | {each.label for each in experiment.systems}
     if (folder / REGISTRY).is_file():
-        read_results(folder)  # names what is damaged
+        labels |= {result.label for result in read_results(folder)}  # which names what is damaged
+    if (baseline := models[0].scoring.baseline) and baseline not in labels:
+        raise ValueError(
+            f"{context}: scoring.baseline = {abbreviate(baseline)} is no model of the experiment; "
+            f"{did_you_mean(baseline, sorted(labels))}"
+        )
     return models
 
 

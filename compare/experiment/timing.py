@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -42,7 +42,7 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
 
     Each process calls this after its runs, and only the last one finds that all have ended. The figures are
     complete once all results have the same ``timed_together``; a timing that was stopped is made again. One
-    run per model is timed, that of its lowest finished seed: the other seeds get the same figures.
+    run per model is timed, that of its lowest seed that has weights: the other seeds get the same figures.
 
     Args:
         folder: the folder of the experiment.
@@ -56,10 +56,9 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         results = results_to_time(folder)
         if not results:
             return
-        timed = lowest_seeds(results)
-        runs = {label: RunFolder.read(folder / result.run) for label, result in timed.items()}
+        runs = {label: run for label, run in _runs_to_time(folder, results).items() if run}
         logger.info(f"{folder}: timing {len(runs)} models in turn: {', '.join(runs)}")
-        if earlier := [label for label, result in timed.items() if result.timed_together]:
+        if earlier := list(dict.fromkeys(each.label for each in results if each.timed_together)):
             logger.info(f"timed again, to compare with what was added: {', '.join(earlier)}")
         try:
             timings = _time_models(list(runs.values()), settings, prepared)
@@ -85,13 +84,12 @@ def forget_timings(folder: Path) -> None:
     """Let ``time_all`` time all models of an experiment again, for example because they were disturbed.
 
     Raises:
-        ValueError: a finished run has no weights, as in a published folder.
+        ValueError: no run of a model has weights, as in a published folder.
     """
     with lock_folder(folder, wait=True):
         timed = [result for result in read_results(folder) if result.timed_together]
-        for result in timed:
-            if not RunFolder.read(folder / result.run).weights.is_file():
-                raise ValueError(f"{folder / result.run} has no weights, so it cannot be timed again")
+        if without := _labels_without_weights(folder, timed):
+            raise ValueError(f"{folder}: no run of {without} has weights, so they cannot be timed again")
         for result in timed:
             save_result(folder / result.run, dataclasses.replace(result, timed_together=None))
 
@@ -109,19 +107,24 @@ def results_to_time(folder: Path) -> list[Result]:
         return []
     if len(ids) == 1 and None not in ids:
         return []
-    for result in lowest_seeds(done).values():
-        if not RunFolder.read(folder / result.run).weights.is_file():
-            logger.warning(f"{folder / result.run} has no weights, so the models are not timed together")
-            return []
+    if without := _labels_without_weights(folder, done):
+        logger.warning(f"{folder}: no run of {without} has weights, so the models are not timed together")
+        return []
     return done
 
 
-def lowest_seeds(results: Iterable[Result]) -> dict[str, Result]:
-    """Return the result of the lowest seed of each label, in the order of the labels."""
-    lowest: dict[str, Result] = {}
-    for result in results:
-        lowest[result.label] = min(result, lowest.get(result.label, result), key=lambda each: each.seed)
-    return lowest
+def _runs_to_time(folder: Path, results: Sequence[Result]) -> dict[str, RunFolder | None]:
+    """Open of each label the run of the lowest seed that has weights; None where no seed has."""
+    runs: dict[str, RunFolder | None] = dict.fromkeys(result.label for result in results)
+    for result in sorted(results, key=lambda each: each.seed):
+        run = RunFolder.read(folder / result.run)
+        if runs[result.label] is None and run.weights.is_file():
+            runs[result.label] = run
+    return runs
+
+
+def _labels_without_weights(folder: Path, results: Sequence[Result]) -> str:
+    return ", ".join(label for label, run in _runs_to_time(folder, results).items() if run is None)
 
 
 def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:

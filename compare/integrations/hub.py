@@ -15,8 +15,8 @@ from types import ModuleType
 from compare.config.parse import read_toml
 from compare.config.resolve import Run
 from compare.decoding.translator import Translator
-from compare.experiment.publish import corpus_name, published_run, with_config_hash
 from compare.models.presets import PRESETS
+from compare.report.publish import corpus_name, published_run, with_config_hash
 from compare.report.table import render_table
 from compare.results.records import SELECTION
 from compare.results.run_folder import MASKS, RunFolder, load_model

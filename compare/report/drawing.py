@@ -316,11 +316,12 @@ BAR_PANEL_INCHES, BAR_INCHES = 4.0, 0.26
 
 
 class Bar(NamedTuple):
-    """Length of a bar, and the ends of the line over it."""
+    """Length of a bar, the ends of the line over it, and a text at its end."""
 
     value: float
     low: float
     high: float
+    note: str = ""
 
     @classmethod
     def over(cls, values: Sequence[float]) -> "Bar | None":
@@ -346,6 +347,7 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, cap
                 color = model_style(styles, model, index).color
                 axes.barh(index, bar.value, height=0.65, color=color)
                 axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
+                axes.text(bar.high, index, f"  {bar.note}", va="center", fontsize="small")
         if max(bar.high for bar in bars if bar) >= 1000:
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         tidy_axes(axes, grid="x")
@@ -363,16 +365,19 @@ def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
         rows: of ``time_to_quality``.
         styles: of the models.
     """
-    panels = {}
+    panels: dict[str, dict[str, Bar | None]] = {}
     for name in (name for name in rows[0] if name.startswith("minutes")):
-        minutes: dict[str, list[float]] = {row["label"]: [] for row in rows}
-        for row in rows:
-            minutes[row["label"]] += [row[name]] if row[name] is not None else []
-        panels[f"{heading_of(name)} BLEU"] = {label: Bar.over(found) for label, found in minutes.items()}
+        bars = panels.setdefault(f"{heading_of(name)} BLEU", {})
+        for label, runs in by_label(rows).items():
+            found = [row[name] for row in runs if row[name] is not None]
+            note = f"{len(found)} of {len(runs)}" if len(found) < len(runs) else ""
+            bar = Bar.over(found)
+            bars[label] = bar and bar._replace(note=note)
     if not any(bar for bars in panels.values() for bar in bars.values()):
         raise ValueError("no run has reached a level of validation BLEU")
     caption = (
-        "Training without validation; means over the seeds that got there. Grey: lowest to highest seed."
+        "Training without validation; means over the seeds that got there, which a bar counts where they are "
+        "not all. Grey: lowest to highest seed."
     )
     return bar_plot(panels, styles, caption)
 

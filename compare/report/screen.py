@@ -21,7 +21,7 @@ from compare.results.columns import (
     score_column,
 )
 from compare.results.store import has_means, read_results, write_protection
-from compare.results.text import UNKNOWN, table_text
+from compare.results.text import UNKNOWN, describe_seeds, table_text
 from compare.system.plugins import plugin_problem
 
 WIDE = 160
@@ -127,10 +127,9 @@ def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
 
 def _shared(runs: Sequence[Row]) -> str:
     """Name what the runs share: seeds, equal quantity, updates, threads."""
-    seeds = distinct([run for run in runs if run.get("preset") != OUTSIDE], "seed")
     updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
     on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
-    parts = [f"{len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}" if seeds else ""]
+    parts = [describe_seeds((run["label"], run["seed"]) for run in runs if run.get("preset") != OUTSIDE)]
     parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     plural = "s" if threads != ["1"] else ""

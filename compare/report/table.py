@@ -103,6 +103,8 @@ def _are_means(rows: Sequence[Row]) -> bool:
 
 def _concerns(condition: str, columns: Iterable[Column]) -> bool:
     """Return whether a condition is one of the figures in chosen columns."""
+    if condition == "Presets":
+        return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
         return any(column.group is Group.SPEED for column in columns)
     return any(column.heading.split()[0] == condition for column in columns)
@@ -201,7 +203,7 @@ def latex(table: Table, experiments: Sequence[str] = (), caption: str = "") -> s
     alignment = "".join("l" if column.left else "r" for column in table.columns)
     lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.cells]
     headings = " & ".join(map(_escape, table.headings))
-    notes = NOTES % "; ".join(map(_escape, table.notes)) if table.notes else ""
+    notes = NOTES % "; ".join(_escape(note.removesuffix(".")) for note in table.notes) if table.notes else ""
     of = f" of {', '.join(experiments)}" if experiments else ""
     text = _escape(caption or f"Results{of}.")
     label = re.sub("[^a-z0-9]+", "-", "-".join(experiments).lower()).strip("-")

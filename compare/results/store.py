@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
@@ -312,7 +313,7 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
         )
         rows |= {(experiment, result.run): result for result in results}
     names = experiment_names(experiment for experiment, _ in rows)
-    frame = to_frame(rows.values())
+    frame = to_frame(rows.values()).copy()  # in one piece: pandas warns above 100 pieces
     experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # as all texts
     frame.insert(0, "experiment", experiments)
     return frame
@@ -491,6 +492,29 @@ def has_means(results: Sequence[Result]) -> bool:
     """
     labels = [result.label for result in results]
     return len(set(labels)) < len(labels) and all(result.status == "done" for result in results)
+
+
+def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
+    """Return the commands that train the models of ``results`` with their seeds: one, if all have the same.
+
+    Args:
+        experiment: name of the file of the experiment.
+        results: of the runs; rows from outside are not trained.
+    """
+    seeds: dict[str, set[int]] = {}
+    for result in results:
+        if not result.is_outside:
+            seeds.setdefault(result.label, set()).add(result.seed)
+    labels: dict[tuple[int, ...], list[str]] = {}
+    for label, found in seeds.items():
+        labels.setdefault(tuple(sorted(found)), []).append(label)
+    command = f"attnbench run {shlex.quote(experiment)} --seeds"
+    if len(labels) == 1:
+        return [f"{command} {','.join(map(str, *labels))}"]
+    return [
+        f"{command} {','.join(map(str, numbers))} --only {shlex.quote(','.join(names))}"
+        for numbers, names in labels.items()
+    ]
 
 
 # Folders of experiments that are shown but not written: published and read-only ones.

@@ -4,7 +4,8 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,19 @@ def format_points(difference: float) -> str:
 
 DISTURBED = 0.9
 """Share of the processor below which a timing counts as disturbed."""
+
+
+def describe_seeds(runs: Iterable[tuple[str, int]]) -> str:
+    """Say how many seeds models have: "3 seeds", or "3 to 5 seeds" where they differ; "" without runs.
+
+    Args:
+        runs: label and seed of each.
+    """
+    counts = Counter(label for label, _ in set(runs)).values()
+    if not counts:
+        return ""
+    low, high = min(counts), max(counts)
+    return f"{low} to {high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
 
 
 def describe_share(share: float) -> str:

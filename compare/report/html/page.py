@@ -45,7 +45,7 @@ from compare.results.columns import (
     score_column,
 )
 from compare.results.store import Result, refuse_writing, without_nan
-from compare.results.text import UNKNOWN
+from compare.results.text import UNKNOWN, describe_seeds
 from compare.training.checkpoints import CHECKPOINTS
 from data.files import write_atomically
 
@@ -200,24 +200,21 @@ class ReportContent:
     methods: Methods
 
 
-def gather_content(
-    folder: Path, *, baseline: str = "", tuning: Path | None = None, data_root: str = ""
-) -> ReportContent:
+def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str = "") -> ReportContent:
     """Read an experiment and analyse it.
 
     Args:
         folder: the experiment's folder.
-        baseline: label of the model to compare the others with; empty: the model with the highest BLEU.
         tuning: folder of the search that tuned the models; None: the experiment's own, if it has trials.
         data_root: the folder of the corpus; empty: that of the config.
 
     Raises:
         OSError: ``data_root`` cannot be read, or ``tuning`` has no trials.
-        ValueError: no finished run, or a result or its settings cannot be read, no such baseline, or
-            ``data_root`` is not the corpus of the runs.
+        ValueError: no finished run, or a result or its settings cannot be read, or ``data_root`` is not the
+            corpus of the runs.
     """
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
-    reference = choose_reference(finished, baseline or finished.baseline)
+    reference = choose_reference(finished)
     seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
     tuned = tuning_section(finished, tuning)  # first, as it may refuse ``tuning``
     logger.info("report: scores of resampled test sets")
@@ -285,13 +282,13 @@ def unknown(finished: FinishedExperiment) -> list[str]:
 def _facts(finished: FinishedExperiment) -> list[str]:
     corpus = finished.corpus
     labels = {row.label for row in finished.results}
-    seeds = {row.seed for row in finished.results if not row.is_outside}
+    seeds = describe_seeds((row.label, row.seed) for row in finished.results if not row.is_outside)
     budgets = dict.fromkeys(row.budget for row in finished.results if row.budget)
     sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
     return [
         f"{corpus.name}, {corpus.src_lang} to {corpus.tgt_lang}"
         + (f": {', '.join(sizes)} pairs" if sizes else ""),
-        f"{len(labels)} models, {len(seeds)} {'seeds' if len(seeds) > 1 else 'seed'}",
+        f"{len(labels)} models, {seeds}",
         f"{len(finished.runs)} of {len(finished.results)} runs finished",
         *(f"equal {budget}" for budget in budgets),
     ]
@@ -307,7 +304,6 @@ PACKAGE = "compare.report.html"
 def build_report(
     folder: str | Path,
     *,
-    baseline: str = "",
     tuning: str | Path | None = None,
     out: str | Path | None = None,
     data_root: str = "",
@@ -316,7 +312,6 @@ def build_report(
 
     Args:
         folder: the folder of an experiment with at least one finished run.
-        baseline: the label to set the other models against; empty: that of the highest BLEU.
         tuning: folder that ``tune_experiment`` wrote; None: ``folder``, if it has a trials.jsonl.
         out: the file; by default report.html in ``folder``.
         data_root: the folder of the corpus; empty: that of the config.
@@ -326,9 +321,8 @@ def build_report(
 
     Raises:
         OSError: ``out`` cannot be written, or ``data_root`` not be read.
-        ValueError: no finished run, or a result or its settings cannot be read, no such baseline,
-            ``data_root`` is not the corpus of the runs, or ``out`` is not given for a published or read-only
-            folder.
+        ValueError: no finished run, or a result or its settings cannot be read, ``data_root`` is not the
+            corpus of the runs, or ``out`` is not given for a published or read-only folder.
     """
     folder = Path(folder)
     if out is None:
@@ -337,7 +331,7 @@ def build_report(
     if path.is_dir():
         raise ValueError(f"--out {path} is a folder: name a file, such as {path / NAME}")
     search = None if tuning is None else Path(tuning)
-    content = gather_content(folder, baseline=baseline, tuning=search, data_root=data_root)
+    content = gather_content(folder, tuning=search, data_root=data_root)
     write_atomically(path, render(content))
     logger.info(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     return path

@@ -27,6 +27,7 @@ from compare.report.conditions import distinct, list_conditions
 from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.report.plots import FIGURES, read_search
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
+from compare.results.store import train_commands
 from compare.results.text import UNKNOWN
 from compare.scoring import METRICS
 from compare.system.log import track
@@ -291,7 +292,6 @@ def methods(finished: FinishedExperiment) -> Methods:
         for name in names
     ]
     folder = finished.folder.resolve().name
-    seeds = ",".join(map(str, dict.fromkeys(row.seed for row in finished.results if not row.is_outside)))
     place = shlex.quote(f"runs/{folder}")
     return Methods(
         differing=Table(
@@ -302,7 +302,7 @@ def methods(finished: FinishedExperiment) -> Methods:
         ),
         conditions=_conditions(finished),
         commands=[
-            f"attnbench run {shlex.quote(f'{folder}.toml')} --seeds {seeds}",
+            *train_commands(f"{folder}.toml", finished.results),
             f"attnbench check {place}",
             f"attnbench report {place}",
         ],

@@ -16,7 +16,6 @@ from compare.analysis.quality import word_counts
 from compare.analysis.word_links import WordPair, corpus_gold
 from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
 from compare.attention.weights import AttentionHead
-from compare.models.styles import picture_family, style_of
 from compare.results.run_folder import load_model
 from compare.system.messages import explain
 from data.vocabulary import join_words, mark_words, unmarked
@@ -148,7 +147,8 @@ def attention_viewer(
     models, maps = [], []
     for run, *_ in finished.trained.labels.values():
         logger.info(f"report: attention of {run.folder.name}")
-        model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)))
+        color = finished.styles[run.result.label].color
+        model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)), color)
         models.append(model)
         maps.append(found)
     sentences: list[AttendedSentence] = []
@@ -168,7 +168,7 @@ def attention_viewer(
 
 
 def _attend(
-    run: FinishedRun, pairs: Sequence[WordPair], best: AttentionHead | None
+    run: FinishedRun, pairs: Sequence[WordPair], best: AttentionHead | None, color: str
 ) -> tuple[AttendedModel, dict[int, list[list[int]]]]:
     """Return a model, and its weights by index of the sentence pair, one list per head."""
     bleu = "" if run.result.bleu is None else f" (BLEU {run.result.bleu:.1f})"
@@ -179,6 +179,5 @@ def _attend(
         return AttendedModel(name=name, heads=[], chosen=0, trouble=explain(error)), {}
     heads = next(iter(found.values())).heads if found else ()
     chosen = heads.index(best) if best in heads else max(len(heads) - 1, 0)  # the last is the widest mean
-    color = style_of(picture_family(run.run.model.architecture)).color
     model = AttendedModel(name=name, heads=list(map(str, heads)), chosen=chosen, color=color)
     return model, {index: hundredths(pair.weights) for index, pair in found.items()}

@@ -237,6 +237,12 @@ def test_a_reference_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refus
     assert not (tmp_path / "run").exists()
 
 
+def test_a_baseline_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refusal):
+    message = refusal("run", toml, "--out", tmp_path / "run", "--set", "scoring.baseline=luon")
+    assert "scoring.baseline = luon is no model of the experiment; did you mean 'luong'?" in message
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_changed_model_is_calibrated_again(
     tiny_toml: Path, prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
 ):

@@ -62,6 +62,18 @@ def test_another_experiment_in_the_same_folder_is_refused(
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
 
+def test_a_corpus_that_has_moved_goes_on(copy: Path, tiny_toml: Path, tmp_path: Path):
+    """Finished runs stay as they are; one that has to go on names the new place."""
+    root = Path(shutil.copytree(tiny_toml.parent / "corpus", tmp_path / "moved"))
+    (again, kept), former = (copy / row for row in ROWS), tiny_toml.parent / "corpus"
+    (again / "result.json").unlink()
+    before = files(kept)
+    assert main(["run", str(tiny_toml), "--out", str(copy), "-q", "--set", f"data.root={root}"]) == 0
+    assert [RunFolder.read(run).run.data.root for run in (again, kept)] == [str(root), str(former)]
+    changed = {path for path, content in files(kept).items() if before.get(path) != content}
+    assert {Path(path).name for path in changed} <= {"result.json", "speed.json"}  # timed together again
+
+
 def test_other_data_in_the_same_folder_is_refused(
     copy: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
 ):

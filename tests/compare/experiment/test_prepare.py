@@ -12,10 +12,10 @@ from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.experiment.prepare import prepare_data
-from compare.experiment.publish import published_run
 from compare.experiment.run import run_experiment
 from compare.experiment.run_model import build_trainer
 from compare.report.conditions import list_conditions
+from compare.report.publish import published_run
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.training.checkpoints import FINAL, Validation, load_weights

@@ -10,8 +10,8 @@ import compare
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.dry_run import estimate_experiment
-from compare.experiment.publish import source_note
 from compare.report.plots import draw_plots
+from compare.report.publish import source_note
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
 from tests.kits.cli import Refusal

@@ -383,7 +383,8 @@ def test_all_are_timed_again_on_request(copy: Path, tiny_toml: Path, capsys: pyt
     (copy / ROWS[0] / "checkpoints" / "final.safetensors").unlink()
     capsys.readouterr()
     assert main(["run", str(tiny_toml), "--out", str(copy), "-q", "--time-again"]) == 2
-    assert f"{copy / ROWS[0]} has no weights, so it cannot be timed again" in capsys.readouterr().err
+    message = f"{copy}: no run of luong has weights, so they cannot be timed again"
+    assert message in capsys.readouterr().err
     assert {result.timed_together for result in read_results(copy)} == {again}
 
 

@@ -166,6 +166,8 @@ def test_a_bar_of_minutes_is_of_the_seeds_that_reached_the_level():
     figure = quality_bars(rows, {})
     assert [axes.get_xlabel() for axes in figure.axes] == ["minutes to 35 BLEU", "minutes to 39 BLEU"]
     assert [[bar.get_width() for bar in axes.patches] for axes in figure.axes] == [[5.0, 7.0], [8.0]]
+    notes = [[text.get_text().strip() for text in axes.texts] for axes in figure.axes]
+    assert notes == [["", ""], ["1 of 2"]]
     with pytest.raises(ValueError, match="no run has reached"):
         quality_bars([row | {"minutes_to_35": None} for row in rows[1:2]], {})
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from compare.analysis.alignment import attend_words
-from compare.analysis.comparison import Comparison, compare_models
+from compare.analysis.comparison import Comparison, choose_reference, compare_models
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import Interval, score_tests
 from compare.analysis.word_links import word_pairs
@@ -25,6 +25,7 @@ from compare.attention.weights import AttentionHead
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
+from compare.config.sections import ScoringConfig
 from compare.experiment.tune import TrialResult, write_trials
 from compare.report.drawing import Bar, bar_plot
 from compare.report.html import page, sections, sentences
@@ -91,8 +92,12 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
     assert against["transformer"] == "itself"
     assert against["lstm"].startswith("−")
     assert content.summary[0].startswith("No difference to transformer is shown for rnn (")
-    turned = column(gather_content(made, baseline="lstm"), "against lstm")["transformer"]
-    assert turned.startswith(against["lstm"].split()[0].replace("−", "+"))
+    finished = load_finished(made)
+    assert choose_reference(finished) == "transformer"
+    for baseline, reference in (("lstm", "lstm"), ("not-finished", "transformer")):
+        scoring = ScoringConfig(baseline=baseline)
+        runs = [replace(run, run=replace(run.run, scoring=scoring)) for run in finished.runs]
+        assert choose_reference(replace(finished, runs=tuple(runs))) == reference
 
 
 @pytest.mark.parametrize(

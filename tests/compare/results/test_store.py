@@ -11,9 +11,28 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from compare.results.store import Result, load_results, read_result, read_results, save_result, to_frame
+from compare.results.store import (
+    Result,
+    load_results,
+    read_result,
+    read_results,
+    save_result,
+    to_frame,
+    train_commands,
+)
 
 DONE = Result(label="lstm", preset="lstm", seed=1, status="done", params=7, bleu=38.125, bleu_signature="v:2")
+
+
+def test_commands_that_train_name_the_models_where_their_seeds_differ():
+    results = [
+        replace(DONE, label=label, seed=seed) for label, seed in (("a b", 2), ("c", 1), ("c", 2), ("d", 2))
+    ]
+    assert train_commands("x.toml", results[1:3]) == ["attnbench run x.toml --seeds 1,2"]
+    assert train_commands("x.toml", results) == [
+        "attnbench run x.toml --seeds 2 --only 'a b,d'",
+        "attnbench run x.toml --seeds 1,2 --only c",
+    ]
 
 
 def back(result: Result) -> Result:

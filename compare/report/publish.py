@@ -10,6 +10,7 @@ from compare.config.parse import SCHEMA, load_experiment
 from compare.config.resolve import Run, runs_to_toml
 from compare.experiment.budget import in_one_plan
 from compare.experiment.tune import BEST, TRIALS
+from compare.report.table import find_summary
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
     SUMMARY,
@@ -17,7 +18,7 @@ from compare.results.store import (
     read_registry,
     read_results,
     renew,
-    stored_summary,
+    train_commands,
     write_record,
 )
 from compare.results.text import escape_markdown, fill_page
@@ -39,6 +40,7 @@ def publish_experiment(
     tuning: str | Path | None = None,
     replace: bool = False,
     weights: bool = False,
+    data_root: str = "",
 ) -> Path:
     """Copy the results of an experiment, without its weights, into a new folder that others can check.
 
@@ -54,6 +56,8 @@ def publish_experiment(
             it has one. Its trials are copied.
         replace: delete the published results that ``out`` holds.
         weights: also copy the weights of each model's first finished seed.
+        data_root: the folder of the corpus now, whose last part names it in what is published, and with which
+            means and outcome are computed again; empty: that of the settings.
 
     Returns:
         ``out``.
@@ -74,7 +78,7 @@ def publish_experiment(
         raise ValueError(f"{folder}: no run has ended: nothing to publish")
     if left_out:
         logger.warning(f"left out, as they have not ended: {', '.join(left_out)}")
-    runs = [_open_run(folder / name, result) for name, result in results.items()]
+    runs = [_open_run(folder / name, result, data_root) for name, result in results.items()]
     done = [run for run in runs if results[run.name].status == "done"]
     firsts: dict[str, RunFolder] = {}
     for run in runs:
@@ -106,18 +110,19 @@ def publish_experiment(
             root = load_experiment(best).data.root  # a path of this machine
             text = best.read_text(encoding="utf-8")
             (target / BEST).write_bytes((text.replace(root, corpus_name(root)) if root else text).encode())
-        if not left_out and (summary := stored_summary(folder, list(results.values()))):
+        if done and not left_out:
+            summary = find_summary(folder, list(results.values()), data_root)
             write_record(target / SUMMARY, renew(summary, read_results(target)))
     return out
 
 
-def _open_run(folder: Path, result: Result) -> RunFolder:
+def _open_run(folder: Path, result: Result, data_root: str) -> RunFolder:
     """Read a run that may be published.
 
     Raises:
         ValueError: see ``publish_experiment``.
     """
-    run = RunFolder.read(folder)
+    run = RunFolder.read(folder, data_root=data_root)
     if result.status != "done":
         return run
     if run.run.translates and not run.tests:
@@ -203,6 +208,6 @@ def source_note(name: str, results: Sequence[Result], run: RunFolder, left_out: 
         left_out=left_out,
         corpus=corpus_name(run.run.data.root),
         test=[*run.tests, "test"][0],
-        experiment=EXPERIMENT,
+        commands=train_commands(EXPERIMENT, results),
         escape=escape_markdown,
     )

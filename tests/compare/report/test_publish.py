@@ -15,9 +15,9 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
-from compare.experiment.publish import publish_experiment
+from compare.report.publish import publish_experiment
 from compare.results.run_folder import RunFolder, load_model
-from compare.results.store import read_result, read_results, save_result
+from compare.results.store import read_registry, read_result, read_results, save_result
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_json, edit_text, renew_hashes
 from tests.kits.runs import ROWS, files
@@ -95,6 +95,17 @@ def test_the_same_experiment_gives_the_same_bytes(finished: Path, published: Pat
     of_published = publish_experiment(published, tmp_path / "elsewhere" / "tiny")
     assert {path.name for path in (of_published / RUN).iterdir()} == FILES
     assert (of_published / RUN / "result.json").read_bytes() == (published / RUN / "result.json").read_bytes()
+
+
+def test_the_corpus_is_named_by_the_copy_that_is_given(finished: Path, corpus: Path, tmp_path: Path):
+    copy = Path(shutil.copytree(corpus, tmp_path / "multi30k"))
+    runs = Path(shutil.copytree(finished, tmp_path / "runs"))
+    edit_json(runs / "summary.json", lambda summary: summary["outcome"].append("of an earlier version"))
+    out = publish_experiment(runs, tmp_path / "out", data_root=str(copy))
+    assert read_registry(out).published["corpus"] == "multi30k"
+    assert load_experiment(out / "experiment.toml", base=Path()).data.root == "multi30k"
+    assert "- Corpus: multi30k, en to de" in (out / "README.md").read_text()
+    assert "of an earlier version" not in (out / "summary.json").read_text()
 
 
 def test_its_experiment_file_gives_the_same_runs(finished: Path, published: Path, corpus: Path):
@@ -181,7 +192,7 @@ def test_results_are_replaced_only_when_asked(
     assert (changed / "stale").exists()
     before = files(changed)
     with monkeypatch.context() as patch:  # the disk is full: what was published stays
-        patch.setattr("compare.experiment.publish.pack_gzip", Mock(side_effect=OSError(28, "No space left")))
+        patch.setattr("compare.report.publish.pack_gzip", Mock(side_effect=OSError(28, "No space left")))
         assert "No space left" in refusal("publish", copy, "--out", changed, "--replace")
     assert files(changed) == before
     (copy / "trials.jsonl").write_text("of the search")
