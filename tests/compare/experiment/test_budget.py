@@ -239,7 +239,7 @@ def test_a_reference_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refus
 
 def test_a_baseline_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refusal):
     message = refusal("run", toml, "--out", tmp_path / "run", "--set", "scoring.baseline=luon")
-    assert "scoring.baseline = luon is no model of the experiment; did you mean 'luong'?" in message
+    assert "scoring.baseline = 'luon' is no model of the experiment; did you mean 'luong'?" in message
     assert not (tmp_path / "run").exists()
 
 

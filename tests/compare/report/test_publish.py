@@ -103,7 +103,7 @@ def test_the_corpus_is_named_by_the_copy_that_is_given(finished: Path, corpus: P
     edit_json(runs / "summary.json", lambda summary: summary["outcome"].append("of an earlier version"))
     out = publish_experiment(runs, tmp_path / "out", data_root=str(copy))
     assert read_registry(out).published["corpus"] == "multi30k"
-    assert load_experiment(out / "experiment.toml", base=Path()).data.root == "multi30k"
+    assert 'root = "multi30k"' in (out / "experiment.toml").read_text()
     assert "- Corpus: multi30k, en to de" in (out / "README.md").read_text()
     assert "of an earlier version" not in (out / "summary.json").read_text()
 
