@@ -36,7 +36,7 @@ BLOCK = re.compile(
     r"(<!-- (table|intervals|outcome|comparisons): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
-"""``table`` may name columns by their headings, separated by commas; its conditions are then left out."""
+"""``table`` may name columns by their headings, separated by commas."""
 
 
 def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None = None) -> str:
@@ -80,13 +80,13 @@ def has_means(folder: Path) -> bool:
 def table(folder: Path, corpus: str, columns: tuple[str, ...] | None = None) -> str:
     """Return a row per model, with several seeds their means.
 
-    Conditions stand below, unless columns are given.
+    Conditions stand below, or if columns are given, only which runs failed.
     """
     runs = load_results(folder) if has_means(folder) else ()
     text = render_table(rows(folder, corpus), columns=columns, runs=runs).strip()
     if not columns:
         return text
-    missing = list_left_out(list(map(asdict, read_results(folder)))) if has_means(folder) else []
+    missing = list_left_out([asdict(result) for result in read_results(folder)])
     return "\n\n".join([text.split("\n\n")[0], *missing])
 
 

@@ -117,8 +117,7 @@ def _runs_to_time(folder: Path, results: Sequence[Result]) -> dict[str, RunFolde
     """Open of each label the run of the lowest seed that has weights; None where no seed has."""
     runs: dict[str, RunFolder | None] = dict.fromkeys(result.label for result in results)
     for result in sorted(results, key=lambda each: each.seed):
-        run = RunFolder.read(folder / result.run)
-        if runs[result.label] is None and run.weights.is_file():
+        if runs[result.label] is None and (run := RunFolder.read(folder / result.run)).weights.is_file():
             runs[result.label] = run
     return runs
 

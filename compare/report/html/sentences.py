@@ -144,10 +144,10 @@ def attention_viewer(
         return AttentionViewer(models=[], sentences=[])
     gold = corpus_gold(finished.corpus, finished.corpus.tests[0])
     shown = [gold.pairs[number] for number in numbers]
-    models, maps = [], []
+    models, maps, styles = [], [], finished.styles
     for run, *_ in finished.trained.labels.values():
         logger.info(f"report: attention of {run.folder.name}")
-        color = finished.styles[run.result.label].color
+        color = styles[run.result.label].color
         model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)), color)
         models.append(model)
         maps.append(found)

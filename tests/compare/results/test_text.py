@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from compare.results.text import format_number, table_text
+from compare.results.text import describe_seeds, format_number, table_text
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,19 @@ from compare.results.text import format_number, table_text
 )
 def test_numbers_have_four_digits_or_their_whole_integer_part(value: object, text: str):
     assert format_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("runs", "text"),
+    [
+        ([], ""),
+        ([("a", 1), ("b", 7)], "1 seed"),
+        ([("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 2)], "2 seeds"),
+        ([("a", 1), ("a", 2), ("b", 1)], "1 to 2 seeds"),
+    ],
+)
+def test_models_may_have_different_numbers_of_seeds(runs: list[tuple[str, int]], text: str):
+    assert describe_seeds(runs) == text
 
 
 def test_a_table_has_every_heading_of_any_row():
