@@ -258,7 +258,7 @@ def speed_figures(
         precision: precision of training.
 
     Returns:
-        The fields of speed that were timed, and the machine of the timing.
+        The fields of speed that were timed, the machine of the timing, and that of training if another.
     """
     figures: Figures = {"decode_s": raw.decode_s, "peak_memory_bytes": raw.peak_memory_bytes}
     if raw.timings is None:
@@ -276,6 +276,8 @@ def speed_figures(
         "cpu_share": min((share for share in shares if share is not None), default=None),
         "timed_together": session.timed_together,
     }
+    if raw.decoded_on and raw.decoded_on.device != session.device:
+        figures["trained_on"] = raw.decoded_on.device
     if (reference := raw.timings.reference_s) and session.best_reference_s:
         figures |= {
             "reference_ms": 1e3 * reference,

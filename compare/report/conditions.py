@@ -193,6 +193,9 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare"
     elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
         yield "Warning: these rows were not timed together, so their speeds do not compare"
+    trained_on = {row.get("trained_on") or row.get("device") for row in rows}
+    if "device" not in different and len(trained_on - {None}) > 1:
+        yield "Warning: these rows were trained on different machines, so their minutes do not compare"
     reasons = {"cpu_share": "with too little of the processor", "reference_share": "below the machine's best"}
     for name, reason in reasons.items():
         shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not

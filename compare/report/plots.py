@@ -83,13 +83,6 @@ def draw_figure(
     return save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / kind, formats)
 
 
-def _curves(finished: FinishedExperiment) -> Table:
-    """Return the table of ``progress``, each run under a name of its own."""
-    names = {(run.result.label, run.result.seed): name for name, run in finished.named.items()}
-    table = progress(finished)
-    return replace(table, rows=[row | {"label": names[row["label"], row["seed"]]} for row in table.rows])
-
-
 def read_search(folder: Path) -> list[TrialResult]:
     """Read the trials of a search from its folder, or from that of an experiment; ValueError without any."""
     path = folder / TRIALS
@@ -113,8 +106,8 @@ class Plan(NamedTuple):
 CURVES_TITLE = "Validation loss and BLEU against"
 WORDS_TITLE = "words of the source"
 FIGURES = {
-    "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), _curves),
-    "learning-seconds": Plan(f"{CURVES_TITLE} seconds", partial(curves_plot, against="seconds"), _curves),
+    "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), progress),
+    "learning-seconds": Plan(f"{CURVES_TITLE} seconds", partial(curves_plot, against="seconds"), progress),
     "length": Plan(
         f"BLEU by {WORDS_TITLE}",
         partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
@@ -174,7 +167,7 @@ ATTENTION = "attention"
 
 
 def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = None) -> list[Path]:
-    """Draw learning curves of all runs, and heat maps of each run's attention for one test sentence.
+    """Draw learning curves of all models, and heat maps of each run's attention for one test sentence.
 
     Runs without weights, such as those of a published folder, have no heat maps. ``draw_attention`` draws
     any sentence.

@@ -135,6 +135,7 @@ class Result:
     reproducible: str | None = None
     decode_precision: str | None = None
     device: str | None = None
+    trained_on: str | None = None
     torch: str | None = None
     threads: int | None = None
     cores: int | None = None

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
@@ -166,6 +167,14 @@ def test_speeds_by_hand(tmp_path: Path):
             "peak_memory_bytes": 10,
         }
     )
+
+
+def test_another_machine_of_training_is_named(tmp_path: Path):
+    for name, figures in (("Another CPU", {"trained_on": "Another CPU"}), (SESSION["device"], {})):
+        machine = {key: SESSION[key] for key in ("torch", "threads", "cores", "clock_mhz")} | {"device": name}
+        raw = msgspec.convert(nested(SPEED) | {"decoded_on": machine}, RawSpeed)
+        found = speed_figures(raw, METRICS, flops=1e9, precision="bf16")
+        assert {key: value for key, value in found.items() if key == "trained_on"} == figures
 
 
 def test_the_slowest_reference_work_tells_how_fast_the_machine_was(tmp_path: Path):

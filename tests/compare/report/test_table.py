@@ -163,6 +163,10 @@ WARNINGS = [
         [DONE, changed(device="GPU", threads=1)],
         "device, threads differ between rows, so their speeds do not compare",
     ),
+    (
+        [DONE, changed(seed=2, trained_on="GPU")],
+        "these rows were trained on different machines, so their minutes do not compare",
+    ),
     ([DONE, changed(label="gru", timed_together="b2")], ALONE),
     ([changed(timed_together=None), changed(label="gru", timed_together=None)], ALONE),
     ([changed(timed_together=None), UNFINISHED], ""),  # nothing to compare with
