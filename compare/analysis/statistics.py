@@ -29,7 +29,7 @@ from sacrebleu.significance import estimate_ci
 from scipy.special import stdtr, stdtrit
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.tables import Row, find_heaps, heaps_text, seed_mean
+from compare.analysis.tables import Row, find_groups, groups_text, seed_mean
 from compare.results.columns import PRIMARY
 from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, ensure_parallel, make_bleu
 from compare.system.messages import did_you_mean
@@ -434,7 +434,7 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
     """Aggregate the runs of each label over their seeds.
 
     - A number becomes its mean, with the standard deviation over seeds beside it as ``<name>_sd`` (None for
-      one seed); where the BLEU of the seeds lies in two heaps, all of it as ``<name>_heaps``. If one seed
+      one seed); where the BLEU of the seeds lies in two groups, all of it as ``<name>_groups``. If one seed
       lacks the figure, there is no mean: over the remaining seeds it would be biased.
     - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
     - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
@@ -481,8 +481,8 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Sampl
             aggregate[name] = seed_mean(values)
             if all(isinstance(value, int | float) for value in values):
                 aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else None
-                if name.startswith(PRIMARY) and (heaps := find_heaps(values)):
-                    aggregate[f"{name}_heaps"] = heaps_text(heaps)
+                if name.startswith(PRIMARY) and (groups := find_groups(values)):
+                    aggregate[f"{name}_groups"] = groups_text(groups)
         elif limit["end"] == "low":
             metric, suffix = limit["metric"], limit["suffix"]
             if suffix in scored and metric == PRIMARY:

@@ -104,8 +104,8 @@ def mean_over_seeds(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def find_heaps(scores: Sequence[float]) -> tuple[list[float], list[float]] | None:
-    """Divide the scores of three seeds or more into a lower and a higher heap; None if they are one.
+def find_groups(scores: Sequence[float]) -> tuple[list[float], list[float]] | None:
+    """Divide the scores of three seeds or more into a lower and a higher group; None if they are one.
 
     The largest gap between two neighbours is then above a tenth of the mean and four times the standard
     deviation within the two sides (0.5 at least); eight times for three seeds, which hardly show it. No
@@ -122,9 +122,9 @@ def find_heaps(scores: Sequence[float]) -> tuple[list[float], list[float]] | Non
     return sides if gap > max(limit, 0.1 * fmean(ordered)) else None
 
 
-def heaps_text(heaps: tuple[Sequence[float], Sequence[float]]) -> str:
-    """List the scores of two heaps, the lower one first: "33.6 / 39.5, 40.1"."""
-    return " / ".join(", ".join(f"{score:.1f}" for score in heap) for heap in heaps)
+def groups_text(groups: tuple[Sequence[float], Sequence[float]]) -> str:
+    """List the scores of two groups, the lower one first: "33.6 / 39.5, 40.1"."""
+    return " / ".join(", ".join(f"{score:.1f}" for score in group) for group in groups)
 
 
 def seed_mean(values: Sequence[Any]) -> Any:

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from compare.analysis.tables import find_heaps, heaps_text
+from compare.analysis.tables import find_groups, groups_text
 from compare.config.sections import EXTRA_TOKENS, OUTSIDE
 from compare.results.columns import COLUMNS, PRIMARY, Group, Row, external_metrics, further_tests, of_test
 from compare.results.store import SHARED_SETTINGS
@@ -174,9 +174,9 @@ def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
         if row.get(PRIMARY) is not None:
             seeds.setdefault((row.get("experiment"), row.get("label")), []).append(row[PRIMARY])
     for (_, label), scores in seeds.items():
-        if heaps := find_heaps(scores):
-            rate = f"{len(heaps[0])} of {len(scores)} in the lower one"
-            yield f"Warning: seeds of {label} in two heaps, {heaps_text(heaps)} BLEU, {rate}"
+        if groups := find_groups(scores):
+            rate = f"{len(groups[0])} of {len(scores)} in the lower one"
+            yield f"Warning: seeds of {label} form two groups, {groups_text(groups)} BLEU, {rate}"
 
 
 def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:

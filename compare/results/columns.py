@@ -92,17 +92,17 @@ class Column:
     def text(self, row: Row) -> str:
         """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)".
 
-        Seeds in two heaps stand in place of their deviation: "72 (28 / 93, 94)".
+        Seeds in two groups stand in place of their deviation: "72 (28 / 93, 94)".
         """
         if self.render is not None:
             return self.render(row)
         if self.ends:
             known = self._interval(row)
             return f"[{', '.join(map(self._format, known))}]" if known else UNKNOWN
-        value, deviation, heaps = (row.get(f"{self.name}{end}") for end in ("", "_sd", "_heaps"))
+        value, deviation, groups = (row.get(f"{self.name}{end}") for end in ("", "_sd", "_groups"))
         text = self._format(value)
-        if isinstance(heaps, str):
-            text += f" ({heaps})"
+        if isinstance(groups, str):
+            text += f" ({groups})"
         elif deviation and value is not None:
             text += f" ± {self._format(deviation)}"
         low, high = (row.get(f"{self.name}_{end}") if self.spread else None for end in ("low", "high"))

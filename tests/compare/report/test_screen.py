@@ -10,7 +10,7 @@ import pytest
 
 from compare.analysis import comparison
 from compare.analysis.comparison import summarise
-from compare.analysis.tables import find_heaps
+from compare.analysis.tables import find_groups
 from compare.cli import main
 from compare.report.closing import CLOSING_WIDTH, length_chart, show_closing
 from compare.report.screen import render_screen, show_experiment
@@ -68,12 +68,12 @@ def test_single_runs_show_their_interval_their_status_and_one_line_per_warning()
     ]
 
 
-def test_seeds_in_two_heaps_are_listed_and_have_no_deviation():
+def test_seeds_in_two_groups_are_listed_and_have_no_deviation():
     runs = [changed(seed=seed, bleu=bleu).flat() for seed, bleu in ((1, 94.0), (2, 27.9), (3, 93.4))]
-    mean = {**runs[0], "seeds": 3, "bleu": 71.8, "bleu_sd": 38.0, "bleu_heaps": "27.9 / 93.4, 94.0"}
+    mean = {**runs[0], "seeds": 3, "bleu": 71.8, "bleu_sd": 38.0, "bleu_groups": "27.9 / 93.4, 94.0"}
     table, below = render_screen([mean], runs, width=100).split("\n\n")
     assert "71.8 (27.9 / 93.4, 94.0)" in table
-    assert "! seeds of lstm in two heaps, 27.9 / 93.4, 94.0 BLEU, 1 of 3 in the lower one" in below
+    assert "! seeds of lstm form two groups, 27.9 / 93.4, 94.0 BLEU, 1 of 3 in the lower one" in below
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_seeds_in_two_heaps_are_listed_and_have_no_deviation():
         ([38.0, 10.0], False),
     ],
 )
-def test_two_heaps_have_a_gap_far_above_the_deviation_within(scores: list[float], expected: bool):
-    assert (find_heaps(scores) is not None) is expected
+def test_two_groups_have_a_gap_far_above_the_deviation_within(scores: list[float], expected: bool):
+    assert (find_groups(scores) is not None) is expected
 
 
 def test_language_models_show_perplexity():
