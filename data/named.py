@@ -5,7 +5,6 @@ URL was ever requested. The digests show whether a file is the right one.
 """
 
 import hashlib
-import json
 import logging
 import re
 import shutil
@@ -176,7 +175,6 @@ def fetch(
     corpus, pair, folder = _locate(name, src, tgt, Path(root))
     downloads, texts = Path(root) / "downloads" / name, corpus.texts(pair)
     if folder.exists():
-        _verify(folder)
         return folder
     with new_folder(folder) as building:
         raw, digests = building / "raw", {}
@@ -224,14 +222,13 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
 
     Raises:
         FileNotFoundError: the corpus has not been downloaded.
-        ValueError: there is no such corpus or language pair, or the folder was changed.
+        ValueError: there is no such corpus or language pair.
     """
     _, pair, folder = _locate(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
             f"{folder}: not downloaded yet; run: attnbench data get {name} --src {pair[0]} --tgt {pair[1]}"
         )
-    _verify(folder)
     return folder
 
 
@@ -240,21 +237,6 @@ def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pai
     corpus = named_corpus(name)
     pair = corpus.pair(src, tgt)
     return corpus, pair, root / f"{name}.{pair[0]}-{pair[1]}"
-
-
-def _verify(folder: Path) -> None:
-    """Raise ValueError if the folder has no manifest, or a file is missing or differs from it in size."""
-    try:
-        files = json.loads((folder / MANIFEST).read_bytes())["files"]
-        sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
-        changed = [name for name, entry in files.items() if sizes.get(name) != entry["bytes"]]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        changed = [MANIFEST]
-    if changed:
-        raise ValueError(
-            f"{folder}: {', '.join(changed)} is missing or has changed; "
-            "move the folder away to create it again"
-        )
 
 
 def _write_splits(

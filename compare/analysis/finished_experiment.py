@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +13,6 @@ from compare.results.store import Result, read_results
 from compare.system.messages import explain
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
-from data.vocabulary import load_pair
 
 OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
 """Remedy of a corpus that is missing or another one."""
@@ -62,16 +59,6 @@ class FinishedExperiment:
             if result.status == "failed":
                 seeds.setdefault(result.label, []).append(result.seed)
         return seeds
-
-    @cached_property
-    def training_pairs(self) -> Pairs:
-        """The training pairs that the models saw, which are those of at most ``max_tokens`` tokens."""
-        first_run, train = self.runs[0], self.corpus.splits["train"]
-        limit = first_run.run.data.max_tokens
-        src, tgt = load_pair(first_run.folder)  # all runs of an experiment share data and vocabulary
-        ids = zip(src.encode_all(train.src), tgt.encode_all(train.tgt), strict=True)
-        within_limit = [max(len(src_ids), len(tgt_ids)) <= limit for src_ids, tgt_ids in ids]
-        return Pairs(tuple(compress(train.src, within_limit)), tuple(compress(train.tgt, within_limit)))
 
     @property
     def tokenize(self) -> str:

@@ -38,15 +38,13 @@ def word_counts(lines: Sequence[str]) -> list[int]:
     return [len(extract_words(line)) for line in lines]
 
 
-# Quality by source length, and by how far the source length is outside the lengths seen in training.
+# Quality by source length.
 
 
 MIN_SENTENCES = 50
 """Minimum number of sentences in a bucket: BLEU of fewer is unreliable."""
 MAX_BUCKETS = 10
-"""Maximum number of buckets of all lengths."""
-MAX_BUCKETS_BEYOND_TRAINING = 5
-"""Maximum number of buckets of lengths beyond the longest in training."""
+"""Maximum number of buckets."""
 
 
 class Bucket(NamedTuple):
@@ -99,27 +97,6 @@ def by_length(finished: FinishedExperiment) -> Table:
     )
     rows = _score_groups(finished, "source_words", groups)
     return Table(caption, rows, "BLEU by length of the source")
-
-
-def by_distance(finished: FinishedExperiment) -> Table:
-    """Score by number of source words beyond the longest training sentence, one row per run and bucket."""
-    lengths, training_lengths = word_counts(_sources(finished)), word_counts(finished.training_pairs.src)
-    trained = Bucket(min(training_lengths), max(training_lengths))
-    distances = [length - trained.high for length in lengths]
-    groups = {
-        f"below {trained.low}": [i for i, length in enumerate(lengths) if length < trained.low],
-        f"{trained} (trained)": _indices(lengths, trained),
-    }
-    if beyond := [distance for distance in distances if distance > 0]:
-        buckets = make_buckets(beyond, most=MAX_BUCKETS_BEYOND_TRAINING)
-        groups |= {f"{bucket} past": _indices(distances, bucket) for bucket in buckets}
-    groups = {name: indices for name, indices in groups.items() if indices}
-    caption = (
-        f"Quality by distance to the lengths of training ({trained} words of the source): inside of them, "
-        f"or so many words past the longest; {_tests(finished)}."
-    )
-    rows = _score_groups(finished, "distance_words", groups)
-    return Table(caption, rows, "BLEU by distance to the lengths of training")
 
 
 def _sources(finished: FinishedExperiment) -> list[str]:
@@ -205,7 +182,9 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
         finished: the experiment.
         test: name of the test set.
     """
-    training_counts = Counter(word for line in finished.training_pairs.tgt for word in extract_words(line))
+    training_counts = Counter(
+        word for line in finished.corpus.splits["train"].tgt for word in extract_words(line)
+    )
     references = [extract_words(line) for line in finished.references(test)]
     rows = []
     for run in finished.runs:

@@ -6,8 +6,6 @@ sentences of a text. Shapes: T target and S source words; leading dimensions are
 References:
 - Fraser and Marcu 2007, Measuring Word Alignment Quality for Statistical Machine Translation. Computational
   Linguistics 33(3).
-- Mihalcea and Pedersen 2003, An Evaluation Exercise for Word Alignment. HLT-NAACL Workshop on Building and
-  Using Parallel Texts.
 - Och and Ney 2003, A Systematic Comparison of Various Statistical Alignment Models. Computational Linguistics
   29(1).
 """
@@ -189,17 +187,11 @@ def corpus_gold(corpus: Corpus, split: str) -> Gold:
     return Gold(pairs=word_pairs(pairs), links=tuple(links))
 
 
-# Files of word links in Pharaoh format and in the format of the NAACL 2003 shared task.
-#
-# Pharaoh format has one line per sentence. "i-j" is a sure link of source word i and target word j. A
-# possible link is "i?j", "ipj" or "i-j:P", depending on the tool.
-#
-# NAACL format has one line per link: "sentence i j", then optionally S or P (default S) and a confidence,
-# which is ignored (Mihalcea and Pedersen 2003). Sentences are counted from 1.
+# Files of word links in Pharaoh format, which has one line per sentence. "i-j" is a sure link of source word
+# i and target word j. A possible link is "i?j", "ipj" or "i-j:P", depending on the tool.
 
 
 PHARAOH = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::([SP]))?|[?p](\d{1,9}))", re.ASCII)
-NAACL = re.compile(r"(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(?:\s+([SP]))?(?:\s+[\d.]+)?", re.ASCII)
 
 
 def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
@@ -227,41 +219,24 @@ def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
 
 
 def read_links(path: Path, sentences: int, *, first_word: int = 0) -> list[Links]:
-    """Read the links of each sentence from a file, which any line of NAACL format makes one of that format.
+    """Read the links of each sentence from a file in Pharaoh format.
 
     Args:
         path: the file, plain or .gz.
-        sentences: number of sentences of the text; NAACL format has no lines for sentences without links.
-        first_word: the number of the first word of a sentence: 0 in most files, 1 in some, such as those of
-            the shared task.
+        sentences: number of sentences of the text.
+        first_word: the number of the first word of a sentence, 0 in most files, 1 in some.
 
     Raises:
         ValueError: a line is malformed, or the file does not fit the number of sentences.
     """
     lines = read_lines(path, allow_blank=True)
-    numbered = [(f"{path}, line {number}", line.strip()) for number, line in enumerate(lines, start=1)]
-    if not any(NAACL.fullmatch(line) for _, line in numbered):
-        if len(lines) != sentences:
-            raise ValueError(
-                f"{path} has links of {len(lines)} sentences, but the text has {sentences}: "
-                "line i must link the words of sentence i"
-            )
-        return [parse_pharaoh(line, context, first_word=first_word) for context, line in numbered]
-    marked: list[list[tuple[Link, bool]]] = [[] for _ in range(sentences)]
-    for context, line in numbered:
-        if not line:
-            continue
-        match = NAACL.fullmatch(line)
-        if match is None:
-            raise ValueError(f"{context}: {line!r:.60} is not a link: write sentence, i, j, and S or P")
-        if not 1 <= int(match[1]) <= sentences:
-            raise ValueError(
-                f"{context}: no sentence {int(match[1])} in a text of {sentences}: "
-                "give the text to which the links belong"
-            )
-        link = (int(match[2]) - first_word, int(match[3]) - first_word)
-        marked[int(match[1]) - 1].append((link, match[4] != "P"))
-    return [Links.of(each) for each in marked]
+    if len(lines) != sentences:
+        raise ValueError(
+            f"{path} has links of {len(lines)} sentences, but the text has {sentences}: "
+            "line i must link the words of sentence i"
+        )
+    numbered = enumerate(lines, start=1)
+    return [parse_pharaoh(line, f"{path}, line {n}", first_word=first_word) for n, line in numbered]
 
 
 def _warn_of_outside(path: Path, links: Sequence[Collection[Link]], pairs: Sequence[WordPair]) -> None:
@@ -279,7 +254,7 @@ def _warn_of_outside(path: Path, links: Sequence[Collection[Link]], pairs: Seque
 def read_gold(
     links: str | Path, src: str | Path, tgt: str | Path, *, first_word: int = 0, reverse: bool = False
 ) -> Gold:
-    """Read gold links in Pharaoh or NAACL format, and the tokenised texts that they align.
+    """Read gold links in Pharaoh format, and the tokenised texts that they align.
 
     A link to a word that its sentence does not have, which published files do contain, is warned of. It
     counts as a gold link that no alignment finds, as in published scores.

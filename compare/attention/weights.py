@@ -21,7 +21,6 @@ from data.vocabulary import BOS, ESCAPE_SEQUENCE, SPACE, SPECIALS, UNESCAPED
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from data.vocabulary import VocabularyPair
 
 Weights = NDArray[Any]
 CROSS = "cross"
@@ -192,38 +191,6 @@ class SentenceAttention:
     """How good the model is, such as "BLEU 38.2, 5,000 updates", which stands beside its name."""
     color: str = style_of(OTHER).color
     """Colour of weight 1, that of the model's family."""
-
-    @classmethod
-    def of(
-        cls,
-        vocabularies: "VocabularyPair",
-        source: str,
-        tgt_ids: Sequence[int],
-        weights: Mapping[str, Weights],
-        *,
-        label: str = "",
-        color: str = style_of(OTHER).color,
-    ) -> "SentenceAttention":
-        """Label the weights that a model gave.
-
-        Args:
-            vocabularies: those of the model.
-            source: the sentence.
-            tgt_ids: ids of the translation, end of sentence included.
-            weights: by name, see the class.
-            label: name of the model in titles.
-            color: of weight 1, as #RRGGBB.
-        """
-        return cls(
-            source=source,
-            translation=vocabularies.tgt.decode(tgt_ids),
-            src=[*vocabularies.src.labels(source), SPECIALS[tgt_ids[-1]]],
-            tgt=vocabularies.tgt.pieces(tgt_ids),
-            kinds=(vocabularies.src.kind, vocabularies.tgt.kind),
-            weights=weights,
-            label=label,
-            color=color,
-        )
 
     def words(self) -> "SentenceAttention":
         """Join pieces to words: weights to the pieces of a word are added, those of its pieces averaged.

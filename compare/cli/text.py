@@ -171,7 +171,7 @@ def align(
     systems: Annotated[
         list[Path], typer.Argument(help="Folders of finished runs, or files of links by word aligners.")
     ],
-    gold: Annotated[Path, typer.Option(help="Gold links, Pharaoh or NAACL format, plain or .gz.")],
+    gold: Annotated[Path, typer.Option(help="Gold links, Pharaoh format, plain or .gz.")],
     src: Annotated[Path, typer.Option(help="Source text of the links, tokenised.")],
     tgt: Annotated[Path, typer.Option(help="Target text of the links, tokenised.")],
     first_word: Annotated[

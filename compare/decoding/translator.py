@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -343,22 +342,24 @@ class Translator:
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
 
-        tgt = self.vocabularies.tgt
+        src_vocabulary, tgt = self.vocabularies
         ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
-        src, src_mask = (
-            part.to(self.device) for part in make_source_batch([self.vocabularies.src.encode(line)])
-        )
+        src, src_mask = (part.to(self.device) for part in make_source_batch([src_vocabulary.encode(line)]))
         self.model.eval()
         weights = self.model.attention(src, src_mask, torch.tensor([[BOS, *ids]], device=self.device))
         arrays = {name: value[0].float().cpu().numpy() for name, value in weights.items()}
         color = style_of(picture_family(getattr(self.model, "config", None))).color
-        found = SentenceAttention.of(
-            self.vocabularies, line, [*ids, EOS], arrays, label=self.label, color=color
+        labels = tgt.pieces(ids) if translation is None else tgt.labels(translation)  # also unknown words
+        return SentenceAttention(
+            source=line,
+            translation=tgt.decode(ids) if translation is None else translation,
+            src=[*src_vocabulary.labels(line), SPECIALS[EOS]],
+            tgt=[*labels, SPECIALS[EOS]],
+            kinds=(src_vocabulary.kind, tgt.kind),
+            weights=arrays,
+            label=self.label,
+            color=color,
         )
-        if translation is None:
-            return found
-        labels = tgt.labels(translation)  # its own words, also where they are unknown
-        return replace(found, translation=translation, tgt=[*labels, SPECIALS[EOS]])
 
 
 # Workloads of timing the decoding of text: many lines together, and single lines for latency.

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, time_to_quality, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
-from compare.analysis.quality import by_distance, by_length, rare_words
+from compare.analysis.quality import by_length, rare_words
 from compare.analysis.tables import Row, Table
 from compare.experiment.tune import TRIALS, TrialResult, read_trials
 from compare.protocol import attends_to_source
@@ -112,16 +112,6 @@ FIGURES = {
         f"BLEU by {WORDS_TITLE}",
         partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
         by_length,
-    ),
-    "distance": Plan(
-        "BLEU by distance to the lengths of training",
-        partial(
-            groups_plot,
-            group="distance_words",
-            size="sentences",
-            title=f"{WORDS_TITLE}, against those of training (sentences)",
-        ),
-        by_distance,
     ),
     "rare-words": Plan(
         "Recall and precision of words by their count in training",

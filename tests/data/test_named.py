@@ -73,16 +73,12 @@ def test_every_language_pair_becomes_a_corpus_folder(serve, tmp_path: Path, name
     assert {path.name for path in tmp_path.iterdir()} == {folder.name, "downloads"}
 
 
-def test_both_directions_share_a_folder_which_is_verified(serve, server: Server, tmp_path: Path):
+def test_both_directions_share_a_folder(serve, server: Server, tmp_path: Path):
     serve("multi30k", texts_for("multi30k", ("en", "de")))
     folder = fetch("multi30k", "en", "de", tmp_path)
     asked = len(server.asked)
     assert fetch("multi30k", "de", "en", tmp_path) == fetch("multi30k", root=tmp_path) == folder
     assert len(server.asked) == asked
-    (folder / "train.de").write_text("mine\n")
-    with pytest.raises(ValueError, match=r"train\.de is missing or has changed; move the folder away"):
-        fetch("multi30k", root=tmp_path)
-    assert (folder / "train.de").read_text() == "mine\n"
 
 
 def test_the_manifest_describes_corpus_and_downloads(serve, tmp_path: Path):

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from compare.analysis.alignment import ARG_MAX, BASELINE, align_experiment
 from compare.analysis.efficiency import COSTS, pareto, progress, time_to_quality, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
-from compare.analysis.quality import by_distance, by_length, faults, rare_words
+from compare.analysis.quality import by_length, faults, rare_words
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
@@ -184,9 +184,9 @@ def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
 
 def _lengths(finished: FinishedExperiment) -> Iterator[Part]:
     require_texts(finished)
-    for name, table in (("length", by_length(finished)), ("distance", by_distance(finished))):
-        yield _drawing(name, finished, table.rows)
-        yield _means(table)
+    table = by_length(finished)
+    yield _drawing("length", finished, table.rows)
+    yield _means(table)
 
 
 def _words(finished: FinishedExperiment) -> Iterator[Part]:

@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compare.analysis.quality import (
-    by_distance,
     by_length,
     count_matches,
     extract_words,
@@ -97,25 +96,6 @@ def test_each_bucket_is_scored_as_a_corpus_over_all_test_sets(tmp_path: Path):
         assert row["bleu"] == pytest.approx(expected.score, abs=1e-9)
         assert row["length_ratio"] == expected.sys_len / expected.ref_len
     assert [(row["bleu"], row["length_ratio"]) for row in rows[3:]] == [(100, 1)] * 3
-
-
-def test_distance_is_measured_from_the_longest_sentence_used_in_training(tmp_path: Path):
-    # max_tokens = 9 admits 8 words and a full stop; a pair with one longer side is not used at all.
-    short, long = sentence(2), sentence(9)
-    seen, unseen = line_pairs(5, 8, 6), pairs((long, long), (short, long), (long, short))
-    train = Pairs(unseen.src + seen.src, unseen.tgt + seen.tgt)
-    test = line_pairs(*[3] * 2, *[5] * 3, *[8] * 4, *[9] * 60, *[13] * 70)
-    finished = make_finished(
-        tmp_path, train=train, tests={"test": test}, outputs={("a", 1): {"test": test.tgt}}, max_tokens=9
-    )
-    table = by_distance(finished)
-    assert [(row["distance_words"], row["sentences"]) for row in table.rows] == [
-        ("below 5", 2),
-        ("5–8 (trained)", 7),
-        ("1 past", 60),
-        ("2–5 past", 70),
-    ]
-    assert "5–8 words" in table.caption
 
 
 def test_matches_are_clipped_and_counted_per_line():
