@@ -83,18 +83,9 @@ class FinishedExperiment:
         return runs_by_label
 
     @property
-    def named(self) -> dict[str, FinishedRun]:
-        """The finished runs by label, or by folder name if the experiment has several seeds."""
-        several_seeds = len({run.result.seed for run in self.runs}) > 1
-        return {run.folder.name if several_seeds else run.result.label: run for run in self.runs}
-
-    @property
     def styles(self) -> dict[str, Style]:
-        """Styles in pictures of the models by label, and of the runs by the names of ``named``."""
-        labels = {label: runs[0].run.model.architecture for label, runs in self.labels.items()}
-        return styles_of({name: run.run.model.architecture for name, run in self.named.items()}) | styles_of(
-            labels
-        )
+        """Styles of the models in pictures, by label."""
+        return styles_of({label: runs[0].run.model.architecture for label, runs in self.labels.items()})
 
 
 def load_runs(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:
