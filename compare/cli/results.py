@@ -214,6 +214,7 @@ def publish(
         bool, cli.flag("weights", "Also the weights of each model's first finished seed.")
     ] = False,
     corpus: cli.CorpusFolder = "",
+    quiet: cli.Quiet = False,
 ) -> int:
     """Copy results and translations for others.
 

@@ -136,11 +136,14 @@ def test_commands_show_it_and_write_nothing_into_it(
     assert files(published) == before
 
 
-def test_runs_that_have_not_ended_are_left_out_and_named(copy: Path, tmp_path: Path, refusal: Refusal):
+def test_runs_that_have_not_ended_are_left_out_and_named(
+    copy: Path, tmp_path: Path, refusal: Refusal, capsys: pytest.CaptureFixture[str]
+):
     """The note and the seeds that were asked for tell of them, so nobody can hide a run so."""
     (copy / RUN / "result.json").unlink()
     out = tmp_path / "out"
-    publish_experiment(copy, out)
+    assert main(["publish", str(copy), "--out", str(out)]) == 0
+    assert capsys.readouterr().err == f"warning: left out, as they have not ended: {RUN}\n"
     assert [(result.run, result.status) for result in read_results(out)] == [(ROWS[1], "done")]
     assert {path.name for path in out.iterdir() if path.is_dir()} == {ROWS[1]}
     note = (out / "README.md").read_text()
