@@ -29,6 +29,9 @@ from data.vocabulary import EOS, UNK
 
 logger = logging.getLogger(__name__)
 
+MAX_TOKENS = 10_000
+"""Length of the longest sentence that is scored."""
+
 
 class SentenceScore(NamedTuple):
     """Score of one given translation."""
@@ -101,6 +104,12 @@ def score_translations(
     src, tgt = translator.vocabularies
     ids = tgt.encode_all(translations)
     split = make_split(src.encode_all(sources), ids)
+    longer = np.maximum(split.src_lengths, split.tgt_lengths)
+    if longer.max() > MAX_TOKENS:
+        raise ValueError(
+            f"line {longer.argmax() + 1} has {longer.max():,} tokens, but memory grows with their square, so "
+            f"at most {MAX_TOKENS:,} are scored: give one sentence per line"
+        )
     longest = int(split.tgt_lengths.max()) + 1
     batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
     logp: list[list[float]] = [[] for _ in sources]
