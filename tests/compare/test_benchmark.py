@@ -59,13 +59,14 @@ def tiny(tiny_toml: Path) -> Experiment:
 
 @pytest.fixture
 def staged(
-    tiny: Experiment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tiny: Experiment, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> tuple[Stage, BenchmarkResult, list[str]]:
     """Two updates per repeat, 3 repeats: warm-up steps take 100 s each, the timed ones 1, 2, 3, ... s."""
     stage = Stage(iter([100.0] * 4 + [float(second) for second in range(1, 13)]))
     caplog.set_level(logging.INFO, "compare")
     monkeypatch.setattr(training_timing, "train_step", stage.step)
     monkeypatch.setattr(timing, "time", stage)
+    monkeypatch.setattr(timing, "CACHE", tmp_path)  # reference work takes no time on this clock
     monkeypatch.setattr("compare.benchmark.peak_flops", lambda name, precision: PEAKS[precision])
     result = run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2))
     return stage, result, caplog.messages
