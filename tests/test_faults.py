@@ -148,6 +148,7 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     ("vocabulary of another run, resumed", [swap_words, unfinish], [RUN_AGAIN]),
     ("truncated weights", [lambda p: cut(p.run / WEIGHTS, 0)], ["translate {run}", "plot {folder} -q"]),
     ("truncated weights", [lambda p: cut(p.run / WEIGHTS, -1)], ["translate {run}"]),
+    # a hostile pickle, which is not executed
     ("truncated weights", [lambda p: torch.save(Bomb(p), p.run / WEIGHTS)], ["translate {run}"]),
     (
         "folder where a text should be",

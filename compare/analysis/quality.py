@@ -199,7 +199,7 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
                 | {"f1_percent": _percent(2 * both, ref + hyp)}
             )
     caption = (
-        f"Words of {test} by their count on the target side of training: how many words of the reference "
+        f"Words of {test} by their count in all target texts of training: how many words of the reference "
         "occur in its translation (recall), how many words of the translation occur in the "
         "reference (precision), and F1; counts clipped as in compare-mt (Neubig et al. 2019)."
     )

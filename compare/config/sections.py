@@ -110,7 +110,8 @@ class TrainConfig(Section):
     )
     precision: Literal["auto", "fp32", "bf16"] = setting(
         "auto",
-        "fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively.",
+        "fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively. "
+        "Translations and scores are computed in fp32 in any case.",
     )
     deterministic: bool = setting(
         False,

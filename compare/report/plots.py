@@ -159,8 +159,8 @@ ATTENTION = "attention"
 def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = None) -> list[Path]:
     """Draw learning curves of all models, and heat maps of their attention for one test sentence.
 
-    The heat maps are of each model's lowest seed. Models without weights, such as those of a published
-    folder, have none. ``draw_attention`` draws any sentence.
+    The heat maps are of each model's lowest seed that has weights; models of a published folder have none.
+    ``draw_attention`` draws any sentence.
 
     Args:
         folder: the folder of an experiment.
@@ -184,12 +184,14 @@ def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = No
     for name in ("learning-updates", "learning-seconds"):
         plan = FIGURES[name]
         written += save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / name)
-    first_seeds = find_runs(folder)
-    runs = {label: run for label, run in first_seeds.items() if (run / CHECKPOINTS).is_dir()}
+    runs: dict[str, Path] = {}  # by label
+    for run in finished.runs:
+        if (run.folder / CHECKPOINTS).is_dir():
+            runs.setdefault(run.result.label, run.folder)
     if not any(run.run.translates for run in finished.runs):
         logger.info(f"{folder}: language models attend to no source: no heat maps")
         return written
-    if len(runs) < len(first_seeds):
+    if len(runs) < len(finished.labels):
         logger.info(f"{folder}: heat maps of attention need weights, which models here lack")
     for label, attention in attend_with(runs, read_test_line(folder, line)).items() if runs else ():
         if any(map(attends_to_source, attention.weights)):

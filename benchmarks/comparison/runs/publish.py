@@ -1,10 +1,10 @@
 # ruff: noqa: E501
 """Put the finished comparison in the place of the earlier one: results, configuration, pages.
 
-    PYTHONPATH=. python benchmarks/comparison/runs/publish.py RUNS CORPORA
+    python benchmarks/comparison/runs/publish.py RUNS CORPORA
 
 RUNS is the folder of all runs, timed; CORPORA has the folder multi30k, with exactly the files of RUNS' corpus. Run it
-once, at the root of a clean checkout; it removes its own folder. Then fill in what docs/multi30k.md leaves open.
+once, at the root of a clean checkout; it removes its own folder (after a failure: git checkout . && git clean -fd). Then fill in what docs/multi30k.md leaves open.
 """
 
 import shutil
@@ -91,7 +91,6 @@ replace(
 )
 replace(
     "docs/limits.md",
-    ("At most 29,000 pairs and 8 million parameters.", "At most 29,000 pairs and 4 million parameters."),
     ("- *Three seeds at most*, and one in `alignment`.", "- *Three to five seeds*, and one in `alignment`."),
     (
         "Multi30k's models were tuned briefly ([how](multi30k.md#how-the-settings-were-chosen)), those",
