@@ -159,7 +159,7 @@ ATTENTION = "attention"
 def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = None) -> list[Path]:
     """Draw learning curves of all models, and heat maps of their attention for one test sentence.
 
-    The heat maps are of each model's lowest seed that has weights; models of a published folder have none.
+    The heat maps are of each model's lowest seed that has weights; models without any have none.
     ``draw_attention`` draws any sentence.
 
     Args:

@@ -16,7 +16,7 @@ Outputs = Mapping[tuple[str, int], Mapping[str, Sequence[str]]]
 
 CONFIG = """
 [data]
-max_tokens = {max_tokens}
+max_tokens = 100
 [decode]
 max_ratio = {max_ratio}
 [[models]]
@@ -38,7 +38,6 @@ def make_finished(
     outputs: Outputs,
     kind: str = "words",
     size: int = 10_000,
-    max_tokens: int = 100,
     max_ratio: float = 2.0,
     results: Mapping[tuple[str, int], Mapping[str, Any]] | None = None,
     failed: Sequence[tuple[str, int]] = (),
@@ -52,7 +51,6 @@ def make_finished(
         outputs: translations; their keys are the runs.
         kind: kind of the vocabularies.
         size: size of the vocabularies.
-        max_tokens: limit of the training pairs.
         max_ratio: limit of the output length, relative to the source.
         results: further fields of the results of some runs.
         failed: label and seed of runs that failed.
@@ -65,7 +63,7 @@ def make_finished(
     for (label, seed), translations in outputs.items():
         run_folder = folder / f"{label}-seed{seed}"
         vocabularies.save(run_folder)
-        config = CONFIG.format(max_tokens=max_tokens, max_ratio=max_ratio, label=label)
+        config = CONFIG.format(max_ratio=max_ratio, label=label)
         (run_folder / "config.toml").write_text(config)
         run = RunFolder.read(run_folder).run
         figures = (results or {}).get((label, seed), {})
