@@ -25,7 +25,7 @@ from compare.analysis.finished_experiment import FinishedExperiment, load_finish
 from compare.analysis.statistics import score_tests
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
-from compare.report.table import TableShape, load_table, render_table
+from compare.report.table import load_table, render_table
 from compare.results.columns import bleu_interval_column, score_column
 from compare.results.store import load_results, read_results
 from compare.results.text import describe_p
@@ -94,8 +94,8 @@ def table(folder: Path, corpus: str, columns: tuple[str, ...] | None = None) -> 
 def rows(folder: Path, corpus: str) -> DataFrame:
     """Return a row per model, as ``table`` shows it."""
     if has_means(folder):
-        return load_table(folder, TableShape.AGGREGATED, data_root=corpus)
-    return load_table(folder, TableShape.ROWS)
+        return load_table(folder, "aggregated", data_root=corpus)
+    return load_table(folder, "rows")
 
 
 @cache

@@ -263,7 +263,7 @@ def check_corpus(
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: a line breaks the format, or the two files of a source differ in length.
+        ValueError: a line breaks the format, the two files of a source differ in length, or a split is empty.
     """
     swapped, found = SwappedSides(), dict[str, SplitCheck]()
     for name, sources in splits.items():
@@ -271,6 +271,8 @@ def check_corpus(
         progress(label, 0, None)
         for source in sources:
             split.read(source, swapped, lambda done, label=label: progress(label, done, None))  # type: ignore[misc]
+        if not split.pairs:
+            raise ValueError(f"{', '.join(split.files[0]['paths'])}: no pair: only a header line")
         split.finish(next(iter(found.values()), None))
         found[name] = split
     return CorpusCheck(splits=found)

@@ -257,11 +257,6 @@ def encode_split(
         ValueError: no pair is left, or the text changed while it was read.
         OSError: ``folder`` cannot be written.
     """
-    if len(pairs.src) != len(pairs.tgt):
-        raise ValueError(
-            f"{len(pairs.src):,} sources but {len(pairs.tgt):,} targets: line i of one must translate line i "
-            "of the other"
-        )
     key = (str(FORMAT_VERSION), vocabularies.content_hash, str(max_tokens), *pairs.column_hashes())
     cache = Path(folder) / hash_texts(key)[:32]
     encoded = _open(cache)
@@ -274,10 +269,7 @@ def encode_split(
         except OSError:
             if not cache.exists():
                 raise  # otherwise another run has written it in the meantime
-        encoded = _open(cache)
-    if encoded is None:
-        raise OSError(f"{cache}: what was just written cannot be read back; is the disk full or failing?")
-    return encoded
+    return encoded or open_split(cache)
 
 
 def open_split(folder: Path) -> EncodedSplit:

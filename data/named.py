@@ -156,7 +156,7 @@ def fetch(
     root: str | Path = "corpora",
     progress: ProgressCallback = no_progress,
 ) -> Path:
-    """Download a corpus and write its folder; what exists already, of the same size, stays.
+    """Download a corpus and write its folder; what exists already stays.
 
     Args:
         name: one of ``list_corpora()``.

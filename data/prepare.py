@@ -107,11 +107,6 @@ class Filters:
     drop_overlap: bool = False
     """Drop training pairs whose source or target, normalised, occurs in a given valid or test set."""
 
-    def __post_init__(self) -> None:
-        """Reject a limit that would drop everything."""
-        if self.max_ratio and not self.max_ratio >= 1:
-            raise ValueError(f"max_ratio must be 0 or at least 1, found {self.max_ratio:g}")
-
     def drop_reason(self, src: str, tgt: str) -> str:
         """Apply the rules that need no other pair.
 

@@ -4,12 +4,13 @@ import gzip
 import hashlib
 import io
 import re
+import sys
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from data.files import ensure_states, file_states
 
@@ -95,8 +96,7 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
         ValueError: a compressed file is damaged or ends too early; raised while it is read.
     """
     if path == STDIN:
-        with open(0, "rb", buffering=BUFFER, closefd=False) as file:
-            yield file
+        yield cast("BinaryIO", sys.stdin.buffer)
         return
     if path.is_dir():
         raise FileNotFoundError(f"{path}: this is a folder; give a file")

@@ -230,7 +230,7 @@ def linear_attention(
 
     The same sum in two orders: (Q K^T) V, or Q (K^T V) as in equations 5 and 6, which is linear in the number
     of positions. The cheaper one is computed (``is_factored``); the first one for a mask that is not the same
-    for all queries, and in programs of torch.export, whose lengths are open.
+    for all queries.
 
     Args:
         queries: ``elu_features`` of queries, (B, H, Q, E).

@@ -413,26 +413,19 @@ class Alignments(NamedTuple):
     """Entropy of each run's heads on the test set, in nats and as a share of log S."""
 
 
-def align_experiment(
-    finished: FinishedExperiment, *, test: str | None = None, device: str = "cpu"
-) -> Alignments:
-    """Align a test set with every run that has attention to the source; other runs have no rows.
-
-    Args:
-        finished: the experiment.
-        test: name of a test set; None is the first, which gives the headline.
-        device: the torch device on which the models run.
+def align_experiment(finished: FinishedExperiment) -> Alignments:
+    """Align the first test set with every run that has attention to the source; other runs have no rows.
 
     Raises:
-        ValueError: the test set does not exist, or a run cannot be loaded.
+        ValueError: a run cannot be loaded.
     """
-    test = test or finished.corpus.tests[0]
+    test = finished.corpus.tests[0]
     test_gold = corpus_gold(finished.corpus, test)
     has_gold = bool(finished.corpus.splits[test].links)
     alignments = Alignments([baseline_row(test_gold)] if has_gold else [], [], {}, [])
     for run in finished.runs:
         logger.info(f"aligning {test}: {run.folder.name}")
-        translator = load_model(run.folder, device)
+        translator = load_model(run.folder)
         tested = measure_alignment(translator, test_gold)
         if tested is None:
             continue

@@ -167,8 +167,8 @@ def _outputs(run: FinishedRun, corpus: Corpus) -> dict[str, tuple[str, ...]]:
         lines = read_lines(path, allow_blank=True)
         if len(lines) != len(corpus.splits[test].src):
             raise ValueError(
-                f"{path} has {len(lines)} lines, but {test} has {len(corpus.splits[test].src)}: "
-                "the corpus in data.root has changed since the run"
+                f"{path} has {len(lines)} lines, but {test} has {len(corpus.splits[test].src)} sentences: "
+                "restore the file"
             )
         outputs[test] = lines
     return outputs

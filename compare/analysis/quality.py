@@ -9,7 +9,7 @@ References:
 import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import count, pairwise
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.statistics import bleu, sentence_counts
-from compare.analysis.tables import Row, Table
+from compare.analysis.tables import Table
 from data.vocabulary import TOKEN, split_words
 
 # Words of a text.
@@ -89,54 +89,28 @@ def by_length(finished: FinishedExperiment) -> Table:
 
     The sentences of all test sets are pooled, so that a set of long sentences continues one of short ones.
     """
-    lengths = word_counts(_sources(finished))
-    groups = {str(bucket): _indices(lengths, bucket) for bucket in make_buckets(lengths, most=MAX_BUCKETS)}
-    caption = (
-        f"Quality by words of the source, {_tests(finished)}; each bucket is scored as a separate corpus "
-        "(BLEU, and tokens of the translations over those of the references)."
-    )
-    rows = _score_groups(finished, "source_words", groups)
-    return Table(caption, rows, "BLEU by length of the source")
-
-
-def _sources(finished: FinishedExperiment) -> list[str]:
-    return [line for test in finished.corpus.tests for line in finished.corpus.splits[test].src]
-
-
-def _tests(finished: FinishedExperiment) -> str:
-    return f"sentences of {' and '.join(finished.corpus.tests)}"
-
-
-def _indices(lengths: Sequence[int], bucket: Bucket) -> list[int]:
-    """List the indices of the lengths in ``bucket``."""
-    return [i for i, length in enumerate(lengths) if bucket.low <= length <= bucket.high]
-
-
-def _score_groups(
-    finished: FinishedExperiment, column: str, groups: Mapping[str, Sequence[int]]
-) -> list[Row]:
-    """Score groups of sentences, one row per run and group.
-
-    Args:
-        finished: the experiment.
-        column: column for the name of the group.
-        groups: indices of sentences by name of the group; sentences of all test sets are counted together.
-    """
-    corpus = finished.corpus
+    tests, splits = finished.corpus.tests, finished.corpus.splits
+    lengths = np.array(word_counts([line for test in tests for line in splits[test].src]))
+    buckets = make_buckets(lengths.tolist(), most=MAX_BUCKETS)
     rows = []
     for run in finished.runs:
         counts = np.concatenate(
             [
                 sentence_counts(run.outputs[test], finished.references(test), finished.tokenize)
-                for test in corpus.tests
+                for test in tests
             ]
         )
-        for name, indices in groups.items():
-            sums = counts[indices].sum(axis=0)
+        for bucket in buckets:
+            inside = (bucket.low <= lengths) & (lengths <= bucket.high)
+            sums = counts[inside].sum(axis=0)
             hyp_len, ref_len = sums[:2].tolist()
             scores = {"bleu": float(bleu(sums)), "length_ratio": hyp_len / ref_len}
-            rows.append({**run.names, column: name, "sentences": len(indices), **scores})
-    return rows
+            rows.append({**run.names, "source_words": str(bucket), "sentences": int(inside.sum()), **scores})
+    caption = (
+        f"Quality by words of the source, sentences of {' and '.join(tests)}; each bucket is scored as a "
+        "separate corpus (BLEU, and tokens of the translations over those of the references)."
+    )
+    return Table(caption, rows, "BLEU by length of the source")
 
 
 # Word accuracy by how often a word occurs in training.

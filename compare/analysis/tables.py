@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from compare.results.columns import Column, Group
+from compare.results.columns import Column
 from compare.results.text import format_number
 from compare.scoring import METRICS
 
@@ -76,7 +76,7 @@ def plain_column(name: str, heading: str = "") -> Column:
         known = isinstance(value, float) and math.isfinite(value) and decimals is not None
         return f"{value:,.{decimals}f}" if known else format_number(value)
 
-    return Column(name, heading or name, Group.IDENTITY, render=text)
+    return Column(name, heading or name, "identity", render=text)
 
 
 def heading_of(name: str) -> str:

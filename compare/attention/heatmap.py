@@ -124,11 +124,8 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
 # Fonts for the characters of all languages.
 
 
-BOXES = "Boxes are characters that no font had where this was drawn."
-
-
 def render_figure(figure: Figure, **options: Any) -> bytes:
-    """Return the image that ``savefig`` writes, with fonts that have all its characters, or a note."""
+    """Return the image that ``savefig`` writes, with fonts that have its characters where there are any."""
 
     def save() -> tuple[bytes, bool]:  # and whether characters are missing
         buffer = BytesIO()
@@ -143,11 +140,7 @@ def render_figure(figure: Figure, **options: Any) -> bytes:
         families = find_fonts(frozenset("".join(text.get_text() for text in texts)))
         for text in texts:
             text.set_fontfamily(families)
-        content, is_lacking = save()
-    if is_lacking and options["format"] != "svg":  # which is shown in the reader's fonts
-        note = figure.text(0.5, 1, BOXES, ha="center", va="bottom", fontsize=8)
         content, _ = save()
-        note.remove()
     return content
 
 

@@ -17,26 +17,29 @@ from numpy.typing import NDArray
 # Render a template as one self-contained HTML file, in which only the scripts of this package run.
 
 
+PACKAGE = "compare.attention"
+
+
 def render_page(
-    package: str, template: str, *, scripts: Sequence[str], styles: Sequence[str], **values: Any
+    package: str, template: str, *, scripts: Sequence[str], styles: Sequence[str] = (), **values: Any
 ) -> str:
-    """Render a page, in which text of models and data is escaped.
+    """Render a page with the viewer; text of models and data is escaped.
 
     Args:
         package: the package that holds the template.
         template: its file name.
-        scripts: texts of the scripts, joined to one; the template gets it as ``script``, and as
-            ``script_hash`` what a content security policy says to let no other run.
-        styles: texts of the style sheets, joined to one: ``style``.
+        scripts: texts of scripts that follow the viewer's, joined to one; the template gets it as
+            ``script``, and as ``script_hash`` what a content security policy says to let no other run.
+        styles: texts of style sheets that follow the viewer's, joined to one: ``style``.
         values: what else the template prints.
     """
-    script = "\n".join(scripts)
+    script = "\n".join([read_asset(PACKAGE, "viewer.js"), *scripts])
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         _environment(package)
         .get_template(template)
         .render(
-            style=Markup("\n".join(styles)),
+            style=Markup("\n".join([read_asset(PACKAGE, "viewer.css"), *styles])),
             script=Markup(script),
             script_hash=f"'sha256-{digest}'",
             **values,
@@ -69,10 +72,6 @@ def _breakable(text: str) -> Markup:
 
 
 # The data of a viewer.
-
-
-PACKAGE = "compare.attention"
-VIEWER_SCRIPT, VIEWER_STYLE = "viewer.js", "viewer.css"
 
 
 @dataclass(frozen=True, kw_only=True)

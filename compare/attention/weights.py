@@ -26,11 +26,11 @@ Weights = NDArray[Any]
 CROSS = "cross"
 """The models' name of the attention to the source; "cross.0" and so on in a model of several layers."""
 KINDS = {
-    CROSS: ("translation", "source"),
-    "encoder": ("source", "source"),
-    "decoder": ("translation", "translation so far"),
+    CROSS: ("Attention to the source", "translation", "source"),
+    "encoder": ("Self-attention within the source", "source", "source"),
+    "decoder": ("Self-attention within the translation", "translation", "translation so far"),
 }
-"""Names of the axes (rows, columns) of each kind of attention, by the first part of a layer's name."""
+"""Caption, and names of rows and columns, of each kind of attention, by the first part of a layer's name."""
 
 
 def kind_of(layer: str) -> str:
@@ -203,7 +203,7 @@ class SentenceAttention:
         merged = {}
         for name, weights in self.weights.items():
             # Which piece belongs to which word, (pieces, words), as zeros and ones.
-            rows, columns = (np.eye(1 + max(groups[axis]))[groups[axis]] for axis in KINDS[kind_of(name)])
+            rows, columns = (np.eye(1 + max(groups[axis]))[groups[axis]] for axis in KINDS[kind_of(name)][1:])
             merged[name] = merge_pieces(weights, rows, columns).astype(np.float32)
         return replace(self, src=src, tgt=tgt, kinds=("words", "words"), weights=merged)
 
@@ -240,12 +240,6 @@ class SentenceAttention:
 # The interactive page.
 
 
-TITLES = {
-    CROSS: "Attention to the source",
-    "encoder": "Self-attention within the source",
-    "decoder": "Self-attention within the translation",
-}
-"""Captions of the kinds of attention."""
 FRAME_PIXELS = 500
 """Height of a notebook's frame; the script in it makes it as high as its page where it may."""
 
@@ -262,8 +256,7 @@ def render_viewer(source: str, models: Sequence[SentenceAttention]) -> str:
     return viewer.render_page(
         viewer.PACKAGE,
         "viewer.html.j2",
-        scripts=[viewer.read_asset(viewer.PACKAGE, viewer.VIEWER_SCRIPT), "attnbench.startPage();"],
-        styles=[viewer.read_asset(viewer.PACKAGE, viewer.VIEWER_STYLE)],
+        scripts=["attnbench.startPage();"],
         title=source,
         models=[(model, _viewers(model.words())) for model in models],
     )
@@ -276,7 +269,7 @@ def _viewers(model: SentenceAttention) -> list[tuple[str, dict[str, Any]]]:
     tokens = {"source": model.src, "translation": model.tgt}
     tokens["translation so far"] = [SPECIALS[BOS], *model.tgt[:-1]]
     found = []
-    for kind, title in TITLES.items():
+    for kind, (title, rows, columns) in KINDS.items():
         layers = {name: weights for name, weights in model.weights.items() if kind_of(name) == kind}
         if not layers:
             continue
@@ -284,7 +277,6 @@ def _viewers(model: SentenceAttention) -> list[tuple[str, dict[str, Any]]]:
         names = list(map(str, heads))
         last = len(names) - 1  # the widest mean
         shown = AttendedModel(name=title, heads=names, chosen=last, color=model.color)
-        rows, columns = KINDS[kind]
         sentence = AttendedSentence(
             number=1, src=tokens[columns], tgt=tokens[rows], links=[], weights=[hundredths(weights)]
         )

@@ -5,7 +5,7 @@ Each function compares some files with each other; ``INVARIANTS`` lists those of
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from compare.config.sections import run_name
 from compare.decoding.search import length_penalties
 from compare.experiment.folder import DECIDED_BY_TIME, settings_hash
 from compare.experiment.likelihood import count_characters
-from compare.experiment.prepare import PreparedData, prepare_data, training_batches
+from compare.experiment.prepare import PreparedData, prepare_data
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, Result
@@ -25,11 +25,8 @@ from compare.system.plugins import plugin_problem
 from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation, read_metrics
 from compare.training.trainer import must_stop
 from data.files import hash_file
-from data.text import hash_decompressed, plain_or_gzip, read_lines
+from data.text import hash_decompressed, plain_or_gzip
 from data.vocabulary import UNK, load_pair
-
-SOURCES = "test.src"
-
 
 # Findings, and runs with the data that their configs describe.
 
@@ -138,15 +135,11 @@ class DataCache:
             ValueError, OSError: the corpus cannot be read or used.
         """
         own = load_pair(folder) if run.train.init_from is not None else None
-        settings = (run.data, run.vocabulary, run.task, own.content_hash if own else None)
-        batches = (settings, run.regularization, run.train.batch_tokens, run.train.seed)
+        sections = (run.data, run.vocabulary, run.regularization, run.train.batch_tokens)
+        settings = (*sections, run.task, own.content_hash if own else None)
         if settings not in self._found:
             self._found[settings] = prepare_data(run, self._encoded, vocabularies=own)
-        if batches not in self._found:
-            corpus = self._found[settings]
-            stream = training_batches(corpus.train, corpus.vocabularies, run)
-            self._found[batches] = replace(corpus, stream=stream, batch_hash=stream.stream_hash(1))
-        return self._found[batches]
+        return self._found[settings].for_seed(run.train.seed)
 
 
 def read_run(folder: Path, result: Result, cache: DataCache) -> CheckedRun:
@@ -379,12 +372,11 @@ def _means_the_same(written: Any, value: Any) -> bool:
 
 
 def check_experiment_files(
-    folder: Path, registry: Registry, runs: Sequence[CheckedRun], present: Sequence[str]
+    registry: Registry, runs: Sequence[CheckedRun], present: Sequence[str]
 ) -> Findings:
-    """Compare experiment.json and test.src with the folders of runs, the seeds asked for, and the data.
+    """Compare experiment.json with the folders of runs, the seeds asked for, and the data.
 
     Args:
-        folder: the folder of the experiment.
         registry: the content of experiment.json.
         runs: the runs that are there and can be read.
         present: names of all runs that are there.
@@ -406,8 +398,3 @@ def check_experiment_files(
             hashes["vocabulary_hash"] = run.prepared.vocabularies.content_hash
         for key, value in hashes.items():
             yield ComparedValue(REGISTRY, f"{key} of {run.name}", getattr(registry, key), value)
-    corpus = next((run.prepared.corpus for run in runs if run.prepared is not None), None)
-    if corpus and (folder / SOURCES).is_file():
-        same = tuple(read_lines(folder / SOURCES)) == tuple(corpus.splits[corpus.tests[0]].src)
-        found = "as in the corpus" if same else "something else"
-        yield ComparedValue(SOURCES, "content", "as in the corpus", found)

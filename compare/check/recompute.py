@@ -119,7 +119,7 @@ def check_experiment(
             else:
                 runs.append(read_run(folder / result.run, result, cache))
                 findings += check_run(runs[-1], decode, retrain=retrain)
-        files = check_experiment_files(folder, read_registry(folder), runs, present)
+        files = check_experiment_files(read_registry(folder), runs, present)
         findings += _catch(REGISTRY, "files", files)
         if (folder / EXPERIMENT).is_file():
             findings += _catch(EXPERIMENT, "settings", check_published_settings(folder / EXPERIMENT, runs))

@@ -53,11 +53,12 @@ def table(
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
     from compare.report.screen import show_experiment
-    from compare.report.table import TableShape, default_shape, find_summary, refresh_views, table_form
+    from compare.report.table import default_shape, ensure_form, find_summary, refresh_views
     from compare.results.store import read_results
 
     show_messages()
-    form = table_form("json" if as_json else form)
+    form = "json" if as_json else form
+    ensure_form(form)
     for folder in folders:
         refresh_views(folder)
     width = terminal_width()
@@ -66,10 +67,10 @@ def table(
         cli.print_visible(show_experiment(folders[0], width=width, data_root=corpus), end="")
         return 0
     if not shape:
-        shape = TableShape.ROWS if form in ("csv", "json") else default_shape(folders)
+        shape = "rows" if form in ("csv", "json") else default_shape(folders)
     frame = compare.load_table(folders, shape, data_root=corpus)
     chosen = cli.parse_list("" if columns == "all" else columns)
-    runs = () if shape == TableShape.ROWS else compare.load_results(*folders)
+    runs = () if shape == "rows" else compare.load_results(*folders)
     outcome: list[str] = []
     if is_one and not chosen and form in ("markdown", "latex"):
         with suppress(ValueError):  # no run is finished, or a plug-in is not here
@@ -126,14 +127,21 @@ def plot(
     if kind == ATTENTION:
         line = 1 if line is None else line
         written = compare.draw_attention(
-            folder, sentence, translation=translation, line=line, model=model, formats=formats, out=out
+            folder,
+            sentence,
+            translation=translation,
+            line=line,
+            model=model,
+            formats=formats,
+            out=out,
+            data_root=corpus,
         )
     else:
         refresh_views(folder)
         if kind:
             written = compare.draw_figure(folder, kind, formats, out=out, data_root=corpus)
         else:
-            written = compare.draw_plots(folder, out=out)
+            written = compare.draw_plots(folder, out=out, data_root=corpus)
     for each in written:
         cli.print_visible(each)
     return 0

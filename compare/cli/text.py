@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.results.text import table_text, terminal_width
+from data.text import STDIN, read_lines
 
 
 @cli.app.command()
@@ -52,7 +52,7 @@ def translate(
     model = compare.load_ensemble(runs, device) if len(runs) > 1 else compare.load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
-    lines = list(_sentences())
+    lines = read_lines(STDIN, allow_blank=True)
     found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
     if as_json:
         records = [
@@ -157,15 +157,6 @@ def score(
     return 0
 
 
-def _sentences() -> Iterator[str]:
-    """The lines of standard input."""
-    for number, line in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield line.decode().removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"standard input, line {number}: not UTF-8 ({error.reason})") from None
-
-
 @cli.app.command()
 def align(
     systems: Annotated[
@@ -200,13 +191,18 @@ def align(
     from compare.analysis.alignment import write_link_files
     from compare.system.device import tune_cpu
 
+    runs = [path for path in systems if path.is_dir()]
+    if links is not None and len({run.resolve().name for run in runs}) < len(runs):
+        raise ValueError(
+            "two runs have the same name, by which --out names their folders: align one at a time"
+        )
     pairs = compare.read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
     alignments = {
         str(path): compare.read_proposed_links(path, pairs) for path in systems if not path.is_dir()
     }
     tune_cpu()
     rows: list[dict[str, Any]] = []
-    for run in (path for path in systems if path.is_dir()):
+    for run in runs:
         translator = compare.load_model(run)
         measured = compare.measure_alignment(translator, pairs)
         if measured is None:

@@ -113,6 +113,9 @@ def _build_experiment(name: str, table: Mapping[str, Any], base: Path) -> Experi
         raise ValueError("systems must be tables: write [[systems]], one per row from outside")
     systems = tuple(_build_system(row, f"systems[{index}]", base) for index, row in enumerate(written))
     labels = [row.label for row in rows] + [row.label for row in systems]
+    for label in labels:
+        if not all(c.isalnum() or c in "-_.+" for c in label) or label[:1] in ("", "."):
+            raise ValueError(f"label {label!r} names a folder: only letters, digits and -_.+ are allowed")
     for label, count in Counter(map(str.casefold, labels)).items():  # one folder on some systems
         if count > 1:
             raise ValueError(f"label {label!r} is given twice: each model needs a different label")
@@ -151,10 +154,7 @@ def _build_model(row: Mapping[str, Any], context: str) -> ModelConfig:
             f"{context}: label {label!r} is the name of another preset than {preset!r}: choose another"
         )
     overrides = {key: value for key, value in row.items() if key not in ("preset", "label")}
-    try:
-        return ModelConfig(preset=preset, label=label, overrides=overrides)
-    except ValueError as error:
-        raise ValueError(f"{context}: {error}") from None
+    return ModelConfig(preset=preset, label=label, overrides=overrides)
 
 
 def _build_system(row: Mapping[str, Any], context: str, base: Path) -> SystemConfig:
@@ -165,10 +165,7 @@ def _build_system(row: Mapping[str, Any], context: str, base: Path) -> SystemCon
         raise ValueError(f"{context}: label {label!r} is a preset of attnbench: choose another")
     tests = [key for key in row if key != "label"]
     paths = {test: absolute_root(file, base) for test, file in zip(tests, files, strict=True)}
-    try:
-        return SystemConfig(label=label, files=paths)
-    except ValueError as error:
-        raise ValueError(f"{context}: {error}") from None
+    return SystemConfig(label=label, files=paths)
 
 
 # Overrides of an experiment's tables from the command line, and grids of models.

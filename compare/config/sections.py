@@ -361,10 +361,6 @@ class ModelConfig:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Settings that differ from the preset, by name."""
 
-    def __post_init__(self) -> None:
-        """Reject labels that cannot name a folder."""
-        _ensure_names_folder(self.label)
-
 
 OUTSIDE = "outside"
 """Stands for the preset of a row from outside."""
@@ -378,23 +374,6 @@ class SystemConfig:
     """Name of the row in tables and folders."""
     files: Mapping[str, str]
     """Absolute path of its translations by name of the test set, one line per sentence."""
-
-    def __post_init__(self) -> None:
-        """Reject labels that cannot name a folder."""
-        _ensure_names_folder(self.label)
-
-
-MAX_LABEL_BYTES = 200
-"""A file system takes 255, of which the names of trials, seeds and temporary files need some."""
-
-
-def _ensure_names_folder(label: str) -> None:
-    is_name = all(c.isalnum() or c in "-_.+" for c in label) and label[:1] not in ("", ".")
-    if not is_name or len(label.encode()) > MAX_LABEL_BYTES:
-        raise ValueError(
-            f"label {abbreviate(label)} names a folder: only letters, digits and -_.+ are allowed, "
-            f"at most {MAX_LABEL_BYTES} bytes"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -289,7 +289,7 @@ class Translator:
         """Search for every source, each process in its share of the batches; all return all that is found."""
         lengths = np.array([len(ids) for ids in request.sources], dtype=np.int64)
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
-        batches = decode_batches(lengths, max(1, batch_tokens // request.beam_size))
+        batches = decode_batches(lengths, max(1, batch_tokens // max(1, request.beam_size)))
         rank, size = self.processes.rank, self.processes.size
         shares = self.processes.gather(lambda: self._search_batches(request, batches[rank::size]))
         batch_results = [shares[number % size][number // size] for number in range(len(batches))]

@@ -160,27 +160,7 @@ def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
         ValueError: a run folder was made with other settings: it is not continued or overwritten; or runs of
             the folder that are not among ``runs`` have other shared settings.
     """
-    shorter = []
-    for run in runs:
-        if not run.config.exists():
-            if (run.folder / CHECKPOINTS).exists():
-                raise ValueError(
-                    f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
-                )
-            continue
-        existing = RunFolder.read(run.folder, data_root=run.run.data.root).run  # the corpus may have moved
-        if existing == run.run:
-            continue
-        if not _is_shorter(existing, run.run):
-            old, new = (each.to_toml().splitlines() for each in (existing, run.run))
-            changes = list(unified_diff(old, new, lineterm="", n=0))
-            was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
-            raise ValueError(
-                f"{run.folder} holds another experiment ({was} there, {now} here): "
-                "choose another folder with --out, or delete this one"
-            )
-        _ensure_can_continue(run, existing)
-        shorter.append(run)
+    shorter = [run for run in runs if is_begun_shorter(run)]
     first, names = runs[0], {run.name for run in shorter}
     for config in sorted(first.folder.parent.glob("*/config.toml")):
         if config.parent.name not in names:
@@ -188,6 +168,29 @@ def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
             if not other.run.is_outside and (difference := find_difference(first.run, other.run)):
                 raise _other_settings(first.folder.parent, f"{other.name} has {difference}")
     return shorter
+
+
+def is_begun_shorter(run: RunFolder) -> bool:
+    """Return whether a run was begun with fewer updates; ValueError if with other settings."""
+    if not run.config.exists():
+        if (run.folder / CHECKPOINTS).exists():
+            raise ValueError(
+                f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
+            )
+        return False
+    existing = RunFolder.read(run.folder, data_root=run.run.data.root).run  # the corpus may have moved
+    if existing == run.run:
+        return False
+    if not _is_shorter(existing, run.run):
+        old, new = (each.to_toml().splitlines() for each in (existing, run.run))
+        changes = list(unified_diff(old, new, lineterm="", n=0))
+        was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
+        raise ValueError(
+            f"{run.folder} holds another experiment ({was} there, {now} here): "
+            "choose another folder with --out, or delete this one"
+        )
+    _ensure_can_continue(run, existing)
+    return True
 
 
 def _is_shorter(existing: Run, run: Run) -> bool:
@@ -330,10 +333,9 @@ def begin_experiment(
     folder: Path,
     registry: Registry,
     runs: Sequence[RunFolder],
-    prepared: PreparedData,
     outside: Sequence[RunFolder] = (),
 ) -> None:
-    """Add the runs to experiment.json, write the sources of the first test set, and lengthen shorter runs.
+    """Add the runs to experiment.json, and lengthen shorter runs.
 
     Raises:
         ValueError: another process has begun runs with other shared settings since the first check.
@@ -342,9 +344,6 @@ def begin_experiment(
     shorter, shared = find_shorter(runs), settings_hash(runs[0].run)
     if not shorter and registry.settings_hash not in ("", shared):
         raise _other_settings(folder, f"settings_hash {registry.settings_hash[:12]}, here {shared[:12]}")
-    for test in prepared.corpus.tests[:1]:  # for plots and people
-        lines = prepared.corpus.splits[test].src
-        write_atomically(folder / "test.src", "".join(f"{line}\n" for line in lines))
     registry.settings_hash = shared
     registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in (*runs, *outside))]))
     for run in (*runs, *outside):
@@ -371,7 +370,7 @@ def _lengthen(run: RunFolder) -> None:
 
 def begin_run(run: RunFolder, prepared: PreparedData) -> None:
     """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
-    find_shorter([run])  # refuses what another process may have begun since the first check
+    is_begun_shorter(run)  # refuses what another process may have begun since the first check
     for folder in (run.folder, run.folder / CHECKPOINTS):
         remove_leftovers(folder)
     if not run.config.is_file():

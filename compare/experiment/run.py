@@ -42,7 +42,7 @@ from compare.results.store import (
     save_result,
     write_json_lines,
 )
-from compare.scoring import METRICS, make_bleu
+from compare.scoring import make_bleu
 from compare.system.device import tune_cpu
 from compare.system.log import Reporter, log_to_file
 from compare.system.messages import abbreviate, did_you_mean, first_line, is_out_of_memory
@@ -127,7 +127,7 @@ def run_experiment(
                 task, corpus = models[0].task, prepared.corpus
                 translations = [read_translations(system, corpus, task=task) for system in systems]
                 rows = [outside_run(system, runs[0].run, folder) for system in systems]
-                begin_experiment(folder, registry, runs, prepared, rows)
+                begin_experiment(folder, registry, runs, rows)
                 for row, lines in zip(rows, translations, strict=True):
                     add_row(row, lines, prepared)
                 if time_again:
@@ -264,18 +264,6 @@ def _expected_work(
     return expected, updates * sum(flops.values()), len(flops) * timing_seconds(runs[0].run)
 
 
-def _warn_of_late_metrics(run: RunFolder) -> None:
-    """Warn if a metric was registered after a run had ended, whose results do not have it."""
-    result = read_result(run.folder)
-    scores, names = result.flat(), [name for name, metric in METRICS.items() if not metric.on_request]
-    late = [name for name in names if scores.get(name, "") == ""]
-    if result.status == "done" and run.tests and late:
-        logger.warning(
-            f"{run.name} ended before {', '.join(late)} was registered: its results lack it, and "
-            f"attnbench score {run.output(run.tests[0])} --ref FILE --metrics {','.join(late)} computes it"
-        )
-
-
 def run_each(
     runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> None:
@@ -299,7 +287,6 @@ def run_each(
             with lock_folder(run.folder):
                 if has_ended(run):
                     logger.info(f"{position}: already finished")
-                    _warn_of_late_metrics(run)
                     continue
                 logger.info(f"{position}: start")
                 for warning in run.run.warnings:

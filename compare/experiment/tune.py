@@ -277,7 +277,8 @@ def draw_candidates(
         reference = budget.reference or experiment.models[0].label
         models += [row for row in experiment.models if row.label == reference]  # is not trained
         budget = replace(budget, reference=reference)
-    return replace(experiment, train=train, budget=budget, models=tuple(models)), draws
+    scoring = replace(experiment.scoring, baseline="")  # is no candidate
+    return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
 
 
 def _tunable(kinds: Iterable[str]) -> list[str]:

@@ -9,7 +9,16 @@ from typing import Any
 
 from compare.analysis.tables import find_groups, groups_text
 from compare.config.sections import EXTRA_TOKENS, OUTSIDE
-from compare.results.columns import COLUMNS, PRIMARY, Group, Row, external_metrics, further_tests, of_test
+from compare.results.columns import (
+    COLUMNS,
+    GROUPS,
+    PRIMARY,
+    Group,
+    Row,
+    external_metrics,
+    further_tests,
+    of_test,
+)
 from compare.results.store import SHARED_SETTINGS
 from compare.results.text import DISTURBED, describe_share
 from compare.scoring import METRICS
@@ -240,17 +249,17 @@ def _recorded(rows: Sequence[Row]) -> Iterator[str]:
 WARNINGS: Mapping[Callable[[Sequence[Row]], Iterator[str]], Group | None] = {
     _differing_data: None,
     _differing_settings: None,
-    _uneven_seeds: Group.QUALITY,
-    _unusual_lengths: Group.QUALITY,
-    _recorded: Group.QUALITY,
-    _slow_widths: Group.SPEED,
-    _speeds: Group.SPEED,
+    _uneven_seeds: "quality",
+    _unusual_lengths: "quality",
+    _recorded: "quality",
+    _slow_widths: "speed",
+    _speeds: "speed",
     _ends_of_training: None,
 }
 """Each kind with the group of figures that it concerns; None: all."""
 
 
-def find_warnings(rows: Sequence[Row], groups: Collection[Group] = tuple(Group)) -> list[str]:
+def find_warnings(rows: Sequence[Row], groups: Collection[Group] = GROUPS) -> list[str]:
     """List why these rows do not compare, or only with care, and how training ended, a line each.
 
     Args:

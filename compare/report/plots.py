@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from matplotlib.figure import Figure
 
 from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, time_to_quality, tuning_curve
-from compare.analysis.finished_experiment import FinishedExperiment, load_finished, load_runs
+from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.quality import by_length, rare_words
+from compare.analysis.statistics import check_label
 from compare.analysis.tables import Row, Table
+from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import TRIALS, TrialResult, read_trials
 from compare.protocol import attends_to_source
 from compare.report.drawing import (
@@ -31,11 +33,11 @@ from compare.report.drawing import (
     save_figure,
     tuning_plot,
 )
+from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result, is_run, read_result, read_results
 from compare.system.messages import did_you_mean
-from compare.training.checkpoints import CHECKPOINTS
+from compare.training.checkpoints import WEIGHTS
 from data.files import write_atomically
-from data.text import read_lines
 
 if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
@@ -79,7 +81,7 @@ def draw_figure(
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     plots = plots_folder(folder, out)
     plan = FIGURES[kind]
-    finished = load_finished(folder, data_root=data_root)
+    finished = load_finished(folder, data_root=data_root, needs_texts=plan.needs_texts)
     return save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / kind, formats)
 
 
@@ -101,6 +103,8 @@ class Plan(NamedTuple):
     plot: Callable[[Sequence[Row], Styles], Figure]
     table: Callable[[FinishedExperiment], Table]
     """The analysis that the command draws; the report has its rows at hand."""
+    needs_texts: bool = False
+    """Whether the analysis reads corpus and translations."""
 
 
 CURVES_TITLE = "Validation loss and BLEU against"
@@ -112,6 +116,7 @@ FIGURES = {
         f"BLEU by {WORDS_TITLE}",
         partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
         by_length,
+        needs_texts=True,
     ),
     "rare-words": Plan(
         "Recall and precision of words by their count in training",
@@ -123,6 +128,7 @@ FIGURES = {
             columns=RATES,
         ),
         lambda finished: rare_words(finished, finished.corpus.tests[0]),
+        needs_texts=True,
     ),
     **{
         f"quality-{cost}": Plan(
@@ -156,46 +162,43 @@ ATTENTION = "attention"
 """Name of the heat maps of one sentence, which ``draw_attention`` draws."""
 
 
-def draw_plots(folder: str | Path, *, line: int = 1, out: str | Path | None = None) -> list[Path]:
-    """Draw learning curves of all models, and heat maps of their attention for one test sentence.
+def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: str = "") -> list[Path]:
+    """Draw learning curves of all models, and heat maps of their attention for the first test sentence.
 
-    The heat maps are of each model's lowest seed that has weights; models without any have none.
-    ``draw_attention`` draws any sentence.
+    Heat maps need the corpus and weights; models without weights have none. ``draw_attention`` draws any
+    sentence.
 
     Args:
         folder: the folder of an experiment.
-        line: number of the sentence in the first test set, counted from 1.
         out: the folder of the plots; by default plots in ``folder``.
+        data_root: the folder of the corpus, which must then be readable; empty: that of the config.
 
     Returns:
         The PNG and SVG files; none if no run is finished.
 
     Raises:
-        ValueError: the folder holds no runs, the test set has no such line, or ``out`` is not given for a
-            published or read-only folder.
+        ValueError: the folder holds no runs, or ``out`` is not given for a published or read-only folder.
     """
     folder = Path(folder)
     plots = plots_folder(folder, out)
     if not any(result.status == "done" and not result.is_outside for result in read_results(folder)):
         logger.info(f"{folder}: no finished run to plot")
         return []
-    finished = load_runs(folder).trained
+    finished = load_finished(folder, data_root=data_root, needs_texts=False).trained
     written = []
     for name in ("learning-updates", "learning-seconds"):
         plan = FIGURES[name]
         written += save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / name)
-    runs: dict[str, Path] = {}  # by label
-    for run in finished.runs:
-        if (run.folder / CHECKPOINTS).is_dir():
-            runs.setdefault(run.result.label, run.folder)
-    if not any(run.run.translates for run in finished.runs):
-        logger.info(f"{folder}: language models attend to no source: no heat maps")
+    if finished.no_texts:
+        logger.info(f"no heat maps of attention: {finished.no_texts}")
         return written
+    runs = {label: run for label, run in find_runs(folder).items() if (run / WEIGHTS).is_file()}
     if len(runs) < len(finished.labels):
         logger.info(f"{folder}: heat maps of attention need weights, which models here lack")
-    for label, attention in attend_with(runs, read_test_line(folder, line)).items() if runs else ():
+    sentence = finished.corpus.splits[finished.corpus.tests[0]].src[0]
+    for label, attention in attend_with(runs, sentence).items():
         if any(map(attends_to_source, attention.weights)):
-            written += save_figure(attention.plot(), plots / f"attention-{label}-line{line}")
+            written += save_figure(attention.plot(), plots / f"attention-{label}-line1")
     return written
 
 
@@ -218,6 +221,7 @@ def draw_attention(
     model: str = "",
     formats: Sequence[str] = ("png", "svg"),
     out: str | Path | None = None,
+    data_root: str = "",
 ) -> list[Path]:
     """Translate one sentence with finished runs, and draw the attention of every head to the source.
 
@@ -228,10 +232,11 @@ def draw_attention(
         sentence: the source sentence; by default line ``line`` of the first test set.
         translation: the translation to read it for, such as the reference; by default each model's own.
         line: number of the test sentence, counted from 1.
-        model: label of a model, of which the lowest seed counts, or name of a run; empty: all models.
+        model: label of a model, of which the lowest seed with weights counts, or name of a run; empty: all.
         formats: some of png, svg, pdf, and html, an interactive viewer of all models on one page.
         out: the file, whose ending is its format, or a folder; by default plots in the experiment's folder.
             There the names contain the model and the sentence, so that no figure replaces that of another.
+        data_root: the folder of the corpus, if a test sentence is drawn; empty: that of the config.
 
     Returns:
         The files.
@@ -248,7 +253,7 @@ def draw_attention(
         if given is not None and (not given.strip() or len(given.splitlines()) > 1):
             raise ValueError(f"the sentence must be one line that is not empty, found {given!r:.80}")
     runs = find_runs(folder, model)
-    experiment = next(iter(runs.values())).parent
+    first = next(iter(runs.values()))
     file = _output_file(out)
     if file:
         formats = [file.suffix.removeprefix(".")]
@@ -259,11 +264,11 @@ def draw_attention(
             f"{file} can show one model, but there are {len(runs)}: choose one of {', '.join(runs)} with "
             f"--only, or a file that ends in .{PAGE}, which shows all"
         )
-    plots = file.parent if file else plots_folder(experiment, out)
+    plots = file.parent if file else plots_folder(first.parent, out)
     name = _slug(sentence) if sentence is not None else f"line{line}"
     if translation is not None:
         name += f"-{_slug(translation)}"
-    text = read_test_line(experiment, line) if sentence is None else sentence
+    text = read_test_line(first, line, data_root) if sentence is None else sentence
     found = attend_with(runs, text, translation)
     written: list[Path] = []
     if PAGE in formats:
@@ -285,8 +290,6 @@ def attend_with(
     runs: Mapping[str, Path], sentence: str, translation: str | None = None
 ) -> dict[str, "SentenceAttention"]:
     """Return the attention of each run for a sentence, and for a given translation, under the names given."""
-    from compare.results.run_folder import load_model
-
     attentions = {}
     for name, run in runs.items():
         result, translator = read_result(run), load_model(run)
@@ -300,16 +303,19 @@ def attend_with(
     return attentions
 
 
-def read_test_line(experiment: Path, line: int) -> str:
-    """Read one source line of the first test set from the experiment's folder."""
-    lines = read_lines(experiment / "test.src")
+def read_test_line(run: Path, line: int, data_root: str) -> str:
+    """Read one source line of the first test set of a run."""
+    corpus = load_corpus(RunFolder.read(run, data_root=data_root).run.data)
+    lines = corpus.splits[corpus.tests[0]].src
     if not 1 <= line <= len(lines):
-        raise ValueError(f"line {line} is not in the test set of {experiment}, which has {len(lines)} lines")
+        raise ValueError(f"line {line} is not in {corpus.tests[0]}, which has {len(lines)} lines")
     return lines[line - 1]
 
 
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
-    """Return the folders of finished runs, those of the lowest seed by label, without rows from outside.
+    """Return the folders of finished runs by label, without rows from outside.
+
+    Of each label it is the lowest seed that has weights, or without weights the lowest.
 
     Args:
         folder: an experiment or a single run.
@@ -325,15 +331,14 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
         raise ValueError(f"{folder} holds no finished run")
     named = {result.run: result for result in finished}
     firsts: dict[str, Result] = {}
-    for result in sorted(finished, key=lambda result: result.seed):
+    paths = {result.run: folder if single else folder / result.run for result in finished}
+    for result in sorted(finished, key=lambda each: (not (paths[each.run] / WEIGHTS).is_file(), each.seed)):
         firsts.setdefault(result.label, result)
     ordered = {result.label: firsts[result.label] for result in finished}
-    if model and model not in ordered and model not in named:
-        raise ValueError(
-            f"no finished model is labelled {model!r}; {did_you_mean(model, [*ordered, *named])}"
-        )
+    if model:
+        check_label(model, [*ordered, *named])
     chosen = {model: ordered.get(model) or named[model]} if model else ordered
-    return {name: folder if single else folder / result.run for name, result in chosen.items()}
+    return {name: paths[result.run] for name, result in chosen.items()}
 
 
 def _output_file(out: str | Path | None) -> Path | None:

@@ -74,17 +74,15 @@ def publish_experiment(
     asked = {result.run: result for result in read_results(folder)}
     results = {name: each for name, each in asked.items() if (folder / name / "result.json").is_file()}
     left_out = [name for name in asked if name not in results]
-    if not results:
-        raise ValueError(f"{folder}: no run has ended: nothing to publish")
+    if all(result.is_outside for result in results.values()):
+        raise ValueError(f"{folder}: no run of a model has ended: nothing to publish")
     if left_out:
         logger.warning(f"left out, as they have not ended: {', '.join(left_out)}")
     runs = [_open_run(folder / name, result, data_root) for name, result in results.items()]
     done = [run for run in runs if results[run.name].status == "done"]
     firsts: dict[str, RunFolder] = {}
-    for run in runs:
-        held = firsts.setdefault(run.run.label, run)
-        if held not in done and run in done:
-            firsts[run.run.label] = run
+    for run in [*done, *runs]:
+        firsts.setdefault(run.run.label, run)
     corpus, registry = corpus_name(runs[0].run.data.root), read_registry(folder)
     registry.runs, registry.published = list(results), {"corpus": corpus, "code_version": code_version()}
     trials = Path(tuning or folder) / TRIALS

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +21,10 @@ from compare.report.conditions import (
 )
 from compare.results.columns import (
     COLUMNS,
+    GROUPS,
     INTERVALS,
     PRIMARY,
     Column,
-    Group,
-    Shown,
     are_language_models,
     bleu_and_interval_column,
     bleu_interval_column,
@@ -83,7 +81,7 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
     else:
         chosen = [_chosen_column(name, rows) for name in names]
         columns = {column.heading: column for column in chosen}
-    groups = tuple(Group) if names is None else {column.group for column in columns.values()}
+    groups = GROUPS if names is None else {column.group for column in columns.values()}
     if any(row.get("status", "done") != "done" for row in rows):
         columns["status"] = COLUMNS["status"]
     ended = [run for run in runs if run["status"] == "done"] or rows
@@ -106,7 +104,7 @@ def _concerns(condition: str, columns: Iterable[Column]) -> bool:
     if condition == "Presets":
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
-        return any(column.group is Group.SPEED for column in columns)
+        return any(column.group == "speed" for column in columns)
     return any(column.heading.split()[0] == condition for column in columns)
 
 
@@ -132,11 +130,11 @@ def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
     """Return whether a table without an explicit choice has ``column``."""
     known = distinct(rows, column.name)
-    if column.shown is Shown.IF_DIFFERENT:
+    if column.shown == "where rows differ":
         return len(known) > 1
-    if column.shown is Shown.IF_KNOWN or are_language_models(rows):  # which translate nothing
-        return column.shown in (Shown.IF_KNOWN, Shown.ALWAYS) and bool(known)
-    return column.shown is Shown.ALWAYS
+    if column.shown == "where known" or are_language_models(rows):  # which translate nothing
+        return column.shown in ("where known", "always") and bool(known)
+    return column.shown == "always"
 
 
 def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
@@ -152,7 +150,7 @@ def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
         return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
     left = name in COLUMNS and COLUMNS[name].left
-    return Column(name, name, Group.IDENTITY, left=left, render=text)
+    return Column(name, name, "identity", left=left, render=text)
 
 
 # A table in LaTeX, with booktabs, caption and label, for a paper to include.
@@ -232,20 +230,14 @@ def markdown(table: Table) -> str:
 # conditions of the figures below. An unknown value is a dash (CSV: empty, JSON: null), never 0.
 
 
-class TableForm(StrEnum):
-    """Formats of tables."""
-
-    MARKDOWN = "markdown"
-    CSV = "csv"
-    JSON = "json"
-    LATEX = "latex"
+FORMS = ("markdown", "csv", "json", "latex")
+"""Formats of tables."""
 
 
-def table_form(name: str) -> TableForm:
-    """Return the format of that name; ValueError if there is none."""
-    if name not in set(TableForm):
-        raise ValueError(f"no table form {name!r}: choose {', '.join(TableForm)}")
-    return TableForm(name)
+def ensure_form(name: str) -> None:
+    """Raise ValueError if there is no such format."""
+    if name not in FORMS:
+        raise ValueError(f"no table form {name!r}: choose {', '.join(FORMS)}")
 
 
 def render_table(
@@ -288,24 +280,23 @@ def render_table(
     chosen = frame
     if columns is not None:
         chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
-    match table_form(form):
-        case TableForm.CSV:
-            return str(chosen.to_csv(index=False, lineterminator="\n"))
-        case TableForm.JSON:
-            text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
-            return visible_lines(text) + "\n"
-        case TableForm.MARKDOWN:
-            above = "".join(f"- {escape_markdown(sentence)}\n" for sentence in outcome)
-            text = markdown(layout_table(_rows(frame), columns, _rows(all_runs)))
-            return f"{above}\n{text}" if above else text
-        case TableForm.LATEX:
-            names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
-            shown = _rows(frame)
-            if columns is None and not are_language_models(shown):
-                interval = ["combined [95%]"] if _are_means(shown) else []
-                columns = ["model", "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
-            table = layout_table(shown, columns, _rows(all_runs))
-            return latex(replace(table, notes=[*outcome, *table.notes]), names, caption)
+    ensure_form(form)
+    if form == "csv":
+        return str(chosen.to_csv(index=False, lineterminator="\n"))
+    if form == "json":
+        text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
+        return visible_lines(text) + "\n"
+    shown = _rows(frame)
+    if form == "markdown":
+        above = "".join(f"- {escape_markdown(sentence)}\n" for sentence in outcome)
+        text = markdown(layout_table(shown, columns, _rows(all_runs)))
+        return f"{above}\n{text}" if above else text
+    names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
+    if columns is None and not are_language_models(shown):
+        interval = ["combined [95%]"] if _are_means(shown) else []
+        columns = ["model", "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
+    table = layout_table(shown, columns, _rows(all_runs))
+    return latex(replace(table, notes=[*outcome, *table.notes]), names, caption)
 
 
 def _check_signatures(frame: "pd.DataFrame") -> None:
@@ -342,11 +333,8 @@ def _rows(frame: "pd.DataFrame") -> list[Row]:
 # Shapes of a table: one row per run, or one row per model with means over seeds.
 
 
-class TableShape(StrEnum):
-    """Shapes of tables."""
-
-    ROWS = "rows"
-    AGGREGATED = "aggregated"
+SHAPES = ("rows", "aggregated")
+"""Shapes of tables."""
 
 
 def load_table(
@@ -369,9 +357,9 @@ def load_table(
     Raises:
         ValueError: an unknown shape, or (aggregated) no finished run.
     """
-    if shape not in set(TableShape):
-        raise ValueError(f"no table shape {shape!r}: choose {', '.join(TableShape)}")
-    if shape == TableShape.ROWS:
+    if shape not in SHAPES:
+        raise ValueError(f"no table shape {shape!r}: choose {', '.join(SHAPES)}")
+    if shape == "rows":
         return load_results(*as_paths(folders))
     import pandas as pd
 
@@ -383,7 +371,7 @@ def load_table(
     return pd.concat(frames, ignore_index=True)
 
 
-def default_shape(folders: Sequence[Path]) -> TableShape:
+def default_shape(folders: Sequence[Path]) -> str:
     """Return the shape of a table for people: aggregated where a model has several seeds, else rows.
 
     Rows that have not ended, or failed, have no place in means and must be seen, so that a table with one of
@@ -393,14 +381,14 @@ def default_shape(folders: Sequence[Path]) -> TableShape:
         folders: folders of experiments or of single runs.
     """
     if not all((folder / "experiment.json").is_file() for folder in folders):
-        return TableShape.ROWS
+        return "rows"
     results = {folder: read_results(folder) for folder in folders}
     whole = all(
         each.status == "done" and not plugin_problem(folder / each.run)
         for folder, found in results.items()
         for each in found
     )
-    return TableShape.AGGREGATED if whole and any(map(has_means, results.values())) else TableShape.ROWS
+    return "aggregated" if whole and any(map(has_means, results.values())) else "rows"
 
 
 def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -> Summary:
@@ -439,7 +427,7 @@ def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str
     """
     import pandas as pd
 
-    rows = {"table.csv": TableForm.CSV, "table.json": TableForm.JSON}
+    rows = {"table.csv": "csv", "table.json": "json"}
     tables = {name: render_table(results, form) for name, form in rows.items()}
     outcome = summary.outcome if summary is not None else ()
     if summary is not None and has_means(results):

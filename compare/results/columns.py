@@ -7,10 +7,9 @@ import math
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from compare.config.sections import OUTSIDE
 from compare.results.text import UNKNOWN, describe_share, format_number
@@ -25,27 +24,11 @@ FACTORS = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60}
 """Factors from stored values to printed ones, by the unit of the latter; others are printed as stored."""
 
 
-class Group(StrEnum):
-    """Subjects of columns."""
-
-    IDENTITY = "identity"
-    SIZE = "size"
-    QUALITY = "quality"
-    SPEED = "speed"
-    TRAINING = "training"
-    CONDITIONS = "conditions"
-
-
-class Shown(StrEnum):
-    """Default visibility of a column; every column can be chosen by name."""
-
-    ALWAYS = "always"
-    IF_KNOWN = "where known"
-    """Where any row has a value."""
-    IF_DIFFERENT = "where rows differ"
-    IN_REPORT = "in the report"
-    """In the HTML report only, where any row has a value."""
-    NEVER = "if chosen"
+Group = Literal["identity", "size", "quality", "speed", "training", "conditions"]
+"""Subjects of columns."""
+GROUPS: tuple[Group, ...] = get_args(Group)
+Shown = Literal["always", "where known", "where rows differ", "in the report", "if chosen"]
+"""Default visibility of a column, where any row has a value; every column can be chosen by name."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +39,14 @@ class Column:
     """Field of ``Result``, or a column of joined or aggregated tables."""
     title: str = ""
     """Heading; a figure without one is no column of its own."""
-    group: Group = Group.IDENTITY
+    group: Group = "identity"
     _: KW_ONLY
     unit: str = ""
     """Unit of the printed value, where the title does not name it."""
     help: str = ""
     decimals: int | None = None
     """Decimal places of the printed value; None: as ``format_number``."""
-    shown: Shown = Shown.NEVER
+    shown: Shown = "if chosen"
     left: bool = False
     """Whether tables align it left."""
     spread: bool = False
@@ -185,12 +168,11 @@ def _figures(group: Group) -> dict[str, Column]:
     """Make the declared figures of a group."""
     columns = {}
     for name, figure in _DECLARED[group].items():
-        shown = Shown(figure.pop("shown", Shown.NEVER))
-        columns[name] = Column(name, group=group, shown=shown, render=TEXTS.get(name), **figure)
+        columns[name] = Column(name, group=group, render=TEXTS.get(name), **figure)
     return columns
 
 
-FIGURES: Mapping[str, Column] = {name: figure for group in Group for name, figure in _figures(group).items()}
+FIGURES: Mapping[str, Column] = {name: figure for group in GROUPS for name, figure in _figures(group).items()}
 """Every field of ``Result``, and the columns of joined and aggregated tables, by name."""
 COLUMNS: Mapping[str, Column] = {name: figure for name, figure in FIGURES.items() if figure.title}
 """Every column except scores, by name, in the order of tables."""
@@ -227,10 +209,10 @@ def score_column(metric: str, test: str = "") -> Column:
     return Column(
         of_test(metric, test),
         f"{definition.heading} {test}".strip(),
-        Group.QUALITY,
+        "quality",
         help=definition.help + ("" if definition.higher_is_better else "; lower is better"),
         decimals=definition.decimals,
-        shown=Shown.ALWAYS if metric in HEADLINE.metrics else Shown.IF_KNOWN,
+        shown="always" if metric in HEADLINE.metrics else "where known",
     )
 
 
@@ -274,10 +256,10 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
     return Column(
         PRIMARY,
         f"{test} {INTERVALS[kind]['title']}".strip(),
-        Group.QUALITY,
+        "quality",
         help=f"BLEU {INTERVALS[kind]['help']}",
         decimals=METRICS[PRIMARY].decimals,
-        shown=Shown.ALWAYS,
+        shown="always",
         ends=_ends([kind, "ci"] if kind == "test_set" else [kind], test),
     )
 
@@ -305,9 +287,9 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
         Column(
             of_test(metric, test),
             f"{metric} {test}".strip(),
-            Group.QUALITY,
+            "quality",
             help="from outside (attnbench score FOLDER --external); check recomputes only the mean",
-            shown=Shown.IF_KNOWN,
+            shown="where known",
         )
         for test in ("", *further_tests(names))
         for metric in external_metrics(names, test)
@@ -341,7 +323,7 @@ def with_scores(scores: Sequence[Column]) -> list[Column]:
     """List all columns in the order of tables, with ``scores`` at the beginning of the group of quality."""
     names = {column.name for column in scores}
     others = [column for column in COLUMNS.values() if column.name not in names]
-    place = next(index for index, column in enumerate(others) if column.group is Group.QUALITY)
+    place = next(index for index, column in enumerate(others) if column.group == "quality")
     return [*others[:place], *scores, *others[place:]]
 
 
@@ -412,7 +394,7 @@ def explain_columns() -> list[Row]:
         for column in list_columns()
     ]
     further = [
-        {"column": "", "field": field, "shown": Shown.NEVER.value, "explanation": text}
+        {"column": "", "field": field, "shown": "if chosen", "explanation": text}
         for field, text in _DECLARED["further"].items()
     ]
     return [*rows, *further]

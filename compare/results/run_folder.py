@@ -12,7 +12,7 @@ from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_models
 from compare.decoding.search import Ensemble, LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
-from compare.models.registry import build, build_meta_model
+from compare.models.registry import build
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
 from compare.results.store import read_result
 from compare.system.device import set_numerics
@@ -248,9 +248,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             f"{folder} has no weights (published runs may have none): "
             "train it again to translate or to see attention"
         )
-    meta_model = build_meta_model(architecture, *sizes)
     content = load_weights(weights)
-    set_weights(meta_model, content, str(weights))
     _ensure_recorded(weights, recorded.get(WEIGHTS), "are not the weights of this run's result")
     penalty = trained.penalty()
     model = build(architecture, *sizes)

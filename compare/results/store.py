@@ -277,11 +277,9 @@ def read_results(experiment: Path) -> list[Result]:
     return [_read_own_result(experiment / name) for name in [*planned, *others]]
 
 
-def write_json_lines(experiment: Path) -> Path:
-    """Rebuild results.jsonl, one result per line, from the result files; return its path."""
-    path = experiment / "results.jsonl"
-    write_atomically(path, to_json_lines(read_results(experiment)))
-    return path
+def write_json_lines(experiment: Path) -> None:
+    """Rebuild results.jsonl, one result per line, from the result files."""
+    write_atomically(experiment / "results.jsonl", to_json_lines(read_results(experiment)))
 
 
 def to_json_lines(results: Iterable[Result]) -> str:

@@ -30,7 +30,7 @@ class Group(NamedTuple):
     """Pairs of one phenomenon and a range of distances, and how many a model passes."""
 
     phenomenon: str
-    """A key of ``data.grammar.PHENOMENA``."""
+    """A key of ``data.grammar.contrasts.PHENOMENA``."""
     distance: str
     """Range of distances in words, such as "3-4"; "all" for the whole phenomenon."""
     pairs: int

@@ -141,12 +141,7 @@ class StudyResult:
 # Descriptions of the studies of this package: method, captions, claims with their ranges, titles of panels.
 
 
-RANGES: dict[str, Callable[..., Claim]] = {
-    "near": near,
-    "at_most": at_most,
-    "at_least": at_least,
-    "between": between,
-}
+RANGES = {function.__name__: function for function in (near, at_most, at_least, between)}
 COMMON = {
     "rule": "Each claim is tested for every seed. The rule was fixed before:",
     "seeds": "Hold means with all seeds; undecided: with some.",

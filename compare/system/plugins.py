@@ -115,20 +115,13 @@ def load_plugins(names: Iterable[str]) -> None:
             PLUGINS[name] = _import(name)
 
 
-def load_installed_plugins() -> list[str]:
-    """Import every installed plug-in; one that cannot be used is left out with a warning.
-
-    Returns:
-        The names of the modules that are imported now.
-    """
-    modules = []
+def load_installed_plugins() -> None:
+    """Import every installed plug-in; one that cannot be used is left out with a warning."""
     for module in sorted({point.module for point in metadata.entry_points(group=GROUP)}):
         try:
             load_plugins([module])
-            modules.append(module)
         except ValueError as error:  # a command that does not need it works without it
             logger.warning(f"left out: {error}")
-    return modules
 
 
 def plugin_problem(folder: Path) -> str:
@@ -161,7 +154,8 @@ def _import(name: str) -> Plugin:
         added = unclaimed_entries() - (registered if name not in loaded else frozenset())
         if not added:
             raise ValueError("it registers no preset, family, score, metric or study (see docs/plugins.md)")
-        version = f"{root} {package_version(root)}+{_hash_package(sys.modules[root].__file__)}"
+        sources = sys.modules[root].__file__ or sys.modules[name].__file__  # of a namespace package, the part
+        version = f"{root} {package_version(root)}+{_hash_package(sources)}"
     except (Exception, SystemExit) as error:
         remove_entries(unclaimed_entries() - registered)
         for module in set(sys.modules) - loaded:

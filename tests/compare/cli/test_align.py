@@ -1,6 +1,7 @@
 """``attnbench align``: a run's attention against links that others made."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from compare.analysis.alignment import measure_alignment
 from compare.analysis.word_links import read_gold
 from compare.cli import main
 from compare.results.run_folder import load_model
+from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 
 SRC, TGT = "small cat\nred dog sees tree\n", "Katze klein\nBaum sieht Hund rot\n"
@@ -42,7 +44,7 @@ def test_every_head_is_set_against_the_links(
 
 
 def test_written_links_score_as_the_attention_that_they_are_of(
-    finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: Path, files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], refusal: Refusal
 ):
     run, folder = finished / ROWS[1], tmp_path / "links"
     options = [*files, "-q", "--json"]
@@ -50,6 +52,8 @@ def test_written_links_score_as_the_attention_that_they_are_of(
     attention = {row["attention"]: row for row in json.loads(capsys.readouterr().out)}
     written = [folder / run.name / f"{head.replace(',', '').replace(' ', '-')}.links" for head in attention]
     assert sorted((folder / run.name).iterdir()) == sorted(written)
+    named_alike = Path(shutil.copytree(run, tmp_path / run.name))
+    assert "two runs have the same name" in refusal("align", run, named_alike, *files, "--out", folder)
     assert main(["align", *map(str, written), *options]) == 0
     links = json.loads(capsys.readouterr().out)
     scores = ["aer", "precision", "recall"]

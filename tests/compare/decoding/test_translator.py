@@ -14,7 +14,8 @@ from compare.cli import main
 from compare.config.sections import DecodeConfig
 from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import DecodingWork, LatencyWork, Translator
-from compare.results.run_folder import load_model
+from compare.experiment.prepare import load_corpus
+from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
 from compare.system import device as packed_linear
 from compare.system import measure as timing
@@ -51,7 +52,7 @@ def sharp(row: Path) -> Translator:
 
 
 def test_a_loaded_model_translates_as_the_run_did(translator: Translator, row: Path):
-    lines = (row.parent / "test.src").read_text().splitlines()
+    lines = load_corpus(RunFolder.read(row).run.data).splits["test"].src
     assert translator.translate(lines) == (row / "test.hyp").read_text().splitlines()
     assert any(line for line in (row / "test.hyp").read_text().splitlines())
     result = read_result(row)

@@ -100,11 +100,11 @@ def test_the_space_of_the_options():
 
 
 def test_candidates_are_the_models_with_drawn_settings_and_a_warm_up_in_proportion(tiny_toml: Path):
-    experiment = load_experiment(tiny_toml)
+    experiment = load_experiment(tiny_toml, ["scoring.baseline=luong"])
     space = {"warmup_updates": (20,), "learning_rate": LogRange(1e-3, 1e-2), "recurrent_dropout": (0.1, 0.2)}
     drawn, draws = draw_candidates(experiment, TuningPlan(trials=2, updates=45, space=space))
     assert list(draws) == [f"{label}-trial{number}" for number in (1, 2) for label in LABELS]
-    assert (drawn.train.max_updates, drawn.train.patience) == (45, 0)
+    assert (drawn.train.max_updates, drawn.train.patience, drawn.scoring.baseline) == (45, 0, "")
     runs = {run.label: run.model for run in resolve_models(drawn)}
     for number, draw in enumerate(draw_settings(space, 2, 1), start=1):
         for label in LABELS:

@@ -21,7 +21,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import _warn, read_result
 from compare.scoring import METRICS
 from compare.studies.study import STUDIES
-from compare.system.plugins import code_version, load_installed_plugins, load_plugins, source_version
+from compare.system.plugins import PLUGINS, code_version, load_installed_plugins, load_plugins, source_version
 from seq2seq.scores import SCORES
 from tests.kits.cli import Refusal
 from tests.kits.paths import ROOT
@@ -289,11 +289,18 @@ def test_a_score_that_imports_seq2seq_alone_is_known_in_a_new_process(tmp_path: 
     assert "'mine'" in done.stdout, done.stderr
 
 
+def test_a_plug_in_may_be_a_part_of_a_namespace(elsewhere: Path):
+    (elsewhere / "space").mkdir()
+    (elsewhere / "space" / "part.py").write_text(PRESET + "register_preset('mine', new)")
+    load_plugins(["space.part"])
+    assert re.match(r"space source\+\w+$", PLUGINS["space.part"].version)
+
+
 def test_an_installed_plug_in_that_is_broken_is_left_out(
     elsewhere: Path, example: None, caplog: pytest.LogCaptureFixture
 ):
     install(elsewhere, "good = attnbench_example\nbad = no_such_module\n")
-    assert load_installed_plugins() == [NAME]
+    load_installed_plugins()
     assert "left out: plug-in 'no_such_module' cannot be used" in caplog.text
     assert "conv-gru" in PRESETS
 

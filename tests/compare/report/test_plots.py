@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 import compare
 from compare import draw_attention
 from compare.analysis.efficiency import SIZE, SPEED
+from compare.analysis.finished_experiment import load_finished
 from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
@@ -186,6 +187,30 @@ def test_each_figure_is_drawn_alone(copied: Path):
             assert b"<svg" in svg.read_bytes()
 
 
+def test_without_its_corpus_an_experiment_has_curves_but_no_heat_maps(copy: Path, tmp_path: Path, caplog):
+    """And with it, heat maps are of the lowest seed that has weights."""
+    caplog.set_level("INFO")
+    for label in ("luong", "transformer"):
+        later = Path(shutil.copytree(copy / f"{label}-seed1", copy / f"{label}-seed2"))
+        for name in ("config.toml", "result.json"):
+            text = (later / name).read_text()
+            (later / name).write_text(text.replace("seed = 1", "seed = 2").replace('"seed": 1', '"seed": 2'))
+    shutil.rmtree(copy / "luong-seed1" / "checkpoints")
+    names = {path.name for path in draw_plots(copy, out=tmp_path / "all")}
+    assert {"attention-luong-line1.png", "attention-transformer-line1.png"} <= names
+    config = copy / "luong-seed1" / "config.toml"
+    root = load_finished(copy).runs[0].run.data.root
+    for config in copy.glob("*/config.toml"):
+        config.write_text(config.read_text().replace(root, "gone"))
+    names = {path.name for path in draw_plots(copy, out=tmp_path / "curves")}
+    assert "learning-updates.png" in names
+    assert not any(name.startswith("attention") for name in names)
+    assert "no heat maps of attention: " in caplog.text
+    assert draw_figure(copy, "learning-updates", ["svg"], out=tmp_path)
+    with pytest.raises(FileNotFoundError):
+        draw_figure(copy, "length", ["svg"], out=tmp_path)
+
+
 def test_curves_of_the_command_have_a_line_per_model(made: Path, tmp_path: Path):
     written = draw_plots(made, out=tmp_path)
     names = ["learning-updates", "learning-seconds"]
@@ -237,7 +262,7 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
     page = tmp_path / "all.html"
     assert plot(capsys, finished, "--sentence", SENTENCE, "--out", page) == [page]
     assert all(f"<h2>{label} <small>BLEU " in page.read_text() for label in ("luong", "transformer"))
-    line = (finished / "test.src").read_text().splitlines()[1]
+    line = load_finished(finished).corpus.splits["test"].src[1]
     arguments = ("--line", "2", "--only", "luong-seed1", "--format", "svg,html", "--out", tmp_path)
     page, svg = plot(capsys, run, *arguments)
     assert (page.name, svg.name) == ("attention-luong-seed1-line2.html", "attention-luong-seed1-line2.svg")
@@ -270,7 +295,7 @@ def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: P
 
 
 CASES = {
-    "--line|9": "line 9 is not in the test set",
+    "--line|9": "line 9 is not in test, which has ",
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
     "length|--line|2": "--sentence, --translation, --line, --only: no effect on length",

@@ -157,7 +157,7 @@ def test_runs_that_have_not_ended_are_left_out_and_named(
     assert [result.reason for result in read_results(tmp_path / "failed")] == ["out of memory"]
     assert f"{ROWS[1]} unfinished" in (tmp_path / "failed" / "README.md").read_text()
     (copy / ROWS[1] / "result.json").unlink()
-    assert "no run has ended: nothing to publish" in refusal("publish", copy, "--out", out, "--replace")
+    assert "no run of a model has ended" in refusal("publish", copy, "--out", out, "--replace")
 
 
 def test_weights_are_those_of_the_first_seed_that_did_not_fail(copy: Path, tmp_path: Path):

@@ -15,8 +15,8 @@ import pytest
 from compare.analysis.tables import Table, mean_over_seeds
 from compare.cli import main
 from compare.report.conditions import find_warnings
-from compare.report.table import TableForm, find_summary, latex, load_table, render_table
-from compare.results.columns import COLUMNS, Column, Group
+from compare.report.table import FORMS, find_summary, latex, load_table, render_table
+from compare.results.columns import COLUMNS, Column
 from compare.results.store import (
     NO_INTERVALS,
     SUMMARY,
@@ -132,7 +132,7 @@ def test_columns_are_chosen_by_heading_or_field_in_every_form():
         render_table([])
 
 
-@pytest.mark.parametrize("form", list(TableForm))
+@pytest.mark.parametrize("form", FORMS)
 def test_rows_of_different_signatures_or_tasks_are_refused(form: str):
     other = "nrefs:1|case:lc|tok:none"
     tests = [{"test_long": SCORES | {"bleu_signature": name}} for name in (SIGNATURE, other)]
@@ -281,7 +281,7 @@ def test_markdown_shows_what_it_must_not_obey():
 
 
 def test_every_sign_of_latex_is_written_as_text():
-    columns = [Column(name, name, Group.IDENTITY, left=name == "model") for name in ("model", "a_b & c")]
+    columns = [Column(name, name, "identity", left=name == "model") for name in ("model", "a_b & c")]
     row = {"model": "50% #1 {x} ~ ^ \\ $", "a_b & c": "[1, 2] ± 3 –"}
     text = latex(Table("", [row], layout=columns, notes=["x|y <z>"]))
     assert r"a\_b \& c" in text
