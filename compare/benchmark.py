@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from compare.config.resolve import Run
 from compare.decoding.search import SPECIAL, Hypothesis, search
 from compare.experiment.prepare import prepare_data, sides
-from compare.models.registry import build, train_flops_per_token
+from compare.models.registry import build, count_weights, train_flops_per_token
 from compare.results.text import DISTURBED, describe_share, format_number, table_text
 from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
 from compare.system.measure import (
@@ -372,7 +372,7 @@ def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision
     torch.manual_seed(run.train.seed)
     model: Model = build(run.model.architecture, *inputs.vocabulary_sizes).to(device)
     facts: dict[str, Any] = {"model": run.label, "precision": precision, "seconds": []}
-    facts["params"] = sum(parameter.numel() for parameter in model.parameters())
+    facts["params"] = count_weights(model)
     if phase == "train":
         training = TrainingWork(run, model, [[batch] for batch in inputs.batches], precision)
         src_len, tgt_len = inputs.mean_lengths

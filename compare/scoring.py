@@ -7,14 +7,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from compare.system.plugins import track_registry
 from data.files import as_paths, ensure_unchanged
 from data.marks import MIN_SHARE, describe_text
-from data.text import line_count_error, list_lines, read_lines
+from data.text import ensure_parallel, list_lines, read_lines
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -434,37 +433,33 @@ def score_files(
     scores = {}
     paths, reference_paths = as_paths(systems), as_paths(references)
     with ensure_unchanged(*paths, *reference_paths):
-        # As sacrebleu reads them: a byte order mark belongs to the first word, a reference may be blank.
-        read = partial(read_lines, allow_blank=True, keep_mark=True)
-        texts = list(map(read, reference_paths))
+        outputs, texts = read_scored(paths, reference_paths)
         warnings = tuple(
             f"{path}: {each}"
             for path, text in zip(reference_paths, texts, strict=True)
             for each in describe_text(text, tokenize=scoring.tokenize)
         )
-        outputs = list(map(read, paths))
-        ensure_parallel(paths, outputs, reference_paths, texts)
         for path, lines in zip(paths, outputs, strict=True):
             found = score_texts(lines, *texts, scoring=scoring)
             scores[str(path)] = replace(found, warnings=found.warnings + warnings)
     return scores
 
 
-def ensure_parallel(
-    paths: Sequence[Path],
-    outputs: Sequence[Sequence[str]],
-    reference_paths: Sequence[Path],
-    texts: Sequence[Sequence[str]],
-) -> None:
-    """Ensure that files of translations have as many lines as those of references.
+def read_scored(
+    systems: Sequence[Path], references: Sequence[Path]
+) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """Read files of translations and of references as sacrebleu does; they must have equally many lines.
 
-    Raises:
-        ValueError: two files differ.
+    A byte order mark belongs to the first word, and a reference may be blank.
     """
-    for path, lines in zip(paths, outputs, strict=True):
-        for reference, text in zip(reference_paths, texts, strict=True):
-            if len(lines) != len(text):
-                raise line_count_error(path, len(lines), reference, len(text))
+    outputs, texts = (
+        [read_lines(path, allow_blank=True, keep_mark=True) for path in paths]
+        for paths in (systems, references)
+    )
+    for path, lines in zip(systems, outputs, strict=True):
+        for reference, text in zip(references, texts, strict=True):
+            ensure_parallel(path, len(lines), reference, len(text))
+    return outputs, texts
 
 
 def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE) -> float:

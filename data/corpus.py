@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.files import ensure_unchanged
-from data.text import TextFile, hash_lines, hash_texts, line_count_error, read_lines
+from data.text import TextFile, ensure_parallel, hash_lines, hash_texts, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -276,6 +276,5 @@ def embedded_corpus(
 
 def _check_parallel(pairs: Pairs, src_path: Path, tgt_path: Path) -> Pairs:
     """Return ``pairs`` if both sides have equally many lines."""
-    if len(pairs.src) != len(pairs.tgt):
-        raise line_count_error(src_path, len(pairs.src), tgt_path, len(pairs.tgt))
+    ensure_parallel(src_path, len(pairs.src), tgt_path, len(pairs.tgt))
     return pairs

@@ -11,7 +11,7 @@ from typing import Any
 
 from data.corpus import KINDS, corpus_files
 from data.files import as_paths
-from data.text import display_name, iter_lines, line_count_error, plain_name
+from data.text import display_name, ensure_parallel, iter_lines, plain_name
 
 BLOCK_PAIRS = 4_000
 """Pairs that are read, examined and written at a time."""
@@ -69,7 +69,7 @@ class TwoFiles(Source):
             if left is None or right is None:
                 longer = number + 1 + sum(1 for _ in chain(src, tgt))
                 counts = (number, longer) if left is None else (longer, number)
-                raise line_count_error(self.src, counts[0], self.tgt, counts[1])
+                ensure_parallel(self.src, counts[0], self.tgt, counts[1])
             yield left, right
 
 

@@ -231,12 +231,13 @@ def _bad_line(block: bytes, context: str, before: int, errors: str, *, allow_bla
     raise AssertionError("a block without a bad line")
 
 
-def line_count_error(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> ValueError:
-    """Make the error for two files that must be parallel but differ in their number of lines."""
-    return ValueError(
-        f"{display_name(src)} has {src_lines} lines but {display_name(tgt)} has {tgt_lines}: "
-        "line i of one must translate line i of the other; make the files parallel"
-    )
+def ensure_parallel(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> None:
+    """Raise ValueError if two files differ in their number of lines."""
+    if src_lines != tgt_lines:
+        raise ValueError(
+            f"{display_name(src)} has {src_lines} lines but {display_name(tgt)} has {tgt_lines}: "
+            "line i of one must translate line i of the other; make the files parallel"
+        )
 
 
 def hash_texts(texts: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
@@ -31,10 +31,9 @@ from scipy.special import stdtr, stdtrit
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tables import Row, find_groups, groups_text, seed_mean
 from compare.results.columns import PRIMARY
-from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, ensure_parallel, make_bleu
+from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, make_bleu, read_scored
 from compare.system.messages import did_you_mean
 from data.files import as_paths
-from data.text import read_lines
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -567,10 +566,8 @@ def compare_files(
     Raises:
         ValueError: two files have different numbers of lines.
     """
-    read = partial(read_lines, allow_blank=True, keep_mark=True)  # as score_files does
-    paths, reference_paths = as_paths(systems), as_paths(references)
-    texts, outputs = list(map(read, reference_paths)), list(map(read, paths))
-    ensure_parallel(paths, outputs, reference_paths, texts)
+    paths = as_paths(systems)
+    outputs, texts = read_scored(paths, as_paths(references))
     metric = make_bleu(scoring.tokenize, lowercase=scoring.lowercase, references=texts)
     counts = [np.array(metric._extract_corpus_statistics(lines, None)) for lines in outputs]
     rng, found = np.random.default_rng(BOOTSTRAP_SEED), []

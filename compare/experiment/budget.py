@@ -16,7 +16,7 @@ import torch
 from compare.config.resolve import Run
 from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import first_updates
-from compare.models.registry import Architecture, ResolvedModel, build, build_meta_model
+from compare.models.registry import Architecture, ResolvedModel, build, build_meta_model, count_weights
 from compare.results.store import Registry
 from compare.system.device import set_numerics
 from compare.system.measure import Workload, time_in_turn
@@ -298,11 +298,11 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -
     spent = {run.label: 0.0 for run in unknown}
     updates = first_updates(prepared, UPDATES, runs[0].train.accumulate)
     tokens = count_tokens(chain.from_iterable(updates))
-    rng = torch.get_rng_state()
     for number, run in product(range(ROUNDS), unknown):
         try:
-            update = fresh_update_work(run, prepared, updates)
-            ((_, repeat),) = time_in_turn([update], torch.device(run.train.device), repeats=1)
+            with torch.random.fork_rng(devices=[]):
+                update = fresh_update_work(run, prepared, updates)
+                ((_, repeat),) = time_in_turn([update], torch.device(run.train.device), repeats=1)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -312,7 +312,6 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -
         spent[run.label] += repeat.seconds
         rate = tokens / repeat.seconds
         logger.info(f"calibrating, round {number + 1} of {ROUNDS}: {run.label} {rate:,.0f} tokens/s")
-    torch.set_rng_state(rng)
     per_update = float(prepared.stream.token_counts(1).sum(axis=1).mean())
     for label in spent:
         registry.seconds_per_update[label] = per_update * spent[label] / (ROUNDS * tokens)
@@ -383,5 +382,4 @@ def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
 
 def _params(architecture: Architecture, sizes: tuple[int, int]) -> float:
     """Count the trainable weights without allocating them."""
-    model = build_meta_model(architecture, *sizes)
-    return float(sum(parameter.numel() for parameter in model.parameters()))
+    return float(count_weights(build_meta_model(architecture, *sizes)))

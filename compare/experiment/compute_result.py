@@ -14,7 +14,7 @@ from compare.config.resolve import Run
 from compare.config.sections import BudgetConfig
 from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData
-from compare.models.registry import Architecture, build_meta_model
+from compare.models.registry import Architecture, build_meta_model, count_weights
 from compare.results.records import RawSpeed, read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, recorded_settings
@@ -26,6 +26,7 @@ from compare.training.checkpoints import load_weights, read_metrics, set_weights
 from compare.training.loss import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus
+from data.files import hash_file
 from data.text import read_lines
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.fast import has_bf16_layers
@@ -52,7 +53,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         status="unfinished",
         data_hash=prepared.corpus.content_hash if prepared else None,
         settings_hash=settings_hash(run),
-        config_hash=folder.config_hash,
+        config_hash=hash_file(folder.config),
         code_version=code_version(run.plugins),
     )
     if run.is_outside:  # the settings of training and search are not its own
@@ -146,7 +147,7 @@ def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes
         set_weights(model, load_weights(folder.weights), str(folder.weights))
     embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
     embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
-    params = sum(parameter.numel() for parameter in model.parameters())
+    params = count_weights(model)
     return {"params": params, "params_no_embedding": params - embedding}
 
 

@@ -18,7 +18,7 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
 from compare.experiment.systems import outside_run, read_translations
 from compare.experiment.timing import first_updates, timing_seconds
-from compare.models.registry import build_meta_model, training_bytes
+from compare.models.registry import build_meta_model, count_weights, training_bytes
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
 from compare.system.device import tune_cpu
@@ -128,7 +128,7 @@ def _estimate(
     return RunEstimate(
         name=run.name,
         status=status,
-        params=sum(parameter.numel() for parameter in model.parameters()),
+        params=count_weights(model),
         memory_bytes=training_bytes(model, ema=run.train.ema > 0),
         updates=run.train.max_updates,
         updates_left=left,
@@ -150,12 +150,10 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
     parts = max(run.train.accumulate, ceil(flops * float(counts.sum()) / len(counts) / part_flops))
     (batch,) = first_updates(prepared, 1, parts)
-    rng = torch.get_rng_state()
     try:
-        return len(batch) * best_of(fresh_update_work(run, prepared, [batch[:1]]), device, repeats=TIMED)
+        with torch.random.fork_rng(devices=[]):
+            return len(batch) * best_of(fresh_update_work(run, prepared, [batch[:1]]), device, repeats=TIMED)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         return None
-    finally:
-        torch.set_rng_state(rng)

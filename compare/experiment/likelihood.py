@@ -24,7 +24,7 @@ from compare.training.loss import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.encode import EncodedSplit, Sequences
 from data.files import as_paths, ensure_unchanged, write_atomically
-from data.text import line_count_error, read_lines
+from data.text import ensure_parallel, read_lines
 from data.vocabulary import EOS, UNK
 
 logger = logging.getLogger(__name__)
@@ -198,8 +198,8 @@ def score_model(
     with ensure_unchanged(*paths):
         translations = read_lines(Path(tgt), allow_blank=True)
         sources = ("",) * len(translations) if src is None else read_lines(Path(src))
-    if src is not None and len(sources) != len(translations):
-        raise line_count_error(Path(src), len(sources), Path(tgt), len(translations))
+    if src is not None:
+        ensure_parallel(Path(src), len(sources), Path(tgt), len(translations))
     scores = {}
     for name, translator in _load_systems(as_paths(runs), device, ensemble=ensemble):
         if src is None and translator.reads_source:
@@ -249,8 +249,7 @@ def score_runs(
         lines = read_lines(src)
         texts = [read_lines(path, allow_blank=True) for path in reference_paths]
     for path, text in zip(reference_paths, texts, strict=True):
-        if len(text) != len(lines):
-            raise line_count_error(src, len(lines), path, len(text))
+        ensure_parallel(src, len(lines), path, len(text))
     run = RunFolder.read(folders[0]).run
     joined, scoring = list(map(run.references, texts)), all_metrics(run.scoring.tokenize)
     scores, translations = dict[str, SystemScores](), list[Sequence[str]]()

@@ -13,7 +13,6 @@ from importlib import import_module
 from typing import Any
 
 import msgspec
-from torch import nn
 
 from compare.models.catalogue import SENTENCE_TOKENS, CatalogueEntry, read_presets
 from compare.models.hybrid import HybridConfig
@@ -22,6 +21,7 @@ from compare.models.registry import (
     Architecture,
     ResolvedModel,
     build_meta_model,
+    count_weights,
     family_of,
     forward_flops,
 )
@@ -141,7 +141,7 @@ def measure_preset(name: str, vocabulary: int) -> CatalogueEntry:
     sizes = {"src_len": SENTENCE_TOKENS, "tgt_len": SENTENCE_TOKENS, "tgt_vocabulary": vocabulary}
     return CatalogueEntry(
         preset=name,
-        params=_count(build_meta_model(preset.architecture, vocabulary, vocabulary)),
+        params=count_weights(build_meta_model(preset.architecture, vocabulary, vocabulary)),
         forward_flops=round(forward_flops(preset.architecture, **sizes)),
         paper_size=preset.paper_size,
         about=preset.about,
@@ -180,15 +180,10 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
             for function in functions
         },
         "tree": [
-            {"module": path or name, "class": type(module).__name__, "params": _count(module)}
+            {"module": path or name, "class": type(module).__name__, "params": count_weights(module)}
             for path, module in model.named_modules(remove_duplicate=False)
         ],
     }
-
-
-def _count(module: nn.Module) -> int:
-    """Count the weights of a module, tied ones once."""
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 def render_description(description: Mapping[str, Any]) -> str:

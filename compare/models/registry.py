@@ -362,6 +362,11 @@ def build_meta_model(architecture: Architecture, src_vocabulary: int, tgt_vocabu
         return build(architecture, src_vocabulary, tgt_vocabulary)
 
 
+def count_weights(module: nn.Module) -> int:
+    """Count the trained weights of a model or a part of it, tied ones once."""
+    return sum(weight.numel() for weight in module.parameters())
+
+
 class _NoInitialisation(TorchFunctionMode):
     """Leave out random values, for which torch imports its compiler where tensors have no values."""
 

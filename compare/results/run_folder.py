@@ -26,7 +26,7 @@ from compare.training.checkpoints import (
     load_weights,
     set_weights,
 )
-from data.files import as_paths, hash_file
+from data.files import as_paths
 from data.text import hash_decompressed, plain_or_gzip
 from data.vocabulary import FILE_NAME, load_pair
 
@@ -78,11 +78,6 @@ class RunFolder:
     def config(self) -> Path:
         """All settings, as TOML."""
         return self.folder / "config.toml"
-
-    @property
-    def config_hash(self) -> str:
-        """The sha256 of config.toml."""
-        return hash_file(self.config)
 
     @property
     def weights(self) -> Path:

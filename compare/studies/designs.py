@@ -39,6 +39,7 @@ import torch
 
 from compare.analysis.tables import Row
 from compare.models.hybrid import NoResidual
+from compare.models.registry import count_weights
 from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.scoring import corpus_bleu
 from compare.studies.heads import offsets
@@ -52,7 +53,6 @@ from compare.studies.training import (
     Plan,
     Trained,
     TranslationTask,
-    count_weights,
     lstm,
     make_plan,
     short_task,

@@ -22,6 +22,7 @@ import torch
 
 from compare.analysis.tables import Row
 from compare.experiment.likelihood import make_split
+from compare.models.registry import count_weights
 from compare.models.styles import PLAIN, RECURRENT
 from compare.optim import OptimConfig
 from compare.scoring import corpus_bleu
@@ -30,7 +31,6 @@ from compare.studies.positions import accuracy
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import (
     Build,
-    count_weights,
     embedded_task,
     fit,
     lstm,

@@ -245,11 +245,6 @@ def short_task(settings: Settings, *, pairs: int = 5_000, tests: int = 0) -> Tra
     )
 
 
-def count_weights(model: Model) -> int:
-    """Count the trained weights."""
-    return sum(weights.numel() for weights in model.parameters())
-
-
 def valid_loss(model: Model, batch: Batch) -> float:
     """Compute the mean negative log-likelihood of the target tokens of a batch, in nats."""
     return -float(token_log_probabilities(model.eval(), batch).mean())
