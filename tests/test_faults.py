@@ -23,6 +23,7 @@ from compare.report.publish import publish_experiment
 from compare.results.store import Result
 from data.text import read_lines
 from tests.kits.cli import Refusal
+from tests.kits.forgery import edit_text
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS
 
@@ -72,12 +73,6 @@ def place(copy: Path, tiny_toml: Path, tmp_path: Path) -> Place:
 # Damages
 
 
-def replace(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
 def cut(path: Path, size: int = -20) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
@@ -96,16 +91,6 @@ def unfinish(place: Place) -> None:
 def put_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
-
-
-class Bomb:
-    """Unpickling it would write a file."""
-
-    def __init__(self, place: Place) -> None:
-        self.target = place.out
-
-    def __reduce__(self) -> Any:
-        return Path.write_text, (self.target, "boom")
 
 
 def negate_a_weight(place: Place) -> None:
@@ -131,7 +116,7 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     ),
     (
         "another corpus for a finished experiment",
-        [lambda p: replace(p.corpus / "train.de", "Hund", "Hunde")],
+        [lambda p: edit_text(p.corpus / "train.de", "Hund", "Hunde")],
         ["report {folder} --out {out} --set data.root={corpus} -q"],
     ),
     (
@@ -148,8 +133,6 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
     ("vocabulary of another run, resumed", [swap_words, unfinish], [RUN_AGAIN]),
     ("truncated weights", [lambda p: cut(p.run / WEIGHTS, 0)], ["translate {run}", "plot {folder} -q"]),
     ("truncated weights", [lambda p: cut(p.run / WEIGHTS, -1)], ["translate {run}"]),
-    # a hostile pickle, which is not executed
-    ("truncated weights", [lambda p: torch.save(Bomb(p), p.run / WEIGHTS)], ["translate {run}"]),
     (
         "folder where a text should be",
         [lambda p: put_folder(p.corpus / "train.de")],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from compare.results.store import Result, save_result
 from tests.kits.paths import ROOT
 
 PACKAGES = {
@@ -105,18 +106,29 @@ def python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_starting_and_listing_load_little(tmp_path: Path):
-    code = (
-        "import sys, compare, data, compare.cli; compare.cli.main(['run', '--list']);"
-        "print(*sys.modules, sep='|'); compare.cli.main(['models']); print(*sys.modules, sep='|')"
-    )
-    done = python(code, tmp_path)
-    *listed, last = done.stdout.splitlines()
-    first = next(line for line in listed if "|" in line)
-    heavy = {"pandas", "sacrebleu", "matplotlib", "torchtext", "sentencepiece"}
-    assert not set(first.split("|")) & (heavy | {"torch", "numpy", "safetensors"})
-    assert not set(last.split("|")) & heavy
-    assert {"demo", "bahdanau"} <= {line.partition(" ")[0] for line in listed}
+LISTING = "import compare, data, compare.cli; compare.cli.main(['run', '--list'])"
+RESULTS = "import compare.report.table, compare.results.store, compare.scoring, compare.system.doctor"
+STUDIES = "from compare.studies import STUDIES; print(*STUDIES, sep='\\n')"
+HEAVY = {"pandas", "sacrebleu", "matplotlib", "torchtext", "sentencepiece"}
+
+
+@pytest.mark.parametrize(
+    ("code", "printed", "unloaded"),
+    [
+        (LISTING, {"demo"}, HEAVY | {"torch", "numpy", "safetensors"}),
+        (f"{LISTING}; compare.cli.main(['models'])", {"bahdanau"}, HEAVY),
+        (RESULTS, set(), {"pandas", "sacrebleu", "torch"}),
+        (f"{RESULTS}; print(compare.report.table.render_table(compare.load_results('.')))", {"|"}, {"torch"}),
+        (STUDIES, {"complexity", "norm"}, {"torch", "pandas", "matplotlib", "numpy"}),
+    ],
+)
+def test_starting_listing_and_looking_load_little(
+    code: str, printed: set[str], unloaded: set[str], tmp_path: Path
+):
+    save_result(tmp_path / "lstm-seed1", Result(label="lstm", preset="lstm", seed=1, status="done"))
+    *lines, modules = python(f"{code}; import sys; print(*sys.modules)", tmp_path).stdout.splitlines()
+    assert printed <= {line.partition(" ")[0] for line in lines}
+    assert not unloaded & set(modules.split())
 
 
 def test_folders_of_the_user_hide_nothing_or_are_named(tmp_path: Path):

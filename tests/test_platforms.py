@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from tests.kits.forked import attnbench
+from tests.kits.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 OURS = {"compare", "data", "seq2seq", "transformer"}
 OTHERS = "filelock matplotlib.pyplot pandas rich.progress sacrebleu sentencepiece torch._dynamo torchtext"
 MISSING = {"fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty", "msvcrt", "winreg"}

@@ -221,8 +221,8 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
 # - ``seeds``: how would models trained with other seeds score on these test sentences?
 # - ``combined``: how would models trained with other seeds score on other test sentences?
 #
-# k seeds, R resamples, N sentences. ``benchmarks/significance.py`` measures by simulation how often each
-# holds.
+# k seeds, R resamples, N sentences. The tests measure by simulation how often each holds, and
+# ``benchmarks/significance.py`` does so for comparisons.
 
 
 class Interval(NamedTuple):

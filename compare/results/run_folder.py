@@ -243,11 +243,10 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             f"{folder} has no weights (published runs may have none): "
             "train it again to translate or to see attention"
         )
-    content = load_weights(weights)
+    model = build(architecture, *sizes)
+    set_weights(model, load_weights(weights), str(weights))
     _ensure_recorded(weights, recorded.get(WEIGHTS), "are not the weights of this run's result")
     penalty = trained.penalty()
-    model = build(architecture, *sizes)
-    set_weights(model, content, str(weights))
     try:
         set_numerics(torch.device(device), deterministic=trained.run.train.deterministic)
         model.to(device)

@@ -11,20 +11,6 @@ from data.vocabulary import BOS, EOS, PAD
 from tests.kits.loader import LENGTHS, many, random_split, split_of
 
 
-def test_a_batch_written_by_hand() -> None:
-    split = split_of([[5, 6, 7], [8], []], [[9], [10, 11], [12, 13, 14]])
-    batch = make_batch(split, np.array([1, 0]))
-    assert batch.src.tolist() == [[8, EOS, PAD, PAD], [5, 6, 7, EOS]]
-    assert batch.src_mask.tolist() == [[True, True, False, False], [True] * 4]
-    assert batch.tgt_in.tolist() == [[BOS, 10, 11], [BOS, 9, PAD]]
-    assert batch.tgt_out.tolist() == [[10, 11, EOS], [9, EOS, PAD]]
-    assert batch.tgt_mask.tolist() == [[True] * 3, [True, True, False]]
-    assert batch.rows.tolist() == [10, 0]
-    assert (batch.src_tokens, batch.tgt_tokens, len(batch)) == (4, 5, 2)
-    assert batch.src.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == batch.rows.dtype == torch.int64
-    assert batch.src_mask.dtype == batch.tgt_mask.dtype == torch.bool
-
-
 @given(lengths=LENGTHS, seed=st.integers(0, 9))
 @settings(deadline=None)
 def test_batches_equal_a_plain_loop(lengths: list[tuple[int, int]], seed: int) -> None:
@@ -44,6 +30,9 @@ def test_batches_equal_a_plain_loop(lengths: list[tuple[int, int]], seed: int) -
             assert tensor[i].tolist() == ids + [PAD] * (tensor.shape[1] - len(ids))
         assert batch.src_mask[i].tolist() == [k <= len(src) for k in range(batch.src.shape[1])]
         assert batch.tgt_mask[i].tolist() == [k <= len(tgt) for k in range(batch.tgt_in.shape[1])]
+    assert len(batch) == len(indices)
+    assert batch.src.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == batch.rows.dtype == torch.int64
+    assert batch.src_mask.dtype == batch.tgt_mask.dtype == torch.bool
     assert batch.src.shape[1] == max(n for n, _ in lengths) + 1
     assert batch.tgt_in.shape[1] == max(n for _, n in lengths) + 1
     assert batch.src_tokens == sum(n for n, _ in lengths)

@@ -1,6 +1,7 @@
 """Encoded splits of random ids: what the tests of batches and their stream share."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import strategies as st
@@ -27,6 +28,11 @@ def many(count: int = 300, seed: int = 0) -> EncodedSplit:
     """A split of ``count`` pairs of 1 to 30 ids a side."""
     generator = np.random.default_rng(seed)
     return random_split(generator.integers(1, 31, size=(count, 2)).tolist(), seed)
+
+
+def ids_of(sequences: Sequences) -> list[list[int]]:
+    """The ids of each sequence."""
+    return [sequences.flat[start:end].tolist() for start, end in pairwise(sequences.offsets)]
 
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), min_size=1, max_size=60)

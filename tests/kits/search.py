@@ -11,7 +11,7 @@ from torch import Tensor
 
 from compare.decoding.search import Hypothesis, LengthPenalty, Normalization, SpecialIds, search, search_all
 
-PAD, UNK, BOS, EOS, A, B = range(6)
+PAD, _, BOS, EOS, A, B = range(6)
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
 SENTENCES, CODES, TOKENS = 50, 97, 12
 Number = TypeVar("Number", int, Tensor)

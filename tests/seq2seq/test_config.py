@@ -1,6 +1,5 @@
 """Configurations of recurrent models: invalid ones raise a ValueError that names the rule."""
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -113,10 +112,3 @@ def test_states_of_the_wrong_size_raise() -> None:
         Attention(AttentionConfig(score="dot"), 8, 10)
     with pytest.raises(ValueError, match=r"attention_size \(8\) must be a multiple of num_heads \(3\)"):
         Attention(AttentionConfig(score="scaled-dot", num_heads=3), 8, 9)
-
-
-def test_configs_are_frozen_and_know_their_fields() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        AttentionConfig().placement = "after"  # type: ignore[misc]
-    with pytest.raises(TypeError, match="hidden_sise"):
-        Seq2SeqConfig(hidden_sise=64)  # type: ignore[call-arg]

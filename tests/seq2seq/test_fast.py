@@ -1,6 +1,7 @@
 """Kernels that only speed needs, against what torch computes: packing, layers, joined gradients, tanh."""
 
 import copy
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import seq2seq.fast
 from seq2seq import AdditiveScore, AttentionConfig, Queries
 from seq2seq.fast import StepwiseLinear, StepwiseProduct, plan_packing, run_cudnn_layer
-from seq2seq.stack import join_gates
+from seq2seq.stack import join_gates, run_step_by_step
 from tests.kits.seq2seq import MASK, SRC, TGT, close, double, make
 
 LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
@@ -54,26 +55,27 @@ def test_packing_is_that_of_torch_and_gradients_pass_through_both_ways(lengths: 
     assert torch.equal(x.grad, weight * (torch.arange(size) < host.unsqueeze(1)).unsqueeze(2))
 
 
-# --- a layer on a GPU, whose kernels a CPU has too
+# --- a layer on a GPU, whose kernels a CPU has too, and the loop over its steps
 
 
+@pytest.mark.parametrize(
+    "run", [run_cudnn_layer, partial(run_step_by_step, recurrent_dropout=0.0)], ids=["one call", "loop"]
+)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
-def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: bool):
-    rnn, x = layer(cell, bidirectional=bidirectional), inputs()
+def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: bool, run: Any):
+    rnn, x = layer(cell, bidirectional=bidirectional), inputs().requires_grad_()
     steps: Any = x.transpose(0, 1)
     state = [torch.randn(2 if bidirectional else 1, 4, 4, dtype=torch.float64) for _ in range(2)]
     if packed:
         steps, start, torchs = plan_packing(LENGTHS, 6, x.device).pack(x), None, None
     else:
         start, torchs = (tuple(state), tuple(state)) if cell == "lstm" else ((state[0],), state[0])
-    found = parts(*run_cudnn_layer(rnn, steps, start))
+    found = parts(*run(rnn, steps, start))
     expected = parts(*rnn(steps, torchs))
-    gradients = [
-        torch.autograd.grad(each[0].square().sum() + each[1].sum(), list(rnn.parameters()))
-        for each in (found, expected)
-    ]
+    totals = (sum(part.square().sum() for part in each) for each in (found, expected))
+    gradients = [torch.autograd.grad(each, [x, *rnn.parameters()], retain_graph=True) for each in totals]
     for one, other in zip((*found, *gradients[0]), (*expected, *gradients[1]), strict=True):
         close(one, other)
 

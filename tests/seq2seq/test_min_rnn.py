@@ -1,4 +1,4 @@
-"""minGRU and minLSTM: the scan against a loop, the cells in long and extreme cases, padding, precision."""
+"""minGRU and minLSTM: the scan against a loop, the cells in long and extreme cases, precision."""
 
 import pytest
 import torch
@@ -6,11 +6,9 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from seq2seq import Seq2SeqConfig
-from seq2seq.min_rnn import MIN_CELLS, MinCell, MinRNN, PaddedSteps, _LinearScan, linear_scan
+from seq2seq.min_rnn import MIN_CELLS, MinCell, _LinearScan, linear_scan
 from seq2seq.stack import RecurrentStack
 from tests.kits.seq2seq import close, double
-
-CELLS = pytest.mark.parametrize("cell", MIN_CELLS)
 
 
 def loop(decay: Tensor, added: Tensor) -> Tensor:
@@ -41,13 +39,6 @@ def test_a_scan_has_right_first_and_second_derivatives(steps: int) -> None:
     assert gradgradcheck(_LinearScan.apply, inputs)
 
 
-def test_what_follows_a_step_does_not_change_it() -> None:
-    decay, added = torch.rand(50, 3, 4), torch.randn(50, 3, 4)
-    whole = linear_scan(decay, added)
-    for length in (1, 7, 31, 32):
-        torch.testing.assert_close(linear_scan(decay[:length], added[:length]), whole[:length])
-
-
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
 def test_a_long_scan_in_fp32_is_as_exact_as_the_loop(scale: float) -> None:
     """2,000 steps; with a scale of 30 most factors are near 0 or 1, and products of factors become 0."""
@@ -68,25 +59,6 @@ def test_gates_that_round_to_0_still_share_the_state() -> None:
     share = torch.tensor([0.5, torch.e / (1 + torch.e)])
     torch.testing.assert_close(decay[:, 0], share)
     torch.testing.assert_close(added[:, 0], 3 * (1 - share))
-
-
-@CELLS
-@pytest.mark.parametrize("bidirectional", [False, True])
-def test_padding_and_neighbours_change_nothing(cell: str, bidirectional: bool) -> None:
-    torch.manual_seed(0)
-    rnn, x = MinRNN(5, 4, MIN_CELLS[cell], bidirectional), torch.randn(9, 3, 5)
-    lengths = torch.tensor([9, 2, 5])
-    padded, (final,) = rnn(PaddedSteps(x, lengths), None)
-    assert padded.lengths is lengths
-    for row, length in enumerate(lengths.tolist()):
-        alone, (alone_final,) = rnn(x[:length, row : row + 1].contiguous(), None)
-        torch.testing.assert_close(padded.data[:length, row], alone[:, 0], rtol=0, atol=3e-7)
-        torch.testing.assert_close(final[:, row], alone_final[:, 0], rtol=0, atol=3e-7)
-    noisy = x.clone()
-    noisy[2:, 1] = 100.0
-    again, (again_final,) = rnn(PaddedSteps(noisy, lengths), None)
-    assert torch.equal(again.data[:2, 1], padded.data[:2, 1])
-    assert torch.equal(again_final, final)
 
 
 def test_norms_bound_the_output_whatever_the_weights() -> None:

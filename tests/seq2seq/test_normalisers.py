@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from seq2seq import formulas
-from seq2seq.attention import Attention, Monotonic, Reinforce, StraightThrough, entmax15, sparsemax
-from seq2seq.config import AttentionConfig, ReinforceConfig
+from seq2seq.attention import Monotonic, Reinforce, StraightThrough, entmax15, sparsemax
+from seq2seq.config import ReinforceConfig
 from seq2seq.scores import Past, Queries
 from tests.kits.contract import seeded_float64
 from tests.kits.seq2seq import close
 
-H, E = 3, 4
+H = 3
 SPARSE = pytest.mark.parametrize("function", [sparsemax, entmax15])
 
 
@@ -53,16 +53,13 @@ def test_sparse_weights_and_their_gradients(function: Callable[[Tensor], Tensor]
 # --- one position -------------------------------------------------------------------------------------------
 
 
-def test_straight_through_selects_by_scores_with_the_gradient_of_the_softmax() -> None:
-    """By scores, not by weights: the softmax rounds all three of the first row to one third in float32."""
+def test_straight_through_selects_by_scores_and_gives_zeros_and_ones() -> None:
+    """By scores, not by weights: the softmax rounds the first three to one third in float32."""
     scores = torch.tensor([[[[0.0, 1e-9, 2e-9, -math.inf]]]], dtype=torch.float32)
     assert scores.softmax(-1)[..., :3].unique().numel() == 1
     assert StraightThrough(1)(scores, queries(1, 1)).weights.tolist() == [[[[0, 0, 1, 0]]]]
-    scores = torch.randn(2, 3, 4, 5, requires_grad=True)
-    hard, soft = StraightThrough(1)(scores, queries(2, 1)).weights, scores.softmax(-1)
-    assert torch.equal(hard.detach(), one_hot(scores.argmax(-1), 5).double())
-    gradients = [torch.autograd.grad((each * torch.arange(5)).sum(), scores)[0] for each in (hard, soft)]
-    close(gradients[0], gradients[1])
+    weights = StraightThrough(1)(torch.randn(2, 3, 4, 5), queries(2, 1)).weights
+    assert set(weights.unique().tolist()) == {0.0, 1.0}
 
 
 def test_samples_have_the_probabilities_of_the_softmax() -> None:
@@ -140,16 +137,6 @@ def test_monotonic_weights_are_the_expected_alignment() -> None:
     assert (weights[1, :, :, 4:] == 0).all()
 
 
-def test_monotonic_weights_of_certain_choices_are_those_of_the_evaluation() -> None:
-    """With scores so large that p is 0 or 1 despite the noise, the expectation is one word or none."""
-    monotonic, scores = Monotonic(1), 200 * torch.randn(40, 1, 1, 6).sign()
-    last = one_hot(torch.randint(6, (40, 1, 1)), 6).double()
-    trained = monotonic(scores, queries(40, 1, Past(last, last))).weights
-    tested = monotonic.eval()(scores, queries(40, 1, Past(last, last))).weights
-    close(trained, tested)
-    assert set(tested.sum(-1).flatten().tolist()) == {0.0, 1.0}
-
-
 def test_gradients_of_monotonic_attention() -> None:
     monotonic, scores = Monotonic(1), torch.randn(2, 1, 1, 5, requires_grad=True)
     last = torch.randn(2, 1, 1, 5).softmax(-1).requires_grad_()
@@ -167,13 +154,3 @@ def test_gradients_of_monotonic_attention() -> None:
     assert weights.isfinite().all()
     assert far.grad is not None
     assert far.grad.isfinite().all()
-
-
-def test_the_monotonic_reader_begins_at_the_first_word() -> None:
-    attention = Attention(AttentionConfig(score="general", normaliser="monotonic"), H, E).eval()
-    states, asked = torch.randn(2, 5, E), Queries(torch.randn(2, 1, H), torch.zeros(2, 1, dtype=torch.long))
-    source = attention.remember(states, torch.ones(2, 5, dtype=torch.bool))
-    start = torch.zeros(2, 1, 1, 5)
-    start[..., 0] = 1
-    first = attention(asked, source).weights
-    close(first, attention(asked._replace(past=Past(start, torch.zeros_like(start))), source).weights)

@@ -1,6 +1,6 @@
-"""Recurrent layers, in one call and step by step: the loop against torch's layers, and all dropouts.
+"""Recurrent layers, in one call and step by step: all dropouts.
 
-Without dropout both are compared with the formulas in test_model.py.
+Without dropout both are compared with torch's layers in test_fast.py and with the formulas in test_model.py.
 """
 
 import math
@@ -80,30 +80,6 @@ def test_dropout_is_not_applied_to_the_residual_branch(whole: bool) -> None:
 
 def config(dropout: float = 0.0, **settings: Any) -> Seq2SeqConfig:
     return Seq2SeqConfig(dropout=dropout, regularisation=RegularisationConfig(**settings))
-
-
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_the_loop_is_what_torch_computes(kind: type[nn.RNNBase], bidirectional: bool, packed: bool) -> None:
-    """Sentences of several lengths, one order for the steps and another for the sentences."""
-    torch.manual_seed(1)
-    rnn = kind(5, 4, bidirectional=bidirectional).double()
-    x = torch.randn(4, 6, 5, dtype=torch.float64, requires_grad=True)
-    steps = plan_packing(LENGTHS, 6, x.device).pack(x) if packed else x.transpose(0, 1)
-    expected, final = rnn(steps)
-    found, found_final = run_step_by_step(rnn, steps, None, 0.0)
-    final = final if kind is nn.LSTM else (final,)
-    for left, right in zip((found, *found_final), (expected, *final), strict=True):
-        left, right = (part if isinstance(part, Tensor) else part.data for part in (left, right))
-        close(left, right)
-        weight = torch.randn_like(left)
-        inputs = (x, *rnn.parameters())
-        gradients = [
-            torch.autograd.grad((part * weight).sum(), inputs, retain_graph=True) for part in (left, right)
-        ]
-        for one, other in zip(*gradients, strict=True):
-            close(one, other)
 
 
 def test_recurrent_dropout_drops_the_same_units_at_all_steps() -> None:

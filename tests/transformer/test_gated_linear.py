@@ -89,15 +89,6 @@ def test_padding_on_either_side_changes_nothing(side: str):
     torch.testing.assert_close(output, attention(sentence, Relation()), **EXACT)
 
 
-def test_heads_of_an_encoder_read_in_both_directions_and_those_of_a_decoder_in_one():
-    x = torch.randn(1, LONG, 8, requires_grad=True)
-    for bidirectional in (False, True):
-        (grad,) = torch.autograd.grad(mixer(bidirectional=bidirectional)(x, Relation())[0, CHUNK].sum(), x)
-        reached = grad[0].abs().sum(1) > 0
-        assert reached[: CHUNK + 1].all()
-        assert reached[CHUNK + 1 :].all() if bidirectional else not reached[CHUNK + 1 :].any()
-
-
 def test_steps_equal_the_whole_and_the_state_does_not_grow():
     attention, x = mixer(bidirectional=False), torch.randn(2, LONG, 8)
     cache = attention.empty_cache(x, 2, 1, LONG)

@@ -33,7 +33,6 @@ from tests.kits.transformer_twin import decoder_only_twin, decoder_twin, languag
 from transformer import Decoder, DecoderOnly, LanguageModel, Transformer
 from transformer.attention import fused_attention
 from transformer.model import Layer, initialise
-from transformer.multihead import KeyValueCache
 from transformer.positions import Relation
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
@@ -175,17 +174,6 @@ def test_a_language_model_steps_as_it_runs(changes: dict[str, object]):
     state = model.init_state(B, 1, T)
     logits = [model.step(tgt[:, t : t + 1], state)[0] for t in range(T)]
     torch.testing.assert_close(torch.cat(logits, dim=1), model(tgt), **EXACT)
-
-
-def test_a_cache_reorders_within_a_sentence():
-    cache = KeyValueCache(torch.empty(0), (B, 2, D), capacity=T)
-    first, second = torch.randn(2, B, 2, D)
-    cache.append(first, -first)
-    cache.select(torch.tensor([[1, 1], [0, 0], [1, 0]]))
-    keys, values = cache.append(second, -second)
-    reordered = torch.stack([first[0, [1, 1]], first[1, [0, 0]], first[2, [1, 0]]])
-    assert torch.equal(keys, torch.stack([reordered, second]))
-    assert torch.equal(values, -keys)
 
 
 @KINDS

@@ -2,7 +2,6 @@
 
 import math
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,9 +11,6 @@ from torch import Tensor, nn
 from tests.kits.contract import seeded_float64
 from tests.kits.transformer import (
     EXACT,
-    HEADS,
-    LENGTHS,
-    B,
     D,
     S,
     T,
@@ -26,10 +22,9 @@ from tests.kits.transformer import (
     stepped,
 )
 from transformer import Parts, plain_attention
-from transformer.config import Positions
 from transformer.fast import LEVELS, Dropout
 from transformer.model import FeedForward, Residual
-from transformer.positions import MIN_CACHED, PositionalEmbedding, Relation, alibi_slopes, sinusoids
+from transformer.positions import MIN_CACHED, PositionalEmbedding, alibi_slopes, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
 
@@ -65,31 +60,6 @@ def test_past_the_learned_positions_is_an_error():
         with pytest.raises(ValueError, match=f"longer than the {T} learned positions"):
             model(src, mask, tgt)  # S > T
         model(src[:, :T], mask[:, :T], tgt)
-
-
-def test_without_positions_a_shuffled_source_gives_the_same_translation():
-    src, _, tgt = batch()
-    everyone, order = torch.ones(B, S, dtype=torch.bool), torch.randperm(S)
-    for positions in get_args(Positions):
-        model = make(positions=positions)
-        same = torch.allclose(model(src[:, order], everyone, tgt), model(src, everyone, tgt), atol=1e-10)
-        assert same == (positions == "none")
-
-
-@pytest.mark.parametrize("positions", ["rotary", "relative", "alibi"])
-def test_positions_of_attention_are_distances(positions: str):
-    """All positions moved on by 7 change nothing, and the order of the tokens counts."""
-    model = make(positions=positions, max_distance=3 if positions == "relative" else None)
-    x, where = torch.randn(B, S, D), torch.arange(S)
-
-    def relate(positions: Tensor) -> Relation:
-        return model.encoder.relate(positions, positions, 20, None, x)
-
-    here = model.encoder.run(x, relate(where))
-    torch.testing.assert_close(model.encoder.run(x, relate(where + 7)), here, **EXACT)
-    torch.testing.assert_close(model.encoder.run(x, relate((where + 7).expand(B, S))), here, **EXACT)
-    assert not torch.allclose(model.encoder.run(x, relate(where.flip(0) * 2)), here)
-    assert not any("place" in name for name in model.state_dict())
 
 
 def test_slopes_of_alibi_are_those_of_the_paper():
@@ -226,14 +196,6 @@ def test_a_file_says_who_may_attend_to_whom(tmp_path: Path):
         allowed = (table[: weights.size(2), : weights.size(3)] & real).expand_as(weights)
         rows = slice(1) if name.startswith("encoder") else slice(None)  # padding as a query is not restricted
         assert torch.equal(weights[rows] > 0, allowed[rows]), name
-
-
-def test_a_window_across_stays_at_the_last_source_token():
-    src, mask, tgt = batch()
-    weights = make(cross_mask="window:0").attention(src, mask, tgt)["cross.0"]
-    for b, length in enumerate(LENGTHS):
-        assert weights[b, 0].argmax(-1).tolist() == [min(t, length - 1) for t in range(T)]
-        assert torch.equal(weights[b].amax(-1), torch.ones(HEADS, T))
 
 
 def test_a_mask_that_cannot_be_is_refused(tmp_path: Path):

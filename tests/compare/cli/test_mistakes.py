@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 
 from compare.cli import main
-from tests.kits.cli import Refusal, corpus_with
-from tests.kits.runs import ROWS, files
+from tests.kits.cli import Refusal
+from tests.kits.runs import ROWS
 
 
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
@@ -31,10 +31,7 @@ def test_the_parent_of_a_corpus_is_taken_for_it(tiny_toml: Path, capsys: pytest.
     ("arguments", "part"),
     [
         ([], "Start:"),
-        (["run"], "Missing argument"),
-        (["run", "x.toml", "--dryrun"], "No such option: --dryrun"),
         (["bench", "x.toml", "--updates", "0"], "--updates"),
-        (["translate", "x", "--beam", "0"], "--beam"),
     ],
 )
 def test_usage_is_explained(arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]):
@@ -88,6 +85,8 @@ def test_a_config_that_is_no_file(tiny_toml: Path, tmp_path: Path, refusal: Refu
         ("data.tgt=fr", "has no counterpart train.fr"),
         ("vocabulary.kind=unigram vocabulary.size=100", "bytes and characters alone need "),
         ("data.root=/no/such/folder", "/no/such/folder: no such folder"),
+        ("budget.match=params budget.reference=lstm", "budget.reference 'lstm' is not a model of this"),
+        ("scoring.baseline=luon", "'luon' is no model of the experiment; did you mean 'luong'?"),
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -99,25 +98,6 @@ def test_a_setting_that_cannot_be_leaves_nothing(
     command += [word for each in setting.split() for word in ("--set", each)]
     assert part in refusal(*command, *(["--dry-run"] if dry_run else []))
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        ("train.de", b"nur eine\n", ["train.en has 400 lines but", "train.de has 1"]),
-        ("valid.de", None, ["valid.en has no counterpart valid.de"]),
-        ("valid.en", b"a\nb \xff\n", ["valid.en, line 2, byte 3: 0xff is not UTF-8"]),
-    ],
-)
-def test_a_corpus_that_cannot_be_used_leaves_nothing(
-    tiny_toml: Path, tmp_path: Path, refusal: Refusal, name: str, content: bytes | None, parts: list[str]
-):
-    root = corpus_with(tiny_toml, tmp_path, name, content)
-    out = tmp_path / "out"
-    before = files(tmp_path)
-    message = refusal("run", tiny_toml, "--out", out, "-q", "--set", f"data.root={root.as_posix()}")
-    assert all(part in message for part in parts)
-    assert files(tmp_path) == before
 
 
 def test_a_place_that_is_no_folder(tiny_toml: Path, tmp_path: Path, refusal: Refusal):

@@ -89,7 +89,6 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         ("models = 3\n", "no [[models]]"),
         ("[models]\npreset = 'lstm'\n", "single brackets"),
         ("schema = 4\n" + ROW, f"its schema is 4, but this version of attnbench reads schema {SCHEMA}"),
-        (ROW + ROW, "label 'lstm' is given twice"),
         (ROW + "label = 'a/b'\n", "label 'a/b' names a folder"),
         (ROW + ROW + "label = 'LSTM'\n", "is given twice"),  # one folder on macOS and Windows
         (ROW + "hidden_size = 9\n", "even"),
@@ -109,7 +108,6 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
     ("override", "part"),
     [
         ("train.max_updates", "must look like section.key=value"),
-        ("trian.seed=3", "unknown key 'trian'; did you mean 'train'?"),
         ("train.dropout=0.1", "--set 'models.*.dropout=VALUE'"),
         ("models.lstn.dropout=0.1", "no model is labelled 'lstn'; did you mean 'lstm'?"),
         ("models.lstm.drpout=0.1", "models.lstm: unknown key 'drpout'; did you mean 'dropout'?"),
@@ -117,11 +115,9 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("train.max_updates=5x", "max_updates must be int, found '5x'"),
         ("train.clip_norm=inf", "clip_norm must be finite"),
         ("train.average_every=5", "average must be at least 2 where average_every is set, found 1"),
-        ("train.ema=1.0", "ema must be float < 1.0, found 1.0"),
         ("train.device=cuda:x", "device must be one of auto, cpu, cuda, cuda:N, mps, found 'cuda:x'"),
         ("data.tgt=en", "src and tgt are both 'en'"),
         ("data.tgt=fr", "built-in corpus is en -> de"),
-        ("decode.length_penalties=[0.5, -1]", "length_penalties must be float >= 0"),
         ("decode.length_penalties=[0.5, 0.5]", "several that rise, found [0.5, 0.5]"),
         ("regularization.consistency=rdrop", "none, r-drop, simcut, found 'rdrop'; did you mean 'r-drop'?"),
         ("regularization.consistency_weight=2", 'consistency_weight has no effect with consistency = "none"'),

@@ -36,7 +36,6 @@ from compare.optim import SCHEDULES
 from compare.results.store import Registry
 from compare.system.log import Reporter
 from compare.system.measure import TimedRepeat
-from tests.kits.cli import Refusal
 from tests.kits.runs import first_run
 
 MAY_CHANGE = {"d_model", "num_heads", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
@@ -228,19 +227,6 @@ def test_a_row_says_what_was_matched_and_how_closely(toml: Path, tmp_path: Path)
     written = tomllib.loads((folder / "transformer-seed1" / "config.toml").read_text())
     assert written["budget"] == {"match": "params", "reference": "luong", "amount": float(first.params)}
     assert [row.budget_off for row in run_experiment(given, folder, Reporter())] == [0, second.budget_off]
-
-
-def test_a_reference_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refusal):
-    settings = ("--set", "budget.match=params", "--set", "budget.reference=lstm")
-    message = refusal("run", toml, "--out", tmp_path / "run", *settings)
-    assert "budget.reference 'lstm' is not a model of this experiment" in message
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_baseline_that_is_no_model(toml: Path, tmp_path: Path, refusal: Refusal):
-    message = refusal("run", toml, "--out", tmp_path / "run", "--set", "scoring.baseline=luon")
-    assert "scoring.baseline = 'luon' is no model of the experiment; did you mean 'luong'?" in message
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_changed_model_is_calibrated_again(

@@ -135,8 +135,7 @@ def test_settings_that_another_process_recorded_are_refused(
     assert not (begun / "lstm-seed1").exists()
 
 
-def test_a_row_that_lost_its_config_is_not_wiped(finished: Path, tiny_toml: Path, tmp_path: Path):
-    copy = Path(shutil.copytree(finished, tmp_path / "copy"))
+def test_a_row_that_lost_its_config_is_not_wiped(copy: Path, tiny_toml: Path):
     (copy / ROWS[0] / "config.toml").unlink()
     (copy / ROWS[0] / "result.json").unlink()
     before = files(copy)
@@ -270,22 +269,17 @@ def test_what_cannot_be_continued_is_refused(
 
 
 def test_a_row_in_use_is_left_out_and_named(
-    finished: Path,
-    tiny_toml: Path,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    copy: Path, tiny_toml: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
-    (folder / ROWS[0] / "result.json").unlink()
+    (copy / ROWS[0] / "result.json").unlink()
 
     def locked(path: Path, *, wait: bool = False) -> object:
-        if path == folder / ROWS[0]:
+        if path == copy / ROWS[0]:
             raise run_all.Locked(f"{path} is in use by process 7 on 'elsewhere'")
         return lock_folder(path, wait=wait)
 
     monkeypatch.setattr(run_all, "lock_folder", locked)
-    results = run_experiment(load_experiment(tiny_toml), folder)
+    results = run_experiment(load_experiment(tiny_toml), copy)
     assert [result.status for result in results] == ["unfinished", "done"]
     assert "left out" in caplog.text
     assert "process 7" in caplog.text

@@ -34,12 +34,13 @@ from compare.experiment.timing import results_to_time
 from compare.models.registry import build
 from compare.results.records import RawSpeed, read_speed
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_result, read_results, save_result, write_record
+from compare.results.store import Result, read_result, read_results, write_record
 from compare.system import measure as timing
 from compare.system.log import Reporter
 from compare.training import step as training_timing
 from compare.training.checkpoints import model_weights, read_metrics, save_weights
 from tests.kits.clock import Clock
+from tests.kits.report import change_result
 from tests.kits.runs import ROWS, files
 
 WORDS, WIDTH = 30, 16
@@ -251,10 +252,6 @@ BASE = {"Seq2Seq": 1.0, "Transformer": 2.0}
 """Seconds that the work of each model takes besides the number of the repeat."""
 
 
-def change(folder: Path, run: str, **changes: Any) -> None:
-    save_result(folder / run, dataclasses.replace(read_result(folder / run), **changes))
-
-
 @pytest.fixture
 def untimed(copy: Path) -> Path:
     """The finished experiment as its last run leaves it, without tables, which another test may have made."""
@@ -263,7 +260,7 @@ def untimed(copy: Path) -> Path:
     for run in ROWS:
         raw = read_speed(copy / run / "speed.json")
         write_record(copy / run / "speed.json", RawSpeed(decode_s=raw.decode_s, peak_memory_bytes=7))
-        change(copy, run, timed_together=None, train_tokens_per_s=None, cpu_share=None)
+        change_result(copy, run, timed_together=None, train_tokens_per_s=None, cpu_share=None)
     return copy
 
 
@@ -288,7 +285,7 @@ class Stage(Clock):
         search, stage = Translator.search, self
 
         def slow_search(translator: Translator, lines: list[str], beam_size: int) -> object:
-            kind = "latency" if len(lines) == 1 else "greedy" if beam_size == 1 else "beam"
+            kind = "greedy" if beam_size == 1 else "latency" if len(lines) == 1 else "beam"
             stage.spend(kind, translator.model)
             return search(translator, lines, beam_size)
 
@@ -408,7 +405,7 @@ def test_all_are_timed_again_on_request(copy: Path, tiny_toml: Path, capsys: pyt
 def test_failed_runs_are_skipped_and_unfinished_ones_are_waited_for(
     changes: dict[str, Any], timed: bool, untimed: Path, settings: Run, prepared: PreparedData
 ):
-    change(untimed, ROWS[0], **changes)
+    change_result(untimed, ROWS[0], **changes)
     before = files(untimed / ROWS[0])
     time_all.time_all(untimed, settings, prepared)
     assert (read_result(untimed / ROWS[1]).timed_together is not None) is timed

@@ -208,28 +208,22 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
         tune(tiny_toml, folder, replace(PLAN, seed=2))
 
 
-def test_several_seeds_of_one_model(tiny_toml: Path, tmp_path: Path):
-    plan = TuningPlan(trials=1, updates=4, seeds=(1, 2), only=["luong"])
-    tuning = tune(tiny_toml, tmp_path / "out", plan)
-    assert [each.seed for each in tuning.trials] == [1, 2]
-    given, best = load_experiment(tiny_toml), load_experiment(tmp_path / "out" / "best.toml")
-    assert best.models[1] == given.models[1]  # not tuned
-    assert len(find_winners(tuning.trials)["luong"].results) == 2
-
-
-def test_models_are_searched_one_after_the_other(tiny_toml: Path, tmp_path: Path):
+def test_models_are_searched_one_after_the_other_each_by_several_seeds(tiny_toml: Path, tmp_path: Path):
     experiment = replace(load_experiment(tiny_toml), seeds=(3, 4))
     for label in LABELS:
-        plan = TuningPlan(trials=1, updates=4, only=[label])
+        plan = TuningPlan(trials=1, updates=4, seeds=(1, 2), only=[label])
         tuning = tune_experiment(experiment, tmp_path / "out", plan)
-    assert [each.label for each in tuning.trials] == LABELS
+    trained = [(each.label, each.seed) for each in tuning.trials]
+    assert trained == [(label, seed) for label in LABELS for seed in (1, 2)]
     best = load_experiment(tmp_path / "out" / "best.toml")
     for model, given in zip(best.models, experiment.models, strict=True):
-        assert model.overrides == given.overrides | dict(find_winners(tuning.trials)[model.label].settings)
+        winner = find_winners(tuning.trials)[model.label]
+        assert model.overrides == given.overrides | dict(winner.settings)
+        assert len(winner.results) == 2
     assert best.seeds == (3, 4)
     shutil.rmtree(tmp_path / "out" / "luong-trial1-seed1")  # which counts no more
     left = tune_experiment(experiment, tmp_path / "out", plan)
-    assert [(each.label, each.seed) for each in left.trials] == [("transformer", 1)]
+    assert [(each.label, each.seed) for each in left.trials] == trained[1:]
 
 
 def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(

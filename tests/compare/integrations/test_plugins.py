@@ -174,29 +174,6 @@ def test_without_the_plug_in_check_compares_the_hashes(
 
 PRESET = "from compare import Preset, register_preset\nfrom seq2seq.config import Seq2SeqConfig\n"
 PRESET += "new = Preset(about='a', source='b', architecture=Seq2SeqConfig())\n"
-BAD = {
-    "import no_such_package": "ModuleNotFoundError: No module named 'no_such_package'",
-    "x = 1": "it registers no preset, family, score, metric or study",
-    "raise SystemExit(3)": "SystemExit: status 3",
-    PRESET + "register_preset('mine', new)\nregister_preset('lstm', new)": (
-        "the preset 'lstm' exists already: choose another name"
-    ),
-}
-
-
-@pytest.mark.parametrize("source", BAD, ids=range(len(BAD)))
-def test_a_plug_in_that_cannot_be_used_is_refused_in_one_line(
-    source: str, elsewhere: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
-):
-    before = [dict(registry) for registry in (PRESETS, METRICS, STUDIES, SCORES)]
-    (elsewhere / "badly_made.py").write_text(source)
-    path = tmp_path / "e.toml"
-    path.write_text(plugin_toml(tiny_toml, '["badly_made"]'))
-    error = refusal("run", path, "--dry-run", "--quiet")
-    assert error.startswith(f"{path}: plug-in 'badly_made' cannot be used: {BAD[source]}")
-    assert [dict(registry) for registry in (PRESETS, METRICS, STUDIES, SCORES)] == before
-
-
 FAMILY = """
 from dataclasses import dataclass
 from torch import nn
@@ -209,45 +186,60 @@ class Config:
 class Model(nn.Module):
     def __init__(self, config, src, tgt):
         super().__init__()
-        self.{layer} = nn.Linear(config.width, tgt)
-    forward = features = encode = init_state = {method} = attention = lambda self, *_: None
+        self.output = nn.Linear(config.width, tgt)
+    forward = features = encode = init_state = step = attention = lambda self, *_: None
 
-register_family(Family(name="mine", config=Config, build={build}, width_fields=("width",),
+register_family(Family(name="mine", config=Config, build=Model, width_fields=("width",),
                        multiply_adds=lambda *_: 1))
 register_preset("mine", Preset(about="a", source="b", architecture=Config()))
 """
+SCORE = """from seq2seq import Score, register_score
+
+class Mine(Score):
+    def score(self, queries, keys):
+        return keys.sum(-1)
+
+register_score("mine", Mine)
+"""
+MINE, DOT = '[[models]]\npreset = "mine"\n', '[[models]]\npreset = "luong-dot"\nscore = "mine"\n'
+UNUSABLE = "plug-in 'badly_made' cannot be used: "
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("models", "message", "source"),
     [
-        ({"method": "stepp"}, "Model of family 'mine' lacks step: see compare/protocol.py"),
-        ({"layer": "out"}, "Model of family 'mine' lacks output: see compare/protocol.py"),
+        (MINE, f"{UNUSABLE}ModuleNotFoundError: No module named 'no_such'", "import no_such"),
+        (MINE, f"{UNUSABLE}it registers no preset, family, score, metric or study", "x = 1"),
+        (MINE, f"{UNUSABLE}SystemExit: status 3", "raise SystemExit(3)"),
+        (
+            MINE,
+            f"{UNUSABLE}the preset 'lstm' exists already: choose another name",
+            f"{PRESET}register_preset('mine', new)\nregister_preset('lstm', new)",
+        ),
+        (
+            MINE,
+            "Model of family 'mine' lacks step: see compare/protocol.py",
+            FAMILY.replace("step =", "stepp ="),
+        ),
+        (
+            MINE,
+            "Model of family 'mine' lacks output: see compare/protocol.py",
+            FAMILY.replace("output", "out"),
+        ),
+        (DOT, "badly_made.py:4: ValueError: Mine.score returns ", SCORE),
     ],
 )
-def test_a_model_without_what_every_model_has_is_refused_before_training(
-    changes: dict[str, str], message: str, elsewhere: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+def test_a_plug_in_that_breaks_a_rule_is_refused_in_one_line(
+    models: str, message: str, source: str, elsewhere: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
 ):
-    parts = {"method": "step", "layer": "output", "build": "Model", **changes}
-    (elsewhere / "half_a_model.py").write_text(FAMILY.format(**parts))
+    """Before training; of one that cannot be used, nothing stays registered."""
+    before = [dict(registry) for registry in (PRESETS, METRICS, STUDIES, SCORES)]
+    (elsewhere / "badly_made.py").write_text(source)
     path = tmp_path / "e.toml"
-    path.write_text(plugin_toml(tiny_toml, '["half_a_model"]', '[[models]]\npreset = "mine"\n'))
+    path.write_text(plugin_toml(tiny_toml, '["badly_made"]', models))
     assert message in refusal("run", path, "--dry-run", "--quiet")
-
-
-def test_a_score_that_breaks_a_rule_is_refused_before_training(
-    elsewhere: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
-):
-    (elsewhere / "my_score.py").write_text(
-        "from seq2seq import Score, register_score\n\nclass Mine(Score):\n"
-        "    def score(self, queries, keys):\n        return keys.sum(-1)\n\nregister_score('mine', Mine)\n"
-    )
-    path, model = tmp_path / "e.toml", '[[models]]\npreset = "luong-dot"\nscore = "mine"\n'
-    path.write_text(plugin_toml(tiny_toml, '["my_score"]', model))
-    error = refusal("run", path, "--dry-run", "--quiet")
-    assert error.startswith(
-        f"models.luong-dot: {elsewhere / 'my_score.py'}:4: ValueError: Mine.score returns "
-    )
+    after = [dict(registry) for registry in (PRESETS, METRICS, STUDIES, SCORES)]
+    assert (after == before) == message.startswith(UNUSABLE)
 
 
 def install(folder: Path, modules: str, name: str = "plugins") -> None:

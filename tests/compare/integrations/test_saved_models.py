@@ -11,7 +11,7 @@ import torch
 from compare import from_pretrained, load_ensemble, load_model, push_to_hub, save_pretrained
 from compare.integrations.hub import FILES
 from compare.results.store import read_result
-from compare.training.checkpoints import load_weights, model_weights, save_weights
+from compare.training.checkpoints import model_weights
 
 LINES = ["red dog sees old cat", "", "small tree"]
 NAME = "someone/luong-en-de"
@@ -68,12 +68,8 @@ def test_what_is_not_a_finished_run_is_refused(copy: Path, saved: Path, tmp_path
 
 def test_damaged_weights_and_plug_ins_are_refused(saved: Path):
     weights, config = saved / "model.safetensors", saved / "config.toml"
-    tensors, content = load_weights(weights), weights.read_bytes()
-    weights.write_bytes(content[:-100])
+    weights.write_bytes(weights.read_bytes()[:-100])
     with pytest.raises(ValueError, match=r"not a readable safetensors file .*: save or download it again"):
-        from_pretrained(saved)
-    save_weights(weights, {**tensors, "output.bias": tensors["output.bias"] + 1})
-    with pytest.raises(ValueError, match="are not the weights of this run's result"):
         from_pretrained(saved)
     config.write_text('plugins = ["antigravity"]\n' + config.read_text())
     with pytest.raises(ValueError, match=r"needs the plug-ins .*, whose code loading would run"):

@@ -150,8 +150,6 @@ def test_the_top_is_the_transformer():
     torch.manual_seed(1)
     plain = Transformer(TransformerConfig(**sizes), TGT_V, TGT_V)
     torch.testing.assert_close(top.state_dict(), plain.state_dict(), rtol=0, atol=0)
-    sentences = batch()
-    assert torch.equal(top.eval()(*sentences), plain.eval()(*sentences))
 
 
 def test_each_rung_changes_one_thing_and_the_first_is_the_preset():

@@ -6,7 +6,6 @@ from dataclasses import fields
 
 import pytest
 
-from compare.cli import main
 from compare.models.catalogue import FOLDER, catalogue_presets
 from compare.models.presets import PRESETS, measure_preset
 from compare.models.registry import family_of
@@ -41,11 +40,3 @@ def test_a_file_holds_what_differs_from_the_defaults_and_has_a_place_of_its_own(
             written = {key: value for key, value in table["model"].items() if key in plain}
             assert not [key for key, value in written.items() if value == plain[key]]
     assert len(set(orders)) == len(orders) == len(PRESETS)
-
-
-def test_the_command_lists_each_departure(capsys: pytest.CaptureFixture[str]):
-    assert main(["models", "hard-reinforce"]) == 0
-    shown = capsys.readouterr().out
-    for departure in PRESETS["hard-reinforce"].departures or ():
-        assert f"{departure.part}: {departure.here}; in the paper: {departure.paper}" in shown
-    assert "decoder_start = bridge" in shown

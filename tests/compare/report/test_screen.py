@@ -1,7 +1,6 @@
 """What a terminal shows of an experiment."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,11 +103,6 @@ def test_language_models_show_perplexity():
 # The summary on disk.
 
 
-@pytest.fixture
-def copied(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(made, tmp_path / "copy"))
-
-
 def test_what_is_shown_is_stored_and_computed_once(copied: Path, monkeypatch: pytest.MonkeyPatch):
     (copied / SUMMARY).unlink(missing_ok=True)
     first = show_experiment(copied, width=100)
@@ -172,11 +166,10 @@ def test_a_long_label_is_cut():
     assert max(map(len, length_chart(rows).splitlines())) <= CLOSING_WIDTH
 
 
-def test_it_shows_each_model_and_the_picture(finished: Path, tmp_path: Path):
-    folder = Path(shutil.copytree(finished, tmp_path / "copy"))
-    text = show_closing(folder)
-    assert (folder / "plots" / "length.png").is_file()
+def test_it_shows_each_model_and_the_picture(copy: Path):
+    text = show_closing(copy)
+    assert (copy / "plots" / "length.png").is_file()
     assert all(
         name in text for name in ("reference", ROWS[0].partition("-seed")[0], " report ", "length.png")
     )
-    assert all(len(line) <= CLOSING_WIDTH for line in text.splitlines() if str(folder) not in line)
+    assert all(len(line) <= CLOSING_WIDTH for line in text.splitlines() if str(copy) not in line)

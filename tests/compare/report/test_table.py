@@ -316,12 +316,10 @@ def test_folders_of_one_name_are_told_apart(rows: Path, tmp_path: Path):
 
 
 def test_several_seeds_are_aggregated_unless_a_run_has_not_ended(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copied: Path, capsys: pytest.CaptureFixture[str]
 ):
-    folder = Path(shutil.copytree(made, tmp_path / "copy"))
-
     def shown(*options: str) -> tuple[list[str | None], str]:
-        assert main(["table", str(folder), *options]) == 0
+        assert main(["table", str(copied), *options]) == 0
         text = capsys.readouterr().out
         return [row.get("model") for row in parts(text)[0]], text
 
@@ -329,22 +327,21 @@ def test_several_seeds_are_aggregated_unless_a_run_has_not_ended(
     means, text = shown()
     assert means == models
     assert "combined [95%] |" in text
-    failed = replace(read_result(folder / "rnn-seed2"), status="failed", reason="loss became NaN")
-    save_result(folder / "rnn-seed2", failed)
+    failed = replace(read_result(copied / "rnn-seed2"), status="failed", reason="loss became NaN")
+    save_result(copied / "rnn-seed2", failed)
     assert shown()[0] == [label for label in models for _ in (1, 2)]
     warning = "- Warning: runs that failed or have not ended: rnn seed 2 (failed: loss became NaN)\n"
     assert warning in shown("--shape", "aggregated")[1]
 
 
-def test_a_summary_made_without_texts_is_made_again(made: Path, tmp_path: Path):
+def test_a_summary_made_without_texts_is_made_again(copied: Path):
     """Else what the table said while the corpus was away would stand there for ever."""
-    folder = Path(shutil.copytree(made, tmp_path / "copy"))
-    results = read_results(folder)
-    whole = find_summary(folder, results)
+    results = read_results(copied)
+    whole = find_summary(copied, results)
     without = replace(whole, means=[], outcome=[f"{NO_INTERVALS}: no such folder"])
-    write_record(folder / SUMMARY, without)
-    assert find_summary(folder, results) == whole
-    assert stored_summary(folder, results) == whole
+    write_record(copied / SUMMARY, without)
+    assert find_summary(copied, results) == whole
+    assert stored_summary(copied, results) == whole
 
 
 def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixture[str]):

@@ -176,21 +176,23 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
 
 
 TERMINAL = """
-import sys
+import logging, sys
 from compare.system.log import Reporter, show_messages, track
 import compare.system.log as log
 now, log.REFRESH_S = [0.0], 0.0
 log.time.monotonic = lambda: now[0]
 show_messages(quiet="quiet" in sys.argv)
 reporter = Reporter()
-reporter.expect({"a": (100, 1.0), "b": (100, 3.0)})
-for name, seconds in (("a", 0.3), ("b", 0.9)):
+hostile = "[b]a\\x1b[2J"
+reporter.expect({hostile: (100, 1.0), "b": (100, 3.0)})
+for name, seconds in ((hostile, 0.3), ("b", 0.9)):
     with reporter.training(name, 100) as show:
         for update in range(1, 101):
             now[0] += seconds
             show({"kind": "update", "update": update})
             if update == 100:
                 show({"kind": "valid", "update": 100, "seconds": 1.0, "loss": 1.0, "bleu": 1.0})
+                logging.getLogger("compare.somewhere").info(f"{hostile}\\nerror: forged")
 for each in track(range(10), "checking", "runs"):
     now[0] += 5
 """
@@ -199,7 +201,10 @@ for each in track(range(10), "checking", "runs"):
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 @pytest.mark.parametrize("quiet", [False, True])
 def test_on_a_terminal_bars_move_with_every_update_and_tell_the_time_left(quiet: bool):
-    """The time that is said is the true one, though validations come only at the end of a run."""
+    """The time that is said is the true one, though validations come only at the end of a run.
+
+    Neither the name of a run nor a message is obeyed, by the terminal or as markup.
+    """
     import pty
 
     master, terminal = pty.openpty()
@@ -217,12 +222,16 @@ def test_on_a_terminal_bars_move_with_every_update_and_tell_the_time_left(quiet:
     assert not quiet or lines == []
     if not quiet:
         assert max(map(len, lines)) <= 80
-        updates = {match[1] for line in lines if (match := re.match(r"a +\S+ (\d+) of 100", line))}
+        name = r"[b]a\x1b[2J"
+        counts = [re.match(rf"{re.escape(name)} +\S+ (\d+) of 100", line) for line in lines]
+        updates = {match[1] for match in counts if match}
         assert updates >= set(map(str, range(1, 101)))
         left = re.findall(r"all 2 runs +\S+ (\d+)% +(\d+) s left", "\n".join(lines))
         assert len(left) > 50
         assert all(abs(int(seconds) - 1.2 * (100 - int(share))) < 2 for share, seconds in left)
-        assert "a: update 100 of 100, 1 s: validation loss 1.000, BLEU 1.00" in lines
+        assert f"{name}: update 100 of 100, 1 s: validation loss 1.000, BLEU 1.00" in lines
+        assert rf"{name}\nerror: forged" in lines
+        assert b"\x1b[2J" not in screen
         assert any(re.match(r"checking +\S+ 4 of 10 runs 30 s left", line) for line in lines)
 
 

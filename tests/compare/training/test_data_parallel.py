@@ -28,8 +28,9 @@ from data.batches import BatchStream
 from tests.kits.loader import random_split
 from tests.kits.paths import ROOT
 from tests.kits.together import fork, statuses
-from tests.kits.training import bleus, metrics, trainer
+from tests.kits.training import bleus, make_stream, metrics, trainer
 
+stream = pytest.fixture(scope="module")(make_stream)
 FAMILIES: dict[str, Any] = {
     name: replace(PRESETS[name].architecture, embedding_size=8, hidden_size=8, dropout=0.0)
     for name in ("bahdanau", "luong-general")
@@ -124,22 +125,28 @@ def test_any_number_of_processes_and_parts_gives_the_weights_of_one(
     assert line["update"] == UPDATES
 
 
-class Two:
-    """Two processes, of which the other computes nothing."""
+class Pretended(Processes):
+    """One process that takes itself for the first of two."""
 
-    size = 2
-
-    def sum_tensor(self, tensor: Tensor) -> None:
-        """Add nothing."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = 2
 
     def gather(self, work: Callable[[], Any]) -> list[Any]:
-        """Return what this process has."""
         return [work()]
+
+    def on_main(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+    def sum_tensor(self, tensor: Tensor) -> None:
+        pass
+
+    broadcast_tensor = sum_tensor
 
 
 def test_the_first_exception_of_a_share_is_raised_after_the_sum_in_which_it_counts_nothing() -> None:
     parameter = nn.Parameter(torch.ones(2))
-    shares = GradientSum([parameter], Two())  # type: ignore[arg-type]
+    shares = GradientSum([parameter], Pretended())
 
     def work() -> Tensor:
         parameter.sum().backward()
@@ -194,6 +201,14 @@ def test_a_process_whose_other_does_not_come_ends(signum: signal.Signals | None)
     said, _ = process.communicate(timeout=30)
     assert process.returncode == (-signum if signum else 0)
     assert said == "" if signum else said.startswith("another process of this job") and said.count("\n") == 1
+
+
+def test_each_update_draws_another_dropout_among_several_processes(stream: BatchStream, tmp_path: Path):
+    run = trainer(stream, tmp_path, bleus(1), processes=Pretended())
+    seeds: list[int] = []
+    run.criterion.register_forward_pre_hook(lambda *_: seeds.append(torch.initial_seed()))
+    run.run()
+    assert len(seeds) == len(set(seeds)) == 10
 
 
 def test_dropout_of_every_update_and_process_is_another():

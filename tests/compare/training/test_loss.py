@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 import seq2seq.formulas
 from compare import formulas
@@ -39,26 +38,6 @@ def example() -> tuple[Tensor, ...]:
     (src, src_mask), ids = sources(), targets(7)
     tgt_mask = torch.arange(6) < torch.tensor([[6], [4], [1], [5]])
     return src, src_mask, ids[:, :-1], ids[:, 1:], tgt_mask
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-@pytest.mark.parametrize(("tied", "bias"), [(False, True), (True, False)])
-def test_loss_and_gradients_are_those_of_torch(smoothing: float, tied: bool, bias: bool):
-    model, parts = TinyModel(tied=tied, bias=bias), batch()
-    src, src_mask, tgt_in, tgt_out, _ = parts
-    loss = TranslationLoss(model, smoothing)(*parts)
-    logits = model.output(model.features(src, src_mask, tgt_in).hidden).flatten(0, 1)
-    expected, nll = (
-        functional.cross_entropy(
-            logits, tgt_out.flatten(), label_smoothing=each, ignore_index=PAD, reduction="sum"
-        )
-        for each in (smoothing, 0.0)
-    )
-    close(loss.minimised, expected)
-    close(loss.nll, nll.detach())
-    assert (loss.tokens, loss.nll.requires_grad) == (12, False)
-    for one, other in zip(gradients(model, loss.minimised), gradients(model, expected), strict=True):
-        close(one, other)
 
 
 @pytest.mark.parametrize("settings", [None, R_DROP, SIMCUT])

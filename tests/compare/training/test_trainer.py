@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from compare.config.sections import RegularizationConfig
 from compare.system.measure import EnergyMeter
-from compare.system.processes import Interrupted, Processes
+from compare.system.processes import Interrupted
 from compare.training import checkpoints
 from compare.training import trainer as module
 from compare.training.checkpoints import (
@@ -128,33 +128,6 @@ def test_gradients_are_scaled_down_to_the_norm_and_not_at_all_with_0(clip_norm: 
         change = torch.full_like(old, -5 / length * factor)
         torch.testing.assert_close(parameter.detach() - old, change, rtol=1e-5, atol=1e-9)
         assert parameter.grad is None
-
-
-class Pretended(Processes):
-    """One process that takes itself for the first of two."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.size = 2
-
-    def gather(self, work: Callable[[], Any]) -> list[Any]:
-        return [work()]
-
-    def on_main(self, work: Callable[[], Any]) -> Any:
-        return work()
-
-    def sum_tensor(self, tensor: Tensor) -> None:
-        pass
-
-    broadcast_tensor = sum_tensor
-
-
-def test_each_update_draws_another_dropout_among_several_processes(stream: BatchStream, tmp_path: Path):
-    run = trainer(stream, tmp_path, bleus(1), processes=Pretended())
-    seeds: list[int] = []
-    run.criterion.register_forward_pre_hook(lambda *_: seeds.append(torch.initial_seed()))
-    run.run()
-    assert len(seeds) == len(set(seeds)) == 10
 
 
 # --- validation, and when training stops
@@ -385,7 +358,6 @@ def test_a_run_continues_on_its_own_kind_of_gpu(
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda state: state["weights"].update({"output.bias": torch.zeros(1)}),  # would broadcast
         lambda state: state["weights"]["output.bias"].fill_(float("nan")),
         lambda state: state["progress"].pop("snapshots"),
         lambda state: state.pop("ema"),
