@@ -257,6 +257,11 @@ def encode_split(
         ValueError: no pair is left, or the text changed while it was read.
         OSError: ``folder`` cannot be written.
     """
+    if len(pairs.src) != len(pairs.tgt):  # one target for several sources would be broadcast
+        raise ValueError(
+            f"{len(pairs.src):,} sources but {len(pairs.tgt):,} targets: line i of one must translate line i "
+            "of the other"
+        )
     key = (str(FORMAT_VERSION), vocabularies.content_hash, str(max_tokens), *pairs.column_hashes())
     cache = Path(folder) / hash_texts(key)[:32]
     encoded = _open(cache)

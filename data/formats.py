@@ -69,7 +69,7 @@ class TwoFiles(Source):
             if left is None or right is None:
                 longer = number + 1 + sum(1 for _ in chain(src, tgt))
                 counts = (number, longer) if left is None else (longer, number)
-                ensure_parallel(self.src, counts[0], self.tgt, counts[1])
+                ensure_parallel(self.src, counts[0], self.tgt, counts[1])  # never are
             yield left, right
 
 

@@ -89,6 +89,10 @@ def absolute_root(root: str, base: Path) -> str:
     return os.path.abspath(base / root)
 
 
+MAX_LABEL_BYTES = 200
+"""A file system takes 255, of which the names of trials, seeds and temporary files need some."""
+
+
 def _build_experiment(name: str, table: Mapping[str, Any], base: Path) -> Experiment:
     """Build an experiment from its tables, and import the plug-ins that it names."""
     known = [*SECTIONS, "models", "systems", "seeds", "plugins"]
@@ -114,8 +118,12 @@ def _build_experiment(name: str, table: Mapping[str, Any], base: Path) -> Experi
     systems = tuple(_build_system(row, f"systems[{index}]", base) for index, row in enumerate(written))
     labels = [row.label for row in rows] + [row.label for row in systems]
     for label in labels:
-        if not all(c.isalnum() or c in "-_.+" for c in label) or label[:1] in ("", "."):
-            raise ValueError(f"label {label!r} names a folder: only letters, digits and -_.+ are allowed")
+        is_name = all(c.isalnum() or c in "-_.+" for c in label) and label[:1] not in ("", ".")
+        if not is_name or len(label.encode()) > MAX_LABEL_BYTES:
+            raise ValueError(
+                f"label {abbreviate(label)} names a folder: only letters, digits and -_.+ are allowed, "
+                f"at most {MAX_LABEL_BYTES} bytes"
+            )
     for label, count in Counter(map(str.casefold, labels)).items():  # one folder on some systems
         if count > 1:
             raise ValueError(f"label {label!r} is given twice: each model needs a different label")

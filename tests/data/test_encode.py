@@ -52,6 +52,8 @@ def test_encoding_keeps_all_pairs_within_the_limit(words: VocabularyPair, tmp_pa
         assert list(map(vocabulary.decode, ids_of(side))) == [lines[row] for row in limited.rows]
     with pytest.raises(ValueError, match=r"max_tokens \(1\) leaves none of 5 pairs; the shortest has 3 ids"):
         encode_split(TRAIN, words, folder=tmp_path, max_tokens=1)
+    with pytest.raises(ValueError, match=r"^3 sources but 2 targets"):
+        encode_split(Pairs(("a", "b", "c"), ("A", "B")), words, folder=tmp_path)
     assert len(os.listdir(tmp_path)) == 2
 
 

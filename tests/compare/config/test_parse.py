@@ -90,6 +90,7 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         ("[models]\npreset = 'lstm'\n", "single brackets"),
         ("schema = 4\n" + ROW, f"its schema is 4, but this version of attnbench reads schema {SCHEMA}"),
         (ROW + "label = 'a/b'\n", "label 'a/b' names a folder"),
+        (ROW + f"label = '{300 * 'a'}'\n", "at most 200 bytes"),
         (ROW + ROW + "label = 'LSTM'\n", "is given twice"),  # one folder on macOS and Windows
         (ROW + "hidden_size = 9\n", "even"),
         (ROW + "dropout = [0.1, 0.1]\n", "label 'lstm-dropout-0.1' is given twice"),
