@@ -21,7 +21,7 @@ ROW = '[[models]]\npreset = "lstm"\n'
 TWO = f'{ROW}dropout = 0.2\n[[models]]\npreset = "transformer"\nlabel = "big.1"\n'
 MAY_DIFFER = {"d_model", "num_heads", "embedding_size", "ffn_size", "hidden_size", "encoder_size"} | {
     *("encoder_layers", "decoder_layers", "num_layers"),
-    *("dropout", "attention_dropout", "tie", "learning_rate", "schedule", "warmup_updates"),
+    *("dropout", "attention_dropout", "variational", "tie", "learning_rate", "schedule", "warmup_updates"),
     "attention_warmup",
 }
 """Sizes, regularisation, what a joint vocabulary allows, the optimizer, and how training begins."""
