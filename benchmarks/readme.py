@@ -13,6 +13,7 @@ import sys
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 from pandas import DataFrame
 
@@ -21,8 +22,10 @@ from compare.analysis.comparison import (
     compare_models,
     headlines,
 )
+from compare.analysis.efficiency import progress, time_to_quality
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import score_tests
+from compare.analysis.tables import Row
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
 from compare.report.table import load_table, render_table
@@ -33,10 +36,10 @@ from compare.results.text import describe_p
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(
-    r"(<!-- (table|intervals|outcome|comparisons): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
+    r"(<!-- (table|intervals|outcome|comparisons|times): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
-"""``table`` may name columns by their headings, separated by commas."""
+"""``table`` may name columns by their headings, ``times`` names levels of BLEU, separated by commas."""
 
 
 def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None = None) -> str:
@@ -59,6 +62,8 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
             return match[0]
         if kind == "table":
             content = table(folder, corpus, tuple(columns.split(",")) if columns else None)
+        elif kind == "times":
+            content = times(folder, tuple(map(int, columns.split(","))))
         else:
             make = {"intervals": intervals, "outcome": outcome, "comparisons": comparisons}[kind]
             content = make(folder, corpus)
@@ -69,7 +74,7 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
 
 def needs_corpus(kind: str, folder: Path) -> bool:
     """Return whether a block of this kind is computed from the references of a corpus."""
-    return kind != "table" or has_means(folder)
+    return kind != "times" and (kind != "table" or has_means(folder))
 
 
 def has_means(folder: Path) -> bool:
@@ -135,6 +140,29 @@ def comparisons(folder: Path, corpus: str) -> str:
         cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}", f"{low:.1f} to {high:.1f}"]
         lines.append(f"| {' | '.join([*cells, _p(each.p_alone), _p(each.p), each.verdict])} |")
     return "\n".join(lines)
+
+
+@cache
+def times(folder: Path, levels: tuple[int, ...]) -> str:
+    """Return a table of minutes (and updates) to levels of validation BLEU."""
+    runs = time_to_quality(progress(load_finished(folder, needs_texts=False)).rows, levels).rows
+    lines = [f"| | {' | '.join(f'{level} BLEU' for level in levels)} |", f"|---|{'--:|' * len(levels)}"]
+    for label in dict.fromkeys(run["label"] for run in runs):
+        seeds = [run for run in runs if run["label"] == label]
+        cells = [_time_to(level, seeds) for level in levels]
+        lines.append(f"| {' | '.join([label, *cells])} |")
+    return "\n".join(lines)
+
+
+def _time_to(level: int, seeds: list[Row]) -> str:
+    """Return the mean minutes and updates to a level of BLEU, and how many seeds reach it if not all do."""
+    there = [seed for seed in seeds if seed[f"updates_to_{level}"] is not None]
+    if not there:
+        return "-"
+    minutes = fmean(seed[f"minutes_to_{level}"] for seed in there)
+    updates = fmean(seed[f"updates_to_{level}"] for seed in there)
+    some = "" if len(there) == len(seeds) else f"; {len(there)} of {len(seeds)} seeds"
+    return f"{minutes:.1f} ({updates:,.0f}{some})"
 
 
 def _p(p: float) -> str:
