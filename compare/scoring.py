@@ -339,7 +339,7 @@ class SystemScores:
         return columns | dict(self.scores)
 
     def external(self) -> dict[str, float]:
-        """List the scores of metrics from outside, by name: those of no registered metric."""
+        """List the scores of external metrics, by name: those of no registered metric."""
         columns = self.columns()
         return {
             name: score

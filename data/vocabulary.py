@@ -142,6 +142,11 @@ def join_pieces(text: str) -> str:
     return re.sub("@@( |$)", "", text)
 
 
+def readable(lines: Sequence[str], kind: str) -> Sequence[str]:
+    """Return ``lines`` as people read them: pieces joined, for a vocabulary of kind "given"."""
+    return list(map(join_pieces, lines)) if kind == "given" else lines
+
+
 # Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``.
 
 

@@ -67,9 +67,10 @@ def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: S
     """
     numbers = iter([number for number, word in enumerate(words) for _ in word])
     written = [(character, -1 if character.isspace() else next(numbers)) for character in text]
-    if vocabulary.kind == "words":
+    if vocabulary.kind in ("words", "given"):
         written = [(character, number) for character, number in written if number >= 0]
-        lengths = [len(word.encode()) for word in split_words(text)]
+        tokens = split_words(text) if vocabulary.kind == "words" else text.split()
+        lengths = [len(token.encode()) for token in tokens]
     elif vocabulary.kind == "characters":
         lengths = [len(character.encode()) for character in text]
     else:  # SentencePiece writes a space as SPACE, and adds one before the text
@@ -419,8 +420,8 @@ def align_experiment(finished: FinishedExperiment) -> Alignments:
     Raises:
         ValueError: a run cannot be loaded.
     """
-    test = finished.corpus.tests[0]
-    test_gold = corpus_gold(finished.corpus, test)
+    test, kind = finished.corpus.tests[0], finished.runs[0].run.vocabulary.kind
+    test_gold, valid_gold = (corpus_gold(finished.corpus, split, kind) for split in (test, "valid"))
     has_gold = bool(finished.corpus.splits[test].links)
     alignments = Alignments([baseline_row(test_gold)] if has_gold else [], [], {}, [])
     for run in finished.runs:
@@ -432,9 +433,7 @@ def align_experiment(finished: FinishedExperiment) -> Alignments:
         alignments.spread.append(run.names | tested.spread())
         if not has_gold:
             continue
-        valid = cast(
-            "AlignmentMeasurement", measure_alignment(translator, corpus_gold(finished.corpus, "valid"))
-        )
+        valid = cast("AlignmentMeasurement", measure_alignment(translator, valid_gold))
         heads = range(len(valid.heads))
         alignments.rows.extend(run.names | row for row in best_choice_rows(valid, tested))
         alignments.heads.extend(run.names | valid.row(valid.best(ARG_MAX, [head])) for head in heads)

@@ -9,7 +9,7 @@ from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_results
+from compare.results.store import Result, are_trials, read_results
 from compare.system.messages import explain
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
@@ -48,8 +48,8 @@ class FinishedExperiment:
 
     @property
     def trained(self) -> "FinishedExperiment":
-        """The same without the rows from outside, for what looks at models, training and speed."""
-        return replace(self, runs=tuple(run for run in self.runs if not run.run.is_outside))
+        """The same without the external systems, for what looks at models, training and speed."""
+        return replace(self, runs=tuple(run for run in self.runs if not run.run.is_external))
 
     @property
     def failed_seeds(self) -> dict[str, list[int]]:
@@ -70,9 +70,13 @@ class FinishedExperiment:
         """Label of the model that each other one is tested against; empty: all pairs are."""
         return self.runs[0].run.scoring.baseline
 
-    def references(self, test: str) -> Sequence[str]:
-        """Return the texts that the translations of a test set are scored against."""
-        return self.runs[0].run.references(self.corpus.splits[test].tgt)
+    def sources(self, split: str) -> Sequence[str]:
+        """Return the source sentences of a split as people read them."""
+        return self.runs[0].run.readable(self.corpus.splits[split].src)
+
+    def references(self, split: str) -> Sequence[str]:
+        """Return the target sentences of a split as people read them and as translations are scored."""
+        return self.runs[0].run.readable(self.corpus.splits[split].tgt)
 
     @property
     def labels(self) -> dict[str, list[FinishedRun]]:
@@ -123,12 +127,16 @@ def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool 
 
     Raises:
         OSError: corpus or translations cannot be read.
-        ValueError: no run is finished, the runs are of language models, the corpus is not that of the runs,
-            or the translations do not fit the test sets.
+        ValueError: no run is finished, the runs are of language models or of a search, the corpus is not that
+            of the runs, or the translations do not fit the test sets.
     """
     finished = load_runs(folder, data_root=data_root)
+    reason = ""
     if not all(run.run.translates for run in finished.runs):
         reason = f"{folder} holds language models, which have no translations: their figures are perplexities"
+    elif are_trials(finished.results):
+        reason = f"{folder} holds a search, whose trials translate no test set: run its best.toml"
+    if reason:
         if needs_texts:
             raise ValueError(reason)
         return replace(finished, no_texts=f"{reason}.")

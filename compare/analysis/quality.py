@@ -89,8 +89,8 @@ def by_length(finished: FinishedExperiment) -> Table:
 
     The sentences of all test sets are pooled, so that a set of long sentences continues one of short ones.
     """
-    tests, splits = finished.corpus.tests, finished.corpus.splits
-    lengths = np.array(word_counts([line for test in tests for line in splits[test].src]))
+    tests = finished.corpus.tests
+    lengths = np.array(word_counts([line for test in tests for line in finished.sources(test)]))
     buckets = make_buckets(lengths.tolist(), most=MAX_BUCKETS)
     rows = []
     for run in finished.runs:
@@ -156,9 +156,7 @@ def rare_words(finished: FinishedExperiment, test: str) -> Table:
         finished: the experiment.
         test: name of the test set.
     """
-    training_counts = Counter(
-        word for line in finished.corpus.splits["train"].tgt for word in extract_words(line)
-    )
+    training_counts = Counter(word for line in finished.references("train") for word in extract_words(line))
     references = [extract_words(line) for line in finished.references(test)]
     rows = []
     for run in finished.runs:
@@ -194,7 +192,7 @@ def _percent(part: int, whole: int) -> float | None:
 
 
 FAULTS_CAPTION = (
-    "Length ratio: tokens of the translations over those of the references (13a). REP score: words repeated "
+    "Length ratio: tokens of the translations over those of the references. REP score: words repeated "
     "beyond the reference, per 100 of its words (Malaviya et al. 2018); repeating: translations with any. "
     "Empty: nothing but white space."
 )

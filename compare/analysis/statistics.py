@@ -545,7 +545,7 @@ class PairedDifference(NamedTuple):
     """Two-sided p-value of approximate randomisation, with Holm's correction for all pairs of the call."""
 
 
-TRIALS = 10_000
+RANDOMISATIONS = 10_000
 """Trials of approximate randomisation."""
 
 
@@ -571,12 +571,12 @@ def compare_files(
     metric = make_bleu(scoring.tokenize, lowercase=scoring.lowercase, references=texts)
     counts = [np.array(metric._extract_corpus_statistics(lines, None)) for lines in outputs]
     rng, found = np.random.default_rng(BOOTSTRAP_SEED), []
-    swapped = rng.integers(2, size=(TRIALS, len(texts[0]))).astype(np.float64)
+    swapped = rng.integers(2, size=(RANDOMISATIONS, len(texts[0]))).astype(np.float64)
     for (first, one), (second, other) in combinations(zip(map(str, paths), counts, strict=True), 2):
         moved = swapped @ (other - one)
         differences = bleu(one.sum(0) + moved) - bleu(other.sum(0) - moved)
         difference = float(bleu(one.sum(0)) - bleu(other.sum(0)))
         as_large = int((np.abs(differences) >= abs(difference) - 1e-9).sum())  # rounding
-        found.append(PairedDifference(first, second, difference, (as_large + 1) / (TRIALS + 1)))
+        found.append(PairedDifference(first, second, difference, (as_large + 1) / (RANDOMISATIONS + 1)))
     corrected = holm_correction([each.p for each in found])
     return [each._replace(p=p) for each, p in zip(found, corrected, strict=True)]

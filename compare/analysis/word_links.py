@@ -163,20 +163,30 @@ class Gold:
         return count_links(links, sure, possible, sure_outside=len(links_outside(gold.sure, size)))
 
 
-def word_pairs(pairs: Pairs) -> tuple[WordPair, ...]:
-    """Split sentence pairs into words with ``split_words``, as the links of the built-in corpus expect."""
+def word_pairs(pairs: Pairs, kind: str = "") -> tuple[WordPair, ...]:
+    """Split sentence pairs into words with ``split_words``, as the links of the built-in corpus expect.
+
+    Text for a vocabulary of kind "given" is split at spaces.
+    """
+    split = str.split if kind == "given" else split_words
     return tuple(
-        WordPair(src, tgt, tuple(split_words(src)), tuple(split_words(tgt)))
+        WordPair(src, tgt, tuple(split(src)), tuple(split(tgt)))
         for src, tgt in zip(pairs.src, pairs.tgt, strict=True)
     )
 
 
-def corpus_gold(corpus: Corpus, split: str) -> Gold:
-    """Return a split of a corpus with its gold links; pairs of a corpus without links have none."""
+def corpus_gold(corpus: Corpus, split: str, kind: str = "") -> Gold:
+    """Return a split of a corpus with its gold links; pairs of a corpus without links have none.
+
+    Args:
+        corpus: the corpus.
+        split: name of the split.
+        kind: kind of the vocabulary; "given": words are what spaces separate.
+    """
     pairs = corpus.splits[split]
     lines = pairs.links or [""] * len(pairs.src)
     links = (parse_pharaoh(line, f"{corpus.name}.{split}, pair {n}") for n, line in enumerate(lines, start=1))
-    return Gold(pairs=word_pairs(pairs), links=tuple(links))
+    return Gold(pairs=word_pairs(pairs, kind), links=tuple(links))
 
 
 # Files of word links in Pharaoh format, which has one line per sentence. "i-j" is a sure link of source word

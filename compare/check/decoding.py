@@ -14,10 +14,9 @@ from compare.decoding.search import length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
-from compare.experiment.run_model import build_trainer
+from compare.experiment.run_model import build_trainer, measure_penalties
 from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.run_folder import load_model
-from compare.scoring import bleu_and_length_ratio
 from compare.system.device import device_name
 from compare.system.log import counting
 from compare.system.messages import first_line
@@ -94,13 +93,11 @@ def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Trans
     if len(penalties) == 1:
         return
     grid = read_selection(run.folder.selection, penalties).grid
-    references = settings.references(valid.tgt)
-    for point, texts in zip(grid, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, ratio = bleu_and_length_ratio(texts, references, settings.scoring.tokenize)
-        name = f"selection.json: {{}} of length penalty {point.penalty}, by the weights"
-        yield ComparedValue(run.name, name.format("bleu"), point.bleu, bleu, absolute=BLEU_TOLERANCE)
+    for old, new in zip(grid, measure_penalties(settings, translator, valid, penalties), strict=True):
+        name = f"selection.json: {{}} of length penalty {old.penalty}, by the weights"
+        yield ComparedValue(run.name, name.format("bleu"), old.bleu, new.bleu, absolute=BLEU_TOLERANCE)
         yield ComparedValue(
-            run.name, name.format("length_ratio"), point.length_ratio, ratio, LENGTH_TOLERANCE
+            run.name, name.format("length_ratio"), old.length_ratio, new.length_ratio, LENGTH_TOLERANCE
         )
 
 

@@ -305,7 +305,7 @@ def _check_likelihoods(run: CheckedRun) -> Findings:
         ids = run.prepared.vocabularies.tgt.encode_all(references)
         counts = {
             "tokens": sum(map(len, ids)) + len(ids),
-            "characters": count_characters(references),
+            "characters": count_characters(run.folder.run.readable(references)),
             "unknown": sum(sentence.count(UNK) for sentence in ids),
         }
         for key, value in counts.items():
@@ -314,14 +314,14 @@ def _check_likelihoods(run: CheckedRun) -> Findings:
 
 
 def _check_external(run: CheckedRun) -> Findings:
-    """Compare the translations that metrics from outside have scored with those that are there."""
+    """Compare the translations that external metrics have scored with those that are there."""
     for test, metrics in read_external(run.folder.external).items():
         output = run.folder.output(test)
         found = hash_decompressed(output) if output.is_file() else "no such file"
         for name, scores in metrics.items():
             context = f"{run.folder.external.name}: {name} of {test}: translations"
             yield ComparedValue(run.name, context, scores.translations, found)
-            yield Gap(f"the segment scores of {name}, a metric from outside: only their mean", run.name)
+            yield Gap(f"the segment scores of {name}, an external metric: only their mean", run.name)
 
 
 Check = Callable[[CheckedRun], Findings]
@@ -354,7 +354,7 @@ def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings
         run.label: run.settings()
         for run in resolve_models(load_experiment(path), str(path), other_machine=True)
     }
-    for run in (each.folder.run for each in runs if not each.folder.run.is_outside):
+    for run in (each.folder.run for each in runs if not each.folder.run.is_external):
         written = published.get(run.label, {})
         left_out = PLACES | (SCALED_BY_TIME if run.budget.match == "time" else set())
         other = [

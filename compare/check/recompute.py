@@ -31,6 +31,7 @@ from compare.results.store import (
     SETTINGS,
     SUMMARY,
     Summary,
+    are_trials,
     read_registry,
     read_results,
     stored_summary,
@@ -91,12 +92,14 @@ def check_experiment(
         what the files cannot prove.
 
     Raises:
-        ValueError: no run is finished, or a result or config cannot be read.
+        ValueError: no run is finished, they are trials, or a result or config cannot be read.
     """
     folder = Path(folder)
     results = read_results(folder)
     if not any(result.status != "unfinished" for result in results):
         raise ValueError(f"{folder} holds no finished run: nothing to check")
+    if are_trials(results):
+        raise ValueError(f"{folder} holds a search, whose trials read no test set: run its best.toml")
     if decode or retrain:
         tune_cpu()  # as the runs did, so that products are rounded alike
     findings: list[ComparedValue | Gap] = []

@@ -22,9 +22,9 @@ def _columns() -> Sequence[Mapping[str, Any]]:
 
 
 def _figures() -> Sequence[Mapping[str, Any]]:
-    from compare.report.plots import ATTENTION, FIGURES
+    from compare.report.plots import ATTENTION, PLOTS
 
-    titles = {name: plan.title for name, plan in FIGURES.items()}
+    titles = {name: plan.title for name, plan in PLOTS.items()}
     titles[ATTENTION] = "Attention weights of each head, for --sentence or a --line of the test set"
     return [{"figure": name, "what it shows": title} for name, title in titles.items()]
 
@@ -34,11 +34,11 @@ def table(
     folders: Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")],
     form: Annotated[str, typer.Option("--format", help="markdown, csv, json or latex.")] = "markdown",
     shape: Annotated[
-        str, typer.Option(help="rows, or aggregated (means over seeds) [default: see above].")
+        str, typer.Option(help="rows, or aggregated (means over seeds) [default: depends on the format].")
     ] = "",
     columns: Annotated[
         str,
-        typer.Option(help="Headings or fields, separated by commas, or all [default: what fits a terminal]."),
+        typer.Option(help="Headings or fields, separated by commas, or wide [default: what fits a screen]."),
     ] = "",
     list_columns: Annotated[bool, cli.list_option("Explain all columns.", _columns)] = False,
     caption: Annotated[str, typer.Option(help="Caption of the LaTeX table.")] = "",
@@ -48,7 +48,7 @@ def table(
     r"""Print the results of experiments as one table.
 
     Markdown and LaTeX have the means of models with several seeds, if all runs are done, else one row per
-    run; CSV and JSON have one row per run. LaTeX is a table to \input.
+    run; CSV and JSON have one row per run, with every field. LaTeX is a table to \input.
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
@@ -69,7 +69,7 @@ def table(
     if not shape:
         shape = "rows" if form in ("csv", "json") else default_shape(folders)
     frame = compare.load_table(folders, shape, data_root=corpus)
-    chosen = cli.parse_list("" if columns == "all" else columns)
+    chosen = cli.parse_list("" if columns == "wide" else columns)
     runs = () if shape == "rows" else compare.load_results(*folders)
     outcome: list[str] = []
     if is_one and not chosen and form in ("markdown", "latex"):

@@ -114,7 +114,7 @@ def score(
     Files by sacreBLEU, whose options are taken: BLEU, chrF, TER; of several, a paired test says which differ
     in BLEU on this test set. Runs translate --src as they did their own test sets, and all metrics are
     computed; with --probabilities, they score the reference instead: natural log-probability of each sentence
-    and token, and perplexity. Without --ref, --external adds a metric from outside (comet needs uv) to
+    and token, and perplexity. Without --ref, --external adds an external metric (comet needs uv) to
     finished runs: tables and report have a column for it; see docs/experiments.md.
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
@@ -123,14 +123,22 @@ def score(
     from compare.scoring import HEADLINE
     from compare.system.device import tune_cpu
 
-    of_runs = {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out is not None}
-    given = [name for name, is_given in of_runs.items() if is_given]
+    given: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
+    given |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
+    given |= {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out}
+    given["--device"] = device != "cpu"
+
+    def ensure_only(what: str, *names: str) -> None:
+        for name, value in given.items():
+            if value and name not in names:
+                raise ValueError(f"{name} has no effect with {what}: leave it out")
+
     differences = []
     if not all(path.is_dir() for path in systems):
-        if given:
-            raise ValueError(f"{given[0]} is for folders of finished runs")
         if not ref:
             raise ValueError("--ref is missing: name references")
+        for_external = ["--src"] if external else []
+        ensure_only("translations", "--metrics", "--tokenize", "--lowercase", "--external", *for_external)
         asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
         options = compare.ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
         scores = compare.score_files(systems, ref, options)
@@ -138,12 +146,14 @@ def score(
             differences = compare.compare_files(systems, ref, options)
         scores = compare.add_external_scores(scores, external, ref, src) if external else scores
     elif not ref:
-        if not external or given:
+        if not external:
             raise ValueError("runs need --src and --ref, a text to translate and score, or else --external")
+        ensure_only("runs without --ref", "--external", "--test", "--set")
         scores = compare.add_run_scores(systems, external, test=test, data_root=corpus)
     elif probabilities:
-        if len(ref) > 1 or out is not None:
-            raise ValueError("--probabilities takes one --ref, and translates nothing for --out")
+        if len(ref) > 1:
+            raise ValueError("--probabilities takes one --ref")
+        ensure_only("--probabilities", "--probabilities", "--src", "--ensemble", "--device")
         tune_cpu()
         forced = compare.score_model(systems, src, ref[0], ensemble=ensemble, device=device)
         cli.print_visible(render_forced_scores(forced, as_json=as_json))
@@ -151,6 +161,7 @@ def score(
     else:
         if src is None:
             raise ValueError("--src is missing: name the text that the runs translate")
+        ensure_only("runs and --ref", "--src", "--ensemble", "--out", "--device")
         tune_cpu()
         scores = compare.score_runs(systems, src, ref, out=out, ensemble=ensemble, device=device)
     cli.print_visible(render_scores(scores, differences=differences, as_json=as_json))

@@ -35,7 +35,7 @@ def run(
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
 ) -> int:
-    """Train, decode, score and time all models; again to resume.
+    """Train, decode, score and time all models; the same command resumes.
 
     Runs that have ended stay as they are; a run that was stopped continues from its last saved state. The
     table has all rows of the folder. With --only, table and exit status are of these models alone. With
@@ -74,7 +74,7 @@ def run(
         elif only:
             text = compare.render_table(shown)
         cli.print_visible(text, end="", flush=True)
-        if not only and any(result.status == "done" and not result.is_outside for result in shown):
+        if not only and any(result.status == "done" and not result.is_external for result in shown):
             from compare.report.closing import show_closing  # slow to import, as matplotlib is
 
             cli.print_visible(show_closing(folder), end="", flush=True)

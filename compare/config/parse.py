@@ -114,7 +114,7 @@ def _build_experiment(name: str, table: Mapping[str, Any], base: Path) -> Experi
     )
     written = table.get("systems", [])
     if not isinstance(written, list) or not all(isinstance(row, dict) for row in written):
-        raise ValueError("systems must be tables: write [[systems]], one per row from outside")
+        raise ValueError("systems must be tables: write [[systems]], one per external system")
     systems = tuple(_build_system(row, f"systems[{index}]", base) for index, row in enumerate(written))
     labels = [row.label for row in rows] + [row.label for row in systems]
     for label in labels:

@@ -8,7 +8,7 @@ from typing import Any
 
 from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
-    OUTSIDE,
+    EXTERNAL,
     SECTIONS,
     DecodeConfig,
     Experiment,
@@ -17,16 +17,16 @@ from compare.config.sections import (
     run_name,
 )
 from compare.models.presets import find_preset
-from compare.models.registry import OutsideSystem, ResolvedModel, TaskName, family_of
+from compare.models.registry import ExternalSystem, ResolvedModel, TaskName, family_of
 from compare.optim import OptimConfig
 from compare.scoring import language_tokenizer
 from compare.system.device import has_fast_bf16, pick_device
 from compare.system.messages import abbreviate, convert_setting, did_you_mean
 from compare.system.plugins import PLUGINS
-from data.vocabulary import join_pieces
+from data.vocabulary import readable
 
-OUTSIDE_MODEL = ResolvedModel(architecture=OutsideSystem(), optim=OptimConfig())
-"""What a row from outside has in place of a model."""
+EXTERNAL_MODEL = ResolvedModel(architecture=ExternalSystem(), optim=OptimConfig())
+"""What an external system has in place of a model."""
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
@@ -40,7 +40,7 @@ def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
         ValueError: unknown preset or key (with the nearest one), or a value out of range.
     """
     context = f"{context}: models.{row.label}"
-    model = OUTSIDE_MODEL if row.preset == OUTSIDE else find_preset(row.preset, f"{context}: ").model
+    model = EXTERNAL_MODEL if row.preset == EXTERNAL else find_preset(row.preset, f"{context}: ").model
     kinds = model.setting_types()
     values = {}
     for key, value in row.overrides.items():
@@ -116,13 +116,13 @@ class Run(Sections):
         return self.task == "translation"
 
     @property
-    def is_outside(self) -> bool:
-        """Whether it is a row from outside: translations of another program, without model and training."""
-        return self.preset == OUTSIDE
+    def is_external(self) -> bool:
+        """Whether it is an external system: translations of another program, without model and training."""
+        return self.preset == EXTERNAL
 
     def model_table(self) -> dict[str, Any]:
         """The ``[[models]]`` table that gives this model, every setting written out."""
-        known = {} if self.is_outside else self.model.settings()
+        known = {} if self.is_external else self.model.settings()
         settings = {name: value for name, value in known.items() if value is not None}
         return {"preset": self.preset, "label": self.label, **settings}
 
@@ -145,9 +145,9 @@ class Run(Sections):
             "subword_sampling": f"{self.vocabulary.kind} {sampling:g}" if sampling else None,
         }
 
-    def references(self, targets: Sequence[str]) -> Sequence[str]:
-        """Return what translations are scored against: ``targets``, joined if they are given in pieces."""
-        return list(map(join_pieces, targets)) if self.vocabulary.kind == "given" else targets
+    def readable(self, lines: Sequence[str]) -> Sequence[str]:
+        """Return lines of the corpus as people read them and as translations are scored: pieces joined."""
+        return readable(lines, self.vocabulary.kind)
 
     @property
     def warnings(self) -> list[str]:

@@ -142,7 +142,7 @@ class TrainConfig(Section):
     )
     average_every: Natural = setting(
         0,
-        "Updates between the weights that are averaged, instead of those of validations; 0: of validations.",
+        "Updates between the weights that are averaged; 0: average those saved at validations.",
     )
     ema: Fraction = setting(
         0.0, "Decay per update of a moving average of all weights, used if better on validation; 0: none."
@@ -182,7 +182,7 @@ class RegularizationConfig(Section):
         "none",
         "Loss on the KL divergence between two passes of a batch: none, r-drop, which compares two draws of "
         "dropout, or simcut, which compares with a pass that lacks some tokens; the formulas are in "
-        "compare/training/loss.py.",
+        "compare/formulas.py.",
     )
     consistency_weight: NonNegative | None = setting(
         None, "Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut."
@@ -362,13 +362,13 @@ class ModelConfig:
     """Settings that differ from the preset, by name."""
 
 
-OUTSIDE = "outside"
-"""Stands for the preset of a row from outside."""
+EXTERNAL = "external"
+"""Stands for the preset of an external system."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemConfig:
-    """A ``[[systems]]`` table: a row from outside, whose translations were made by another program."""
+    """A ``[[systems]]`` table: an external system, whose translations were made by another program."""
 
     label: str
     """Name of the row in tables and folders."""
@@ -385,7 +385,7 @@ class Experiment(Sections):
     models: tuple[ModelConfig, ...]
     """Presets, labels and overrides, in the order of the table."""
     systems: tuple[SystemConfig, ...] = ()
-    """Rows from outside."""
+    """External systems."""
     seeds: tuple[Natural, ...] = ()
     """Seeds that each model is trained from; by default that of ``[train]``."""
     plugins: tuple[str, ...] = ()

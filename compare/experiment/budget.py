@@ -27,6 +27,11 @@ from data.batches import Batch
 # Change the number of updates of a run, and with it every setting that is a share of its training.
 
 
+def scaled_warmup(warmup: int, updates: int, max_updates: int) -> int:
+    """Return the warm-up of ``updates`` updates, which is ``warmup`` in ``max_updates``."""
+    return max(min(warmup, 1), round(warmup * updates / max_updates))
+
+
 def with_updates(run: Run, updates: int) -> Run:
     """Return ``run`` with another number of updates and the same plan of training.
 
@@ -41,7 +46,7 @@ def with_updates(run: Run, updates: int) -> Run:
         updates: its new number of updates.
     """
     train, optim = run.train, run.model.optim
-    warmup = max(min(optim.warmup_updates, 1), round(optim.warmup_updates * updates / train.max_updates))
+    warmup = scaled_warmup(optim.warmup_updates, updates, train.max_updates)
     return replace(
         run,
         model=replace(run.model, optim=replace(optim, warmup_updates=warmup)),

@@ -56,7 +56,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         config_hash=hash_file(folder.config),
         code_version=code_version(run.plugins),
     )
-    if run.is_outside:  # the settings of training and search are not its own
+    if run.is_external:  # the settings of training and search are not its own
         return begun
     decode = run.decode if run.translates else None
     return dataclasses.replace(
@@ -91,7 +91,7 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
         ValueError: a file is missing or damaged, or the weights are those of another model.
     """
     run = folder.run
-    if run.is_outside:
+    if run.is_external:
         return quality_figures(folder, prepared.corpus, prepared.warnings)
     flops = prepared.training_flops(run.model.architecture, run.regularization.passes)
     size = size_figures(folder, run.model.architecture, prepared.vocabulary_sizes)
@@ -208,14 +208,14 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] = ()) -> Figures:
     """Score the translations and read the perplexities; the first test set gives the headline figures.
 
-    Scores of metrics from outside are taken from external.json, where they are of these translations.
+    Scores of external metrics are taken from external.json, where they are of these translations.
     """
     if not corpus.tests:
         return {"warnings": "\n".join(warnings) or None}
     translates = folder.run.translates
     scores = {test: _score_test(folder, corpus, test) for test in corpus.tests} if translates else {}
     warnings = [*warnings, *(f"{test}: {each}" for test in scores for each in scores[test].warnings)]
-    penalty = folder.penalty() if translates and not folder.run.is_outside else None
+    penalty = folder.penalty() if translates and not folder.run.is_external else None
     penalties = folder.run.decode.length_penalties
     if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
         warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")
@@ -239,7 +239,7 @@ def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
     """Score the translations of a test set by all metrics."""
     path = folder.output(test)
     lines = read_lines(path, allow_blank=True)
-    references = folder.run.references(corpus.splits[test].tgt)
+    references = folder.run.readable(corpus.splits[test].tgt)
     scores = score_texts(lines, references, scoring=all_metrics(folder.run.scoring.tokenize))
     return dataclasses.replace(scores, scores={**scores.scores, **folder.external_columns(test)})
 

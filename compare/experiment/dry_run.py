@@ -16,7 +16,7 @@ from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
-from compare.experiment.systems import outside_run, read_translations
+from compare.experiment.systems import external_run, read_translations
 from compare.experiment.timing import first_updates, timing_seconds
 from compare.models.registry import build_meta_model, count_weights, training_bytes
 from compare.results.run_folder import RunFolder
@@ -96,7 +96,7 @@ def estimate_experiment(
         runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
         for system in experiment.systems if tests else ():
             read_translations(system, prepared.corpus, task=models[0].task)
-            outside_run(system, runs[0].run, folder)
+            external_run(system, runs[0].run, folder)
         shorter = find_shorter(runs) if experiment.budget.match != "time" else []
         by_label = {run.run.label: run.run for run in runs}
         for label, run in by_label.items():

@@ -165,7 +165,7 @@ def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
     for config in sorted(first.folder.parent.glob("*/config.toml")):
         if config.parent.name not in names:
             other = RunFolder.read(config.parent)
-            if not other.run.is_outside and (difference := find_difference(first.run, other.run)):
+            if not other.run.is_external and (difference := find_difference(first.run, other.run)):
                 raise _other_settings(first.folder.parent, f"{other.name} has {difference}")
     return shorter
 
@@ -333,7 +333,7 @@ def begin_experiment(
     folder: Path,
     registry: Registry,
     runs: Sequence[RunFolder],
-    outside: Sequence[RunFolder] = (),
+    external: Sequence[RunFolder] = (),
 ) -> None:
     """Add the runs to experiment.json, and lengthen shorter runs.
 
@@ -345,8 +345,8 @@ def begin_experiment(
     if not shorter and registry.settings_hash not in ("", shared):
         raise _other_settings(folder, f"settings_hash {registry.settings_hash[:12]}, here {shared[:12]}")
     registry.settings_hash = shared
-    registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in (*runs, *outside))]))
-    for run in (*runs, *outside):
+    registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in (*runs, *external))]))
+    for run in (*runs, *external):
         asked = registry.asked_seeds.get(run.run.label, [])
         registry.asked_seeds[run.run.label] = sorted({*asked, run.run.train.seed})
     registry.write(folder)

@@ -284,11 +284,17 @@ class _Watch:
 # Processes on this machine.
 
 
+ALL_GPUS = ("cuda", "cuda:0")
+"""Devices that leave the choice of the GPU to each process; another number means that one alone."""
+
+
 def _suitable_jobs(device: str) -> int:
     """Return how many processes suit this machine: one per GPU, or one per two threads."""
     import torch
 
-    return max(1, torch.get_num_threads() // CORES_PER_JOB if device == "cpu" else torch.cuda.device_count())
+    if device == "cpu":
+        return max(1, torch.get_num_threads() // CORES_PER_JOB)
+    return max(1, torch.cuda.device_count()) if device in ALL_GPUS else 1
 
 
 def _environments(number: int, device: str) -> Iterator[dict[str, str]]:
@@ -296,7 +302,7 @@ def _environments(number: int, device: str) -> Iterator[dict[str, str]]:
     import torch
 
     threads = max(1, torch.get_num_threads() // number)
-    count = torch.cuda.device_count() if device in ("cuda", "cuda:0") else 0
+    count = torch.cuda.device_count() if device in ALL_GPUS else 0
     gpus = [gpu for gpu in os.environ.get(VISIBLE, "").split(",") if gpu] or list(map(str, range(count)))
     for index in range(number):
         gpu = {VISIBLE: gpus[index % count]} if count else {}

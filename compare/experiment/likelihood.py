@@ -25,7 +25,7 @@ from data.batches import Batch, BatchStream
 from data.encode import EncodedSplit, Sequences
 from data.files import as_paths, ensure_unchanged, write_atomically
 from data.text import ensure_parallel, read_lines
-from data.vocabulary import EOS, UNK
+from data.vocabulary import EOS, UNK, readable
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def score_translations(
     sums = LikelihoodSums(
         nll=-math.fsum(value for scores in logp for value in scores),
         tokens=sum(map(len, logp)),
-        characters=count_characters(translations),
+        characters=count_characters(readable(translations, tgt.kind)),
         unknown=sum(sentence.count(UNK) for sentence in ids),
     )
     return ForcedScores(sentences=sentences, sums=sums)
@@ -251,7 +251,7 @@ def score_runs(
     for path, text in zip(reference_paths, texts, strict=True):
         ensure_parallel(src, len(lines), path, len(text))
     run = RunFolder.read(folders[0]).run
-    joined, scoring = list(map(run.references, texts)), all_metrics(run.scoring.tokenize)
+    joined, scoring = list(map(run.readable, texts)), all_metrics(run.scoring.tokenize)
     scores, translations = dict[str, SystemScores](), list[Sequence[str]]()
     for name, translator in _load_systems(folders, device, ensemble=ensemble):
         logger.info(f"{name}: translating {len(lines):,} sentences")

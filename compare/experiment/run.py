@@ -28,7 +28,7 @@ from compare.experiment.folder import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import run_model
-from compare.experiment.systems import add_row, outside_run, read_translations
+from compare.experiment.systems import add_row, external_run, read_translations
 from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
 from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
@@ -95,7 +95,7 @@ def run_experiment(
 
     Returns:
         The result of every run that was asked for, in order; ``read_results(folder)`` gives those of earlier
-        calls and of rows from outside too.
+        calls and of external systems too.
 
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
@@ -126,7 +126,7 @@ def run_experiment(
                 )
                 task, corpus = models[0].task, prepared.corpus
                 translations = [read_translations(system, corpus, task=task) for system in systems]
-                rows = [outside_run(system, runs[0].run, folder) for system in systems]
+                rows = [external_run(system, runs[0].run, folder) for system in systems]
                 begin_experiment(folder, registry, runs, rows)
                 for row, lines in zip(rows, translations, strict=True):
                     add_row(row, lines, prepared)
@@ -163,7 +163,7 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
         find_reference(models)
     make_bleu(models[0].scoring.tokenize)  # which may lack a package
     for run in models:
-        if run.model.outside_part() is not None:
+        if run.model.plugin_part() is not None:
             from compare.experiment.verify import ensure_verified
 
             ensure_verified(run)

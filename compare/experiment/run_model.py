@@ -2,11 +2,13 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from compare.config.resolve import Run
 from compare.decoding.search import LengthPenalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures, unfinished_result
@@ -162,11 +164,7 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         if kept.weights == weights:
             return kept.penalty
     logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
-    grid, references = [], run.references(valid.tgt)
-    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, ratio = bleu_and_length_ratio(texts, references, run.scoring.tokenize)
-        form, alpha = penalty.normalization, penalty.alpha
-        grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
+    grid = measure_penalties(run, translator, valid, penalties)
     selection = Selection(grid=grid, chosen=choose(grid), weights=weights)
     point = grid[selection.chosen]
     logger.info(
@@ -175,3 +173,16 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
     )
     write_record(folder.selection, selection)
     return selection.penalty
+
+
+def measure_penalties(
+    run: Run, translator: Translator, valid: Pairs, penalties: Sequence[LengthPenalty]
+) -> list[GridPoint]:
+    """Score the validation set for each length penalty, all by one search."""
+    references = run.readable(valid.tgt)
+    grid = []
+    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
+        bleu, ratio = bleu_and_length_ratio(texts, references, run.scoring.tokenize)
+        form, alpha = penalty.normalization, penalty.alpha
+        grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
+    return grid

@@ -1,4 +1,4 @@
-"""Rows from outside: translations that another program made, without model, training and speed.
+"""External systems: translations that another program made, without model, training and speed.
 
 A row has a run folder like any other, with the settings that all rows share, its translations and its result.
 """
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from compare.config.resolve import OUTSIDE_MODEL, Run
-from compare.config.sections import OUTSIDE, SystemConfig
+from compare.config.resolve import EXTERNAL_MODEL, Run
+from compare.config.sections import EXTERNAL, SystemConfig
 from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.experiment.prepare import PreparedData
 from compare.results.run_folder import RunFolder
@@ -22,13 +22,13 @@ from data.text import read_lines
 logger = logging.getLogger(__name__)
 
 SEED = 1
-"""Seed in the name of the folder of a row from outside, whatever those of the models are."""
+"""Seed in the name of the folder of an external system, whatever those of the models are."""
 Translations = Mapping[str, Sequence[str]]
 """Lines by name of the test set."""
 
 
-def outside_run(system: SystemConfig, run: Run, folder: Path) -> RunFolder:
-    """Return the folder of a row from outside.
+def external_run(system: SystemConfig, run: Run, folder: Path) -> RunFolder:
+    """Return the folder of an external system.
 
     Args:
         system: the row.
@@ -38,9 +38,9 @@ def outside_run(system: SystemConfig, run: Run, folder: Path) -> RunFolder:
     Raises:
         ValueError: the folder holds a trained model of this label.
     """
-    row = replace(run.with_seed(SEED), label=system.label, preset=OUTSIDE, model=OUTSIDE_MODEL)
+    row = replace(run.with_seed(SEED), label=system.label, preset=EXTERNAL, model=EXTERNAL_MODEL)
     found = RunFolder(run=row, folder=folder / row.name)
-    if found.config.is_file() and not RunFolder.read(found.folder).run.is_outside:
+    if found.config.is_file() and not RunFolder.read(found.folder).run.is_external:
         raise ValueError(
             f"systems.{system.label}: {found.folder} holds a trained model: choose another label"
         )
@@ -48,7 +48,7 @@ def outside_run(system: SystemConfig, run: Run, folder: Path) -> RunFolder:
 
 
 def read_translations(system: SystemConfig, corpus: Corpus, *, task: str) -> Translations:
-    """Read the translations of a row from outside.
+    """Read the translations of an external system.
 
     Raises:
         OSError: a file cannot be read.
@@ -73,14 +73,14 @@ def read_translations(system: SystemConfig, corpus: Corpus, *, task: str) -> Tra
 
 
 def add_row(row: RunFolder, translations: Translations, prepared: PreparedData) -> None:
-    """Copy the translations of a row from outside into its folder, and score them.
+    """Copy the translations of an external system into its folder, and score them.
 
     Args:
         row: its folder.
         translations: of all test sets.
         prepared: the data of the experiment.
     """
-    logger.info(f"{row.name}: translations from outside")
+    logger.info(f"{row.name}: translations of another program")
     row.folder.mkdir(exist_ok=True)
     prepared.vocabularies.save(row.folder)
     write_atomically(row.config, row.run.to_toml())

@@ -101,7 +101,7 @@ def results_to_time(folder: Path) -> list[Result]:
     """
     planned = read_registry(folder).runs
     results = [result for result in read_results(folder) if result.run in planned] if planned else []
-    done = [result for result in results if result.status == "done" and not result.is_outside]
+    done = [result for result in results if result.status == "done" and not result.is_external]
     ids = {result.timed_together for result in done}
     if any(result.status == "unfinished" and result.reason is None for result in results):
         return []

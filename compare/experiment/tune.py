@@ -22,6 +22,7 @@ import msgspec
 from compare.config.parse import SCHEMA, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment, ModelConfig, run_name
+from compare.experiment.budget import scaled_warmup
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
@@ -36,7 +37,7 @@ from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
-TRIALS, BEST = "trials.jsonl", "best.toml"
+TRIALS_FILE, BEST = "trials.jsonl", "best.toml"
 """Files of a search: one JSON object per ended trial, and the experiment with the best settings."""
 DIGITS = 3
 """Significant digits of a drawn number, so that a config shows exactly what was tried."""
@@ -269,7 +270,7 @@ def draw_candidates(
             label = f"{row.label}-trial{number}"
             tuned = replace(row, overrides={**row.overrides, **draw.settings})
             warmup = resolve_model(tuned, f"{context}: --space").optim.warmup_updates
-            short = max(min(warmup, 1), round(warmup * updates / experiment.train.max_updates))
+            short = scaled_warmup(warmup, updates, experiment.train.max_updates)
             models.append(replace(tuned, label=label, overrides={**tuned.overrides, "warmup_updates": short}))
             draws[label] = draw
     budget = experiment.budget
@@ -353,7 +354,7 @@ def _read_trial(folder: Path, result: Result, draw: Draw) -> TrialResult:
 
 def _read_earlier(folder: Path, draws: Iterable[Draw]) -> list[TrialResult]:
     """Read the trials of earlier calls whose runs are still there; they have to be of the same draws."""
-    if not (folder / TRIALS).is_file():
+    if not (folder / TRIALS_FILE).is_file():
         return []
     drawn = {draw.trial: draw.settings for draw in draws}
     found = [
@@ -374,7 +375,7 @@ def _read_earlier(folder: Path, draws: Iterable[Draw]) -> list[TrialResult]:
 
 def write_trials(folder: Path, trials: Sequence[TrialResult]) -> None:
     """Write trials.jsonl into the folder of a search."""
-    write_atomically(folder / TRIALS, msgspec.json.Encoder().encode_lines(trials))
+    write_atomically(folder / TRIALS_FILE, msgspec.json.Encoder().encode_lines(trials))
 
 
 def read_trials(folder: str | Path) -> list[TrialResult]:
@@ -387,7 +388,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
         OSError: there is no trials.jsonl, or it cannot be read.
         ValueError: a line is not the result of a trial.
     """
-    path = Path(folder) / TRIALS
+    path = Path(folder) / TRIALS_FILE
     try:
         return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -449,7 +450,7 @@ def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[Trial
     lines = [
         f"Made by attnbench tune: trials of {plan.updates or experiment.train.max_updates} updates, the same "
         "random draws",
-        f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS} holds all trials.",
+        f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS_FILE} holds all.",
     ]
     lines += [
         f"{label}: trial {winner.trial} of {counts[label]}, validation BLEU {winner.bleu:.2f}, "

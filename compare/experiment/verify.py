@@ -436,7 +436,7 @@ def shrink(model: ResolvedModel) -> ResolvedModel:
 
 def _verify(model: ResolvedModel) -> Iterator[Verdict]:
     model = shrink(model)
-    tied, part = model.settings().get("tie") == "all", _first_line_of(model.outside_part())
+    tied, part = model.settings().get("tie") == "all", _first_line_of(model.plugin_part())
 
     def make(seed: int = 0) -> "Model":
         torch.manual_seed(seed)

@@ -33,7 +33,7 @@ class Export:
     equal: int
     """Number of equal translations."""
     max_ratio: float
-    """A translation has at most max_ratio * source tokens + 10 tokens, end of sentence included."""
+    """A translation has at most max_ratio * source tokens + 10 tokens, end of sentence excluded."""
     weights: str
     """sha256 of the weights file."""
     versions: dict[str, str]

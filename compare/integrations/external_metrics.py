@@ -47,7 +47,7 @@ def add_external_scores(
     references: Sequence[str | Path],
     src: str | Path | None = None,
 ) -> dict[str, SystemScores]:
-    """Add the scores of metrics from outside to those of ``score_files``.
+    """Add the scores of external metrics to those of ``score_files``.
 
     Args:
         scores: by the path of each system's translations.
@@ -65,7 +65,7 @@ def add_external_scores(
     """
     texts = {system: read_lines(Path(system), allow_blank=True) for system in scores}
     source = None if src is None else read_lines(Path(src), allow_blank=True)
-    found = _score(metrics, texts, [read_lines(Path(path)) for path in references], source)
+    found = _score(metrics, texts, [read_lines(Path(path), allow_blank=True) for path in references], source)
     return {
         system: replace(own, scores={**own.scores, **_columns(new)})
         for (system, own), new in zip(scores.items(), found, strict=True)
@@ -84,7 +84,7 @@ def _score(
     src: Lines | None,
     runs: Sequence[str] = (),
 ) -> list[Scores]:
-    """Score translations, given by the names of the systems, by metrics from outside.
+    """Score translations, given by the names of the systems, by external metrics.
 
     {run} in NAME=FILE stands for each of ``runs``, the names of the systems' runs, if they are runs.
     """
@@ -189,7 +189,7 @@ def add_run_scores(
     test: str = "",
     data_root: str = "",
 ) -> dict[str, SystemScores]:
-    """Score the translations of finished runs by metrics from outside, and keep the scores in the runs.
+    """Score the translations of finished runs by external metrics, and keep the scores in the runs.
 
     Each run gets its segment scores in external.json, and their mean and signature in result.json.
 
@@ -222,7 +222,7 @@ def add_run_scores(
             str(path): read_lines(run.output(test), allow_blank=True)
             for path, run in zip(paths, runs, strict=True)
         }
-        references = runs[0].run.references(pairs.tgt)
+        references = runs[0].run.readable(pairs.tgt)
         scores = dict(zip(texts, _score(metrics, texts, [references], pairs.src, names), strict=True))
         experiments = {run.folder.parent for run in runs}
         added = {run.folder: own for run, own in zip(runs, scores.values(), strict=True)}

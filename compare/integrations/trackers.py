@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from compare.results.run_folder import RunFolder
 from compare.system.messages import did_you_mean, first_line
-from compare.training.checkpoints import METRICS
+from compare.training.checkpoints import METRICS_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ def _follow(folder: Path, tracker: str, ending: threading.Event) -> None:
         sent: dict[Path, int] = {}
         while True:
             last = ending.is_set()
-            for log in sorted(folder.glob(f"*/{METRICS}")):
+            for log in sorted(folder.glob(f"*/{METRICS_FILE}")):
                 *lines, _ = log.read_bytes().split(b"\n")  # the last one is empty, or being written
                 for line in map(json.loads, lines[sent.get(log, 0) :]):
                     if log not in runs:

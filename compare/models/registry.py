@@ -15,7 +15,7 @@ from compare.models.hybrid import UNUSED, HybridConfig, Ladder, LadderConfig, bu
 from compare.optim import OptimConfig
 from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
-from compare.system.plugins import is_from_outside, track_registry
+from compare.system.plugins import is_of_plugin, track_registry
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.model import Features, RecurrentLanguageModel, Seq2Seq
 from seq2seq.scores import SCORES
@@ -124,12 +124,12 @@ class WithoutSource(nn.Module):
 
 
 @dataclass(frozen=True)
-class OutsideSystem:
-    """Config of a row from outside: its translations were made elsewhere, and there is no model."""
+class ExternalSystem:
+    """Config of an external system: its translations were made elsewhere, and there is no model."""
 
 
-def _build_outside(*_: Any) -> EncoderDecoder[Any, Any]:
-    raise ValueError("a row from outside has no model: name its translations in [[systems]]")
+def _build_external(*_: Any) -> EncoderDecoder[Any, Any]:
+    raise ValueError("an external system has no model: name its translations in [[systems]]")
 
 
 _WIDTHS = ("d_model", "ffn_size")
@@ -155,7 +155,7 @@ _FAMILIES: tuple[tuple[Any, ...], ...] = (
         lambda model, _, tgt_len: transformer_multiply_adds(model.model, 0, tgt_len),
         _WIDTHS,
     ),
-    ("outside", OutsideSystem, _build_outside, lambda *_: 0.0, ()),
+    ("external", ExternalSystem, _build_external, lambda *_: 0.0, ()),
 )
 for _name, _config, _build, _multiply_adds, _width_fields in _FAMILIES:
     register_family(
@@ -298,12 +298,12 @@ class ResolvedModel:
         common = gcd(*self.widths().values(), self.head_size() or 0)
         return common & -common
 
-    def outside_part(self) -> Any:
-        """Return the method ``score``, or the class, of a score or family from outside; None without one."""
+    def plugin_part(self) -> Any:
+        """Return the method ``score``, or the class, of a plug-in's score or family; None without one."""
         name, family = self.settings().get("score"), family_of(self.architecture)
-        if is_from_outside("score", name):
+        if is_of_plugin("score", name):
             return vars(SCORES[str(name)]).get("score", SCORES[str(name)])
-        return family.build if is_from_outside("family", family.config) else None
+        return family.build if is_of_plugin("family", family.config) else None
 
     def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
         """Replace settings; a name that both halves of a hybrid have replaces both.

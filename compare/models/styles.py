@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from compare.models.registry import OutsideSystem
+from compare.models.registry import ExternalSystem
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from transformer.config import DecoderOnlyConfig, TransformerConfig
 
 PLAIN, RECURRENT, LUONG, TRANSFORMER = "LSTM", "LSTM with attention", "Luong", "Transformer"
-DECODER_ONLY, OTHER, FROM_OUTSIDE = "decoder-only", "other", "from outside"
+DECODER_ONLY, OTHER, EXTERNAL = "decoder-only", "other", "external"
 COLORS = {
     PLAIN: "#E69F00",
     RECURRENT: "#0072B2",
@@ -16,7 +16,7 @@ COLORS = {
     TRANSFORMER: "#D55E00",
     DECODER_ONLY: "#CC79A7",
     OTHER: "#56B4E9",
-    FROM_OUTSIDE: "#000000",
+    EXTERNAL: "#000000",
 }
 """Colours of families that colour-blind readers can tell apart (Okabe and Ito 2008)."""
 SERIES = ("#332288", "#CC6677", "#999933", "#882255", "#44AA99", "#666666")
@@ -67,8 +67,8 @@ def picture_family(architecture: object) -> str:
         return PLAIN
     if isinstance(architecture, DecoderOnlyConfig):
         return DECODER_ONLY
-    if isinstance(architecture, OutsideSystem):
-        return FROM_OUTSIDE
+    if isinstance(architecture, ExternalSystem):
+        return EXTERNAL
     return TRANSFORMER if isinstance(architecture, TransformerConfig) else OTHER
 
 

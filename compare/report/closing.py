@@ -13,7 +13,7 @@ from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality import by_length
 from compare.analysis.tables import Row
 from compare.report.drawing import plots_folder, save_figure
-from compare.report.plots import FIGURES, find_runs
+from compare.report.plots import PLOTS, find_runs
 
 CLOSING_WIDTH, NAME_WIDTH = 97, 30
 """Characters of its lines, and of a label in them."""
@@ -28,13 +28,13 @@ def show_closing(folder: Path) -> str:
     if finished.no_texts:  # as those of language models
         return ""
     rows = by_length(finished).rows
-    picture = save_figure(
-        FIGURES["length"].plot(rows, finished.styles), plots_folder(folder, None) / "length"
-    )[0]
+    picture = save_figure(PLOTS["length"].plot(rows, finished.styles), plots_folder(folder, None) / "length")[
+        0
+    ]
     test = finished.corpus.tests[0]
-    pairs = finished.corpus.splits[test]
-    line = max(range(len(pairs.src)), key=lambda index: len(pairs.src[index].split()))
-    texts = {"source": pairs.src[line], "reference": pairs.tgt[line]}
+    sources, encoded = finished.sources(test), finished.corpus.splits[test].src
+    line = max(range(len(sources)), key=lambda index: len(sources[index].split()))
+    texts = {"source": sources[line], "reference": finished.references(test)[line]}
     texts |= {label: found[0].outputs[test][line] for label, found in finished.labels.items()}
     left = min(max(map(len, texts)), NAME_WIDTH) + 2
     sentences = [
@@ -44,7 +44,7 @@ def show_closing(folder: Path) -> str:
     program, model = program_name(), next(reversed(runs.values()))
     commands = [
         f"{program} report {shlex.quote(str(folder))}",
-        f"echo {shlex.quote(pairs.src[line])} | {program} translate {shlex.quote(str(model))}",
+        f"echo {shlex.quote(encoded[line])} | {program} translate {shlex.quote(str(model))}",
     ]
     parts = [
         length_chart(rows),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.tables import find_groups, groups_text
-from compare.config.sections import EXTRA_TOKENS, OUTSIDE
+from compare.config.sections import EXTERNAL, EXTRA_TOKENS
 from compare.results.columns import (
     COLUMNS,
     GROUPS,
@@ -81,7 +81,9 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
 def describe_presets(rows: Sequence[Row]) -> list[str]:
     """Name the presets of the models whose labels say something else, such as "small: lstm"."""
     presets = {row["label"]: row.get("preset") for row in rows if row.get("label")}
-    return [f"{label}: {preset}" for label, preset in presets.items() if preset not in (None, label, OUTSIDE)]
+    return [
+        f"{label}: {preset}" for label, preset in presets.items() if preset not in (None, label, EXTERNAL)
+    ]
 
 
 def _describe_average(row: Row) -> str | None:
@@ -95,7 +97,7 @@ def _describe_average(row: Row) -> str | None:
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
     """List the signature columns of all test sets by metric.
 
-    Registered metrics must record one for the first test set; those from outside may have scored any.
+    Registered metrics must record one for the first test set; external ones may have scored any.
     """
     names = list(columns)
     metrics = [metric for metric in METRICS if f"{metric}_signature" in names]
@@ -107,7 +109,7 @@ def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
 
 
 def metric_heading(metric: str) -> str:
-    """Return the heading of a registered metric, or the name of one from outside."""
+    """Return the heading of a registered metric, or the name of an external one."""
     return METRICS[metric].heading if metric in METRICS else metric
 
 
@@ -219,7 +221,7 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
 def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
     models: dict[tuple[Any, Any], list[Row]] = {}
     for row in rows:
-        if row.get("status", "done") == "done" and row.get("preset") != OUTSIDE:
+        if row.get("status", "done") == "done" and row.get("preset") != EXTERNAL:
             models.setdefault((row.get("experiment"), row.get("label")), []).append(row)
     labels: dict[str, list[str]] = {}
     for (_, label), runs in models.items():

@@ -18,7 +18,7 @@ from compare.analysis.quality import by_length, rare_words
 from compare.analysis.statistics import check_label
 from compare.analysis.tables import Row, Table
 from compare.experiment.prepare import load_corpus
-from compare.experiment.tune import TRIALS, TrialResult, read_trials
+from compare.experiment.tune import TRIALS_FILE, TrialResult, read_trials
 from compare.protocol import attends_to_source
 from compare.report.drawing import (
     CURVES,
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 def list_figures() -> list[str]:
     """Return the names of the figures that ``draw_figure`` draws."""
-    return list(FIGURES)
+    return list(PLOTS)
 
 
 def draw_figure(
@@ -75,19 +75,19 @@ def draw_figure(
             not given for a published or read-only folder.
     """
     folder = Path(folder)
-    if kind not in FIGURES:
-        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*FIGURES, ATTENTION])}")
+    if kind not in PLOTS:
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*PLOTS, ATTENTION])}")
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
     plots = plots_folder(folder, out)
-    plan = FIGURES[kind]
+    plan = PLOTS[kind]
     finished = load_finished(folder, data_root=data_root, needs_texts=plan.needs_texts)
     return save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / kind, formats)
 
 
 def read_search(folder: Path) -> list[TrialResult]:
     """Read the trials of a search from its folder, or from that of an experiment; ValueError without any."""
-    path = folder / TRIALS
+    path = folder / TRIALS_FILE
     trials = read_trials(folder) if path.exists() else []
     if not trials:
         raise ValueError(
@@ -109,7 +109,7 @@ class Plan(NamedTuple):
 
 CURVES_TITLE = "Validation loss and BLEU against"
 WORDS_TITLE = "words of the source"
-FIGURES = {
+PLOTS = {
     "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), progress),
     "learning-seconds": Plan(f"{CURVES_TITLE} seconds", partial(curves_plot, against="seconds"), progress),
     "length": Plan(
@@ -181,13 +181,13 @@ def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: 
     """
     folder = Path(folder)
     plots = plots_folder(folder, out)
-    if not any(result.status == "done" and not result.is_outside for result in read_results(folder)):
+    if not any(result.status == "done" and not result.is_external for result in read_results(folder)):
         logger.info(f"{folder}: no finished run to plot")
         return []
     finished = load_finished(folder, data_root=data_root, needs_texts=False).trained
     written = []
     for name in ("learning-updates", "learning-seconds"):
-        plan = FIGURES[name]
+        plan = PLOTS[name]
         written += save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / name)
     if finished.no_texts:
         logger.info(f"no heat maps of attention: {finished.no_texts}")
@@ -313,7 +313,7 @@ def read_test_line(run: Path, line: int, data_root: str) -> str:
 
 
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
-    """Return the folders of finished runs by label, without rows from outside.
+    """Return the folders of finished runs by label, without external systems.
 
     Of each label it is the lowest seed that has weights, or without weights the lowest.
 
@@ -326,7 +326,7 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     """
     single = is_run(folder)
     results = [read_result(folder)] if single else read_results(folder)
-    finished = [result for result in results if result.status == "done" and not result.is_outside]
+    finished = [result for result in results if result.status == "done" and not result.is_external]
     if not finished:
         raise ValueError(f"{folder} holds no finished run")
     named = {result.run: result for result in finished}

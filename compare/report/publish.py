@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from compare.config.parse import SCHEMA, load_experiment
 from compare.config.resolve import Run, runs_to_toml
 from compare.experiment.budget import in_one_plan
-from compare.experiment.tune import BEST, TRIALS
+from compare.experiment.tune import BEST, TRIALS_FILE
 from compare.report.table import find_summary
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -74,7 +75,7 @@ def publish_experiment(
     asked = {result.run: result for result in read_results(folder)}
     results = {name: each for name, each in asked.items() if (folder / name / "result.json").is_file()}
     left_out = [name for name in asked if name not in results]
-    if all(result.is_outside for result in results.values()):
+    if all(result.is_external for result in results.values()):
         raise ValueError(f"{folder}: no run of a model has ended: nothing to publish")
     if left_out:
         logger.warning(f"left out, as they have not ended: {', '.join(left_out)}")
@@ -85,29 +86,27 @@ def publish_experiment(
         firsts.setdefault(run.run.label, run)
     corpus, registry = corpus_name(runs[0].run.data.root), read_registry(folder)
     registry.runs, registry.published = list(results), {"corpus": corpus, "code_version": code_version()}
-    trials = Path(tuning or folder) / TRIALS
+    trials = Path(tuning or folder) / TRIALS_FILE
     if tuning and not trials.exists():
-        raise ValueError(f"{tuning} has no {TRIALS}: give the folder that `attnbench tune` wrote")
+        raise ValueError(f"{tuning} has no {TRIALS_FILE}: give the folder that `attnbench tune` wrote")
     with new_folder(out, replace=replace) as target:
         for run in runs:
             _copy_run(run, results[run.name], target / run.name, weights=weights and run in firsts.values())
         registry.write(target)
-        models = [published_run(run, f"{run.name}/") for run in firsts.values() if not run.run.is_outside]
+        models = [published_run(run, f"{run.name}/") for run in firsts.values() if not run.run.is_external]
         systems = [
             {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
             for run in firsts.values()
-            if run.run.is_outside
+            if run.run.is_external
         ]
         settings = f"schema = {SCHEMA}\n\n{runs_to_toml(in_one_plan(models), systems)}"
         note = source_note(out.resolve().name, list(results.values()), [*done, *runs][0], left_out)
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():
             (target / name).write_bytes(text.encode())
         if trials.exists():
-            (target / TRIALS).write_bytes(trials.read_bytes())
+            (target / TRIALS_FILE).write_bytes(trials.read_bytes())
         if (best := trials.with_name(BEST)).exists():
-            root = load_experiment(best).data.root  # a path of this machine
-            text = best.read_text(encoding="utf-8")
-            (target / BEST).write_bytes((text.replace(root, corpus_name(root)) if root else text).encode())
+            (target / BEST).write_bytes(_published_best(best).encode())
         if done and not left_out:
             summary = find_summary(folder, list(results.values()), data_root)
             write_record(target / SUMMARY, renew(summary, read_results(target)))
@@ -157,6 +156,23 @@ def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: bool) ->
 # Settings of a published run: names stand in place of the paths of this machine.
 
 
+def _published_best(path: Path) -> str:
+    """Return the content of best.toml with names in place of the paths of this machine."""
+    experiment, text = load_experiment(path), path.read_text(encoding="utf-8")
+    names = {experiment.data.root: corpus_name(experiment.data.root)}
+    if experiment.train.init_from is not None:
+        names[experiment.train.init_from] = _run_name(experiment.train.init_from)
+    names |= {file: Path(file).name for system in experiment.systems for file in system.files.values()}
+    for file, name in names.items():
+        text = text.replace(json.dumps(file), json.dumps(name))
+    return text
+
+
+def _run_name(init_from: str) -> str:
+    """Return EXPERIMENT/RUN of the folder of a run."""
+    return "/".join(Path(init_from).parts[-2:])
+
+
 def published_run(run: RunFolder, prefix: str = "") -> Run:
     """Return the settings of a run with names in place of the paths of its corpus, masks and first weights.
 
@@ -166,7 +182,7 @@ def published_run(run: RunFolder, prefix: str = "") -> Run:
     """
     settings, init_from = run.run, run.run.train.init_from
     if init_from is not None:
-        init_from = "/".join(Path(init_from).parts[-2:])  # experiment/run
+        init_from = _run_name(init_from)
     return dataclasses.replace(
         settings,
         data=dataclasses.replace(settings.data, root=corpus_name(settings.data.root)),

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compare.analysis.statistics import ALPHA, TRIALS, PairedDifference
+from compare.analysis.statistics import ALPHA, RANDOMISATIONS, PairedDifference
 from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores
@@ -57,7 +57,7 @@ def render_scores(
     notes = [f"- {heading}: {text}" for heading, text in signatures.items() if text]
     notes += [f"- {name}: {text}" for name, system in scores.items() for text in system.warnings]
     if differences:
-        notes += ["", f"BLEU on this test set ({TRIALS:,} trials of randomisation, Holm's correction):"]
+        notes += ["", f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):"]
     for each in differences:
         shown = "differ" if each.p < ALPHA else "no difference shown"
         pair = f"{each.first} and {each.second}: {each.difference:+.2f}"

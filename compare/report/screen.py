@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from compare.analysis.tables import Row
-from compare.config.sections import OUTSIDE
+from compare.config.sections import EXTERNAL
 from compare.report.conditions import describe_presets, distinct, find_warnings, list_left_out
 from compare.report.table import find_summary
 from compare.results.columns import (
@@ -49,7 +49,7 @@ def show_experiment(
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
     table = folder / "table.md" if (folder / "table.md").is_file() else None
-    where = f"all columns and conditions: {table or f'attnbench table {folder} --columns all'}"
+    where = f"more columns, and conditions: {table or f'attnbench table {folder} --columns wide'}"
     out = " --out report.html" if write_protection(folder) else ""
     return render_screen(
         rows if has_means(results) else shown,
@@ -129,7 +129,7 @@ def _shared(runs: Sequence[Row]) -> str:
     """Name what the runs share: seeds, equal quantity, updates, threads."""
     updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
     on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
-    parts = [describe_seeds((run["label"], run["seed"]) for run in runs if run.get("preset") != OUTSIDE)]
+    parts = [describe_seeds((run["label"], run["seed"]) for run in runs if run.get("preset") != EXTERNAL)]
     parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     plural = "s" if threads != ["1"] else ""

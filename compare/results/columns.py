@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from compare.config.sections import OUTSIDE
+from compare.config.sections import EXTERNAL
 from compare.results.text import UNKNOWN, describe_share, format_number
 from compare.scoring import HEADLINE, METRICS, metric_of
 from compare.system.messages import nearest
@@ -115,8 +115,8 @@ class Column:
 
 
 def label_text(row: Row) -> str:
-    """Format the label, and mark that of a row from outside."""
-    return f"{row.get('label', UNKNOWN)}{' (outside)' if row.get('preset') == OUTSIDE else ''}"
+    """Format the label, and mark that of an external system."""
+    return f"{row.get('label', UNKNOWN)}{' (external)' if row.get('preset') == EXTERNAL else ''}"
 
 
 def seed_text(row: Row) -> str:
@@ -288,7 +288,7 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
             of_test(metric, test),
             f"{metric} {test}".strip(),
             "quality",
-            help="from outside (attnbench score FOLDER --external); check recomputes only the mean",
+            help="of an external metric (attnbench score FOLDER --external); check recomputes only the mean",
             shown="where known",
         )
         for test in ("", *further_tests(names))
@@ -351,7 +351,8 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     Raises:
         ValueError: no such column; the message suggests the nearest.
     """
-    by_title: dict[str, Column] = {}
+    intervals = map(bleu_and_interval_column, ("", *tests))
+    by_title: dict[str, Column] = {column.title.casefold(): column for column in intervals}
     for column in list_columns(tests):
         for text in (column.heading, column.title, f"{column.title} [95%]"):
             by_title.setdefault(text.casefold(), column)

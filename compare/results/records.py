@@ -233,12 +233,12 @@ def read_selection(path: Path, penalties: Sequence[LengthPenalty]) -> Selection:
     return found
 
 
-# The file external.json of a run: scores of its translations by metrics from outside, such as COMET.
+# The file external.json of a run: scores of its translations by external metrics, such as COMET.
 
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentScores:
-    """Scores of one text by a metric from outside."""
+    """Scores of one text by an external metric."""
 
     segments: Annotated[list[float], Meta(min_length=1)]
     """One score per line."""

@@ -20,7 +20,7 @@ from compare.system.messages import ensure_folder, first_line
 from compare.training.checkpoints import (
     CHECKPOINTS,
     FINAL,
-    METRICS,
+    METRICS_FILE,
     SAVED,
     WEIGHTS,
     load_weights,
@@ -33,7 +33,7 @@ from data.vocabulary import FILE_NAME, load_pair
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
-REQUIRED = ("config.toml", FILE_NAME, METRICS, "speed.json", WEIGHTS)
+REQUIRED = ("config.toml", FILE_NAME, METRICS_FILE, "speed.json", WEIGHTS)
 """Files of every finished run; each must have a hash."""
 MASKS = ("encoder_mask", "decoder_mask", "cross_mask")
 """Settings of a model that may name a file, which then decides its figures as the settings do."""
@@ -58,7 +58,7 @@ class RunFolder:
             ValueError: config.toml cannot be read, or describes no run.
         """
         path = folder / "config.toml"
-        # Earlier versions wrote data.root as it was given, relative to the working directory.
+        # A relative data.root, as of published runs, is relative to the working directory.
         runs = resolve_models(load_experiment(path, base=Path()), str(path), other_machine=True)
         if len(runs) > 1:
             raise ValueError(f"{path} has {len(runs)} [[models]] tables, but a run has one")
@@ -88,7 +88,7 @@ class RunFolder:
     @property
     def metrics(self) -> Path:
         """The training log, one JSON object per line."""
-        return self.folder / METRICS
+        return self.folder / METRICS_FILE
 
     @property
     def speed(self) -> Path:
@@ -107,7 +107,7 @@ class RunFolder:
 
     @property
     def external(self) -> Path:
-        """Scores by metrics from outside; absent where none has scored the run."""
+        """Scores by external metrics; absent where none has scored the run."""
         return self.folder / "external.json"
 
     def penalty(self) -> LengthPenalty:
@@ -157,7 +157,7 @@ class RunFolder:
 
     def required(self, tests: Sequence[str]) -> set[str]:
         """Name the files that a finished run must have, if its corpus has these test sets."""
-        if self.run.is_outside:
+        if self.run.is_external:
             return {self.config.name, FILE_NAME, *(f"{test}.hyp" for test in tests)}
         names = {*REQUIRED, *self.masks()}
         if not self.run.translates:
@@ -179,7 +179,7 @@ class RunFolder:
         return {"perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}
 
     def external_columns(self, test: str) -> dict[str, float | str]:
-        """Return the columns of all metrics from outside that have scored the translations of a test set.
+        """Return the columns of all external metrics that have scored the translations of a test set.
 
         Raises:
             ValueError: external.json is damaged.
@@ -210,8 +210,7 @@ def _mask_files(run: Run) -> dict[str, Path]:
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
     """Load the model of a finished run, or one that ``save_pretrained`` wrote.
 
-    The weights are hashed once and compared with the hash in result.json. Nothing is allocated for a config
-    that they do not fit.
+    The weights are hashed once and compared with the hash in result.json.
 
     Args:
         run: the folder of one run, such as runs/demo/bahdanau-seed1, or of one saved model.
@@ -223,8 +222,8 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
 
     Raises:
         ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights,
-            vocabulary or the file of a mask are not those recorded, no length penalty is chosen, the memory
-            is too small, or the device cannot be used.
+            vocabulary or the file of a mask are not those recorded, no length penalty is chosen,
+            or the device cannot be used.
     """
     folder = Path(run)
     ensure_folder(folder)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from compare.config.sections import OUTSIDE, is_shared, run_name
+from compare.config.sections import EXTERNAL, is_shared, run_name
 from compare.results.columns import FIGURES, of_test
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
@@ -162,9 +162,9 @@ class Result:
         return json.dumps(without_nan(record), indent=indent, ensure_ascii=False, allow_nan=False)
 
     @property
-    def is_outside(self) -> bool:
-        """Whether it is of a row from outside, which has no model and no seed."""
-        return self.preset == OUTSIDE
+    def is_external(self) -> bool:
+        """Whether it is of an external system, which has no model and no seed."""
+        return self.preset == EXTERNAL
 
     def flat(self) -> dict[str, Any]:
         """Return one value per column, without hashes of files; score s of further test set t is ``s_t``.
@@ -484,6 +484,12 @@ def results_hash(results: Sequence[Result]) -> str:
     return hashlib.sha256(to_json_lines(results).encode()).hexdigest()
 
 
+def are_trials(results: Sequence[Result]) -> bool:
+    """Return whether finished results are those of a search, whose trials read no test set."""
+    done = [result for result in results if result.status == "done"]
+    return bool(done) and all(result.bleu is None and result.perplexity is None for result in done)
+
+
 def has_means(results: Sequence[Result]) -> bool:
     """Return whether a table for people has means: of models with several seeds, if all runs are done.
 
@@ -498,11 +504,11 @@ def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
 
     Args:
         experiment: name of the file of the experiment.
-        results: of the runs; rows from outside are not trained.
+        results: of the runs; external systems are not trained.
     """
     seeds: dict[str, set[int]] = {}
     for result in results:
-        if not result.is_outside:
+        if not result.is_external:
             seeds.setdefault(result.label, set()).add(result.seed)
     labels: dict[tuple[int, ...], list[str]] = {}
     for label, found in seeds.items():

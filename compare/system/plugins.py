@@ -1,4 +1,4 @@
-"""Plug-ins: modules from outside, whose import registers what they add; versions of the sources.
+"""Plug-ins: modules of other packages, whose import registers what they add; versions of the sources.
 
 A module calls ``register_preset``, ``register_family``, ``register_score``, ``register_metric`` or
 ``register_study`` when it is imported. The key ``plugins`` of an experiment's file names such modules, and
@@ -69,7 +69,7 @@ def unclaimed_entries() -> frozenset[tuple[str, Any]]:
     return frozenset(entries).difference(*(plugin.registered for plugin in PLUGINS.values()))
 
 
-def is_from_outside(kind: str, key: Any) -> bool:
+def is_of_plugin(kind: str, key: Any) -> bool:
     """Return whether an entry was registered by a plug-in or another program, not by this repository."""
     registry, ours = _REGISTRIES[kind]
     return key in registry and key not in ours

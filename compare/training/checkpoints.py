@@ -26,7 +26,7 @@ from data.files import append_whole, sync_file, write_atomically
 # Names of the files that training writes to a run folder.
 
 
-METRICS = "metrics.jsonl"
+METRICS_FILE = "metrics.jsonl"
 """Metrics log: one JSON object per line."""
 CHECKPOINTS = "checkpoints"
 """Folder of the weights and the trainer state."""
@@ -375,7 +375,7 @@ class RunningMetrics:
 
 
 class MovingAverage:
-    """Mean of the weights after each update, in which those of the next update weigh 1 / decay as much.
+    """Exponential moving average of the weights after each update, with bias correction.
 
     After update t it is (1 - d) / (1 - d^t) times the sum of d^(t - i) w_i over i = 1 ... t (Kingma and Ba
     2015, Adam, section 7.2): without the division the first weights, zero, would count too.

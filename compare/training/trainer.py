@@ -23,7 +23,7 @@ from compare.training.checkpoints import (
     CHECKPOINTS,
     EMA,
     FINAL,
-    METRICS,
+    METRICS_FILE,
     STATE,
     Checkpoint,
     MetricsLog,
@@ -43,7 +43,7 @@ from data.corpus import Pairs
 from data.encode import EncodedSplit
 
 logger = logging.getLogger(__name__)
-NEEDED = ("config.toml", "vocabulary.json", METRICS)
+NEEDED = ("config.toml", "vocabulary.json", METRICS_FILE)
 """Files of a run folder that training does not read, and the result needs."""
 ATTENTION_BY = 1_000
 """Updates after which attention that has not found the source is worth a warning."""
@@ -105,7 +105,7 @@ class Trainer:
         self.checkpoint = Checkpoint(self.folder / STATE, self.model, self.optimizer, train_config.ema)
         self.state, self.running_metrics = self.checkpoint.progress, self.checkpoint.running_metrics
         self.energy, self.ema = EnergyMeter(self.device), self.checkpoint.ema
-        self.report, self.metrics = report, MetricsLog(run_folder / METRICS, report)
+        self.report, self.metrics = report, MetricsLog(run_folder / METRICS_FILE, report)
         if processes.is_main:
             self.folder.mkdir(parents=True, exist_ok=True)
         self.processes, self.gradients = processes, GradientSum(criterion.parameters(), processes)
@@ -405,7 +405,7 @@ class Validator:
             probe: measures attention to the source, on sentences of the same set; None leaves it out.
         """
         self.criterion, self.translator, self.probe = criterion, translator, probe
-        self.sources, self.references = pairs.src, run.references(pairs.tgt)
+        self.sources, self.references = pairs.src, run.readable(pairs.tgt)
         self.tokenize = run.scoring.tokenize
         longest = int(split.tgt_lengths.max()) + 1
         self.batches = BatchStream(split, batch_tokens=max(run.train.batch_tokens, longest), seed=0)

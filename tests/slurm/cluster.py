@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from compare.training.checkpoints import CHECKPOINTS, METRICS, STATE
+from compare.training.checkpoints import CHECKPOINTS, METRICS_FILE, STATE
 from tests.conftest import TINY, write_corpus
 from tests.kits.contents import differences, leftovers, read_contents
 
@@ -99,7 +99,7 @@ def main(name: str, folder: Path) -> int:
 
     def two_have_saved() -> bool:  # two jobs run at a time
         states = out.glob(f"*/{CHECKPOINTS}/{STATE}")
-        return sum((state.parent.parent / METRICS).is_file() for state in states) == 2
+        return sum((state.parent.parent / METRICS_FILE).is_file() for state in states) == 2
 
     wait_for(two_have_saved)
     if command == "run":

@@ -279,7 +279,7 @@ def unknown(finished: FinishedExperiment) -> list[str]:
 def _facts(finished: FinishedExperiment) -> list[str]:
     corpus = finished.corpus
     labels = {row.label for row in finished.results}
-    seeds = describe_seeds((row.label, row.seed) for row in finished.results if not row.is_outside)
+    seeds = describe_seeds((row.label, row.seed) for row in finished.results if not row.is_external)
     budgets = dict.fromkeys(row.budget for row in finished.results if row.budget)
     sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
     return [

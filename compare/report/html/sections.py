@@ -21,15 +21,14 @@ from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models, runs_to_toml
 from compare.experiment.budget import in_one_plan
 from compare.experiment.folder import shared_settings
-from compare.experiment.tune import BEST, TRIALS, TrialResult, find_winners, summarize
+from compare.experiment.tune import BEST, TRIALS_FILE, TrialResult, find_winners, summarize
 from compare.models.styles import Style
-from compare.report.conditions import distinct, list_conditions
+from compare.report.conditions import list_conditions
 from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
-from compare.report.plots import FIGURES, read_search
+from compare.report.plots import PLOTS, read_search
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.store import train_commands
 from compare.results.text import UNKNOWN
-from compare.scoring import METRICS
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version
@@ -97,8 +96,8 @@ def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Dra
 
 
 def _drawing(name: str, finished: FinishedExperiment, rows: Sequence[Row], choice: str = "") -> Drawing:
-    """Draw one of ``FIGURES``."""
-    plan = FIGURES[name]
+    """Draw one of ``PLOTS``."""
+    plan = PLOTS[name]
     return embed_figure(plan.plot(rows, finished.styles), f"figure-{name}", plan.title, choice)
 
 
@@ -316,22 +315,10 @@ def _toml(value: Any) -> str:
 
 
 def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
-    """List the known conditions of the figures as (name, value), with the signatures of all test sets."""
+    """List the known conditions of the figures as (name, value)."""
     pairs = [f"{name} {len(pairs.src):,}" for name, pairs in finished.corpus.splits.items() if pairs.src]
     rows = [run.result.flat() for run in finished.runs]
-    columns = dict.fromkeys(name for row in rows for name in row)
-    signatures = {  # of further test sets alone, too, which the notes below a table leave out
-        metric.heading: ", ".join(
-            dict.fromkeys(
-                text
-                for column in columns
-                if column.startswith(f"{name}_signature")
-                for text in distinct(rows, column)
-            )
-        )
-        for name, metric in METRICS.items()
-    }
-    conditions = signatures | dict(list_conditions(rows))
+    conditions = dict(list_conditions(rows))
     conditions |= {"Code of this report": code_version(), "Pairs": ", ".join(pairs)}
     return [(name, value) for name, value in conditions.items() if value]
 
@@ -354,7 +341,7 @@ def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section
     """
     if folder is not None:
         read_search(folder)
-    elif not (finished.folder / TRIALS).exists():
+    elif not (finished.folder / TRIALS_FILE).exists():
         return None
     return make_section("tuning", "Tuning", _tuning(finished, folder or finished.folder))
 

@@ -75,11 +75,11 @@ def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
     found = []
     chrf = CHRF()
     for test in finished.runs[0].outputs:
-        pairs, references = finished.corpus.splits[test], finished.references(test)
-        words = word_counts(pairs.src)
+        sources, references = finished.sources(test), finished.references(test)
+        words = word_counts(sources)
         lines = {label: run.outputs[test] for label, (run, *_) in finished.labels.items()}
-        for index in draw_numbers(len(pairs.src), seed):
-            src, ref = pairs.src[index], references[index]
+        for index in draw_numbers(len(sources), seed):
+            src, ref = sources[index], references[index]
             outputs = [
                 Output(
                     label,
@@ -142,7 +142,8 @@ def attention_viewer(
     """
     if not numbers:
         return AttentionViewer(models=[], sentences=[])
-    gold = corpus_gold(finished.corpus, finished.corpus.tests[0])
+    kind = finished.runs[0].run.vocabulary.kind
+    gold = corpus_gold(finished.corpus, finished.corpus.tests[0], kind)
     shown = [gold.pairs[number] for number in numbers]
     models, maps, styles = [], [], finished.styles
     for run, *_ in finished.trained.labels.values():

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from compare.analysis.alignment import (
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
 from compare.analysis.word_links import AlignmentCounts, Gold, corpus_gold, word_pairs
 from compare.attention.weights import merge_pieces
-from compare.config.sections import DecodeConfig
+from compare.config.sections import DecodeConfig, VocabularyConfig
 from compare.decoding.translator import Translator
 from compare.results.run_folder import load_model
 from compare.results.store import Result
@@ -38,7 +39,7 @@ from data.vocabulary import BOS, EOS, Vocabulary, VocabularyPair, build_vocabula
 
 # Pieces and words.
 
-SIZES = {"words": 400, "characters": 80, "unigram": 500, "bpe": 500}
+SIZES = {"words": 400, "characters": 80, "given": 400, "unigram": 500, "bpe": 500}
 WORDS = ["men", "theatre", "don't", "Übel", "?!", "▁", "␛0", "￭", "漢字", "😀", "e\u0301", "<0x41>"]
 TEXTS = st.lists(
     st.sampled_from([*WORDS, " ", " ", "  ", "\t", "\u3000"]) | st.text(max_size=3), max_size=8
@@ -59,10 +60,10 @@ def vocabularies() -> dict[str, Vocabulary]:
 @given(text=TEXTS)
 def test_every_byte_of_a_word_is_in_one_piece(vocabularies: dict[str, Vocabulary], kind: str, text: str):
     """Pieces and words are in the order of the text."""
-    vocabulary, words = vocabularies[kind], split_words(text)
+    vocabulary, words = vocabularies[kind], text.split() if kind == "given" else split_words(text)
     shared = shared_bytes(vocabulary, text, vocabulary.encode(text), words)
     assert shared.shape == (len(vocabulary.encode(text)), len(words))
-    if kind in ("words", "characters"):  # which write no escapes
+    if kind in ("words", "characters", "given"):  # which write no escapes
         assert shared.sum(axis=0).tolist() == [len(word.encode()) for word in words]
     assert (shared.sum(axis=0) > 0).all()
     pieces, numbers = shared.nonzero()
@@ -271,7 +272,7 @@ def experiment(monkeypatch: pytest.MonkeyPatch) -> FinishedExperiment:
         FinishedRun(
             result=Result(label=label, preset="lstm", seed=seed, status="done"),
             folder=Path(f"{label}-seed{seed}"),
-            run=None,
+            run=SimpleNamespace(vocabulary=VocabularyConfig()),
             outputs={},
         )
         for label, seed in models

@@ -303,7 +303,7 @@ def test_without_translations_only_the_interval_over_seeds_is_known(tmp_path: Pa
     finished = finished_of(tmp_path, figures | {("b", 1): single})
     several, one = aggregate_seeds(finished, {})
     half = t_quantile(2) * math.sqrt(21 / 3)
-    for metric in ("bleu", "comet"):  # a metric from outside too; its limits are not averaged
+    for metric in ("bleu", "comet"):  # an external metric too; its limits are not averaged
         ends = several[f"{metric}_seeds_low"], several[f"{metric}_seeds_high"]
         assert ends == pytest.approx((14 - half, 14 + half))
         assert several[f"{metric}_test_set_low"] is None

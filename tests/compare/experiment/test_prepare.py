@@ -84,7 +84,7 @@ def test_a_corpus_in_pieces_is_refused_but_as_given(tiny_toml: Path, tmp_path: P
     run = first_run(tiny_toml, [*settings, "vocabulary.kind=given"])
     prepared = prepare_data(run, tmp_path / "given")
     assert prepared.vocabularies.tgt.labels(target) == target.split()
-    assert run.references([target]) == ["ein Mann"]
+    assert run.readable([target]) == ["ein Mann"]
 
 
 # Subword sampling.

@@ -220,6 +220,8 @@ def test_members_must_be_different_runs_of_one_vocabulary(finished: Path, tmp_pa
     assert "two runs, each given once" in refusal("translate", first, first)
     corpus = ["--src", "x", "--ref", "y"]
     assert "no such file" in refusal("score", first, "--ensemble", *corpus)
+    said = refusal("score", first, "--external", "comet", *corpus)
+    assert said == "--external has no effect with runs and --ref: leave it out"
 
 
 def test_the_command_that_scores_runs(

@@ -1,4 +1,4 @@
-"""Rows from outside: refused, scored, marked, compared, checked, published; a changed file is taken again."""
+"""External systems: refused, scored, marked, compared, checked, published; a changed file is taken again."""
 
 import re
 from dataclasses import replace
@@ -22,7 +22,7 @@ ROW = 'label = "elsewhere"\n'
 
 
 def experiment(tiny_toml: Path, folder: Path, row: str, lines: int = 8) -> Path:
-    """Write the tiny experiment with a row from outside, whose translations are references but the last."""
+    """Write the tiny experiment with an external system, whose translations are references but the last."""
     references = (tiny_toml.parent / "corpus" / "test.de").read_text().splitlines()
     (folder / "theirs.de").write_text("\n".join([*references[: lines - 1], "Hund"]) + "\n")
     path = folder / "tiny.toml"
@@ -70,23 +70,23 @@ def test_a_row_from_outside_stands_beside_our_own(
     path = experiment(tiny_toml, tmp_path, f'{ROW}test = "theirs.de"')
     row = copy / "elsewhere-seed1"
     assert main(["run", str(path), "--out", str(copy), "-q"]) == 0
-    assert "elsewhere (outside)" in capsys.readouterr().out
-    *models, outside = read_results(copy)
-    assert [outside.run, outside.preset] == [row.name, "outside"]
+    assert "elsewhere (external)" in capsys.readouterr().out
+    *models, external = read_results(copy)
+    assert [external.run, external.preset] == [row.name, "external"]
     assert {result.timed_together for result in models} != {None}
-    assert (outside.params, outside.train_tokens_per_s, outside.beam, outside.epochs) == (None,) * 4
+    assert (external.params, external.train_tokens_per_s, external.beam, external.epochs) == (None,) * 4
     scored = compare.score_files(tmp_path / "theirs.de", tiny_toml.parent / "corpus" / "test.de")
-    assert outside.bleu == scored[str(tmp_path / "theirs.de")].bleu
+    assert external.bleu == scored[str(tmp_path / "theirs.de")].bleu
     assert main(["report", str(copy), "-q"]) == 0
     page = (copy / "report.html").read_text()
-    assert "elsewhere (outside)" in page
+    assert "elsewhere (external)" in page
     assert "elsewhere is ahead of" in page
     assert set(re.findall("Not made: [^<]*", page)) <= {
         "Not made: the corpus has no gold links",
         "Not made: no run has reached a level of validation BLEU.",
     }
     results = [replace(result, seed=2) for result in models]
-    note = source_note("x", [*results, outside], RunFolder.read(row))
+    note = source_note("x", [*results, external], RunFolder.read(row))
     assert "--seeds 2 --set" in note  # those of models alone
     compare.publish_experiment(copy, tmp_path / "published")
     for folder in (copy, tmp_path / "published"):
@@ -99,7 +99,7 @@ def test_a_row_from_outside_stands_beside_our_own(
     theirs = tmp_path / "theirs.de"
     theirs.write_text(theirs.read_text().replace("Hund", "Baum", 1))
     assert main(["run", str(path), "--out", str(copy), "-q"]) == 0
-    assert read_result(row).bleu != outside.bleu
+    assert read_result(row).bleu != external.bleu
     assert main(["check", str(copy), "-q"]) == 0
     for result in models:
         save_result(copy / result.run, replace(result, status="failed", reason="loss became NaN"))

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from compare.analysis.finished_experiment import load_finished
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
@@ -152,6 +153,13 @@ def test_every_model_gets_the_same_effort_and_a_trial_is_what_training_logged(tu
         assert each.seconds > 0
         assert not (folder / "checkpoints").exists()  # the disk would be full of weights that nobody needs
     assert [result.bleu for result in read_results(tuned)] == [None] * 4
+
+
+def test_a_search_has_no_test_sets_to_check_or_report(tuned: Path, refusal: Refusal):
+    assert "holds a search, whose trials read no test set" in refusal("check", tuned)
+    with pytest.raises(ValueError, match="a search, whose trials translate no test set"):
+        load_finished(tuned)
+    assert load_finished(tuned, needs_texts=False).no_texts
 
 
 def test_the_best_trials_make_the_winning_experiment(tuned: Path, tiny_toml: Path):

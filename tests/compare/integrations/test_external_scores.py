@@ -95,6 +95,7 @@ def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: 
     assert "must be of lower-case letters and digits" in refusal(*one, "my_metric=short")
     assert refusal(*one, "comet") == "--external comet reads the source text: give it with --src"
     assert "2 files of scores for 1 systems" in refusal(*one, "human=short,words")
+    assert refusal("score", "a", "--ref", "ref", "--src", "src").startswith("--src has no effect with transl")
     both = refusal(*texts, "--ref", "ref", "--external", "comet")
     assert both == "--external comet takes one reference, found 2"
     monkeypatch.setenv("PATH", "")
@@ -139,7 +140,7 @@ def test_scores_are_a_column_of_every_view(
     assert len(re.findall(r"<th[^>]*>(?:<[^>]*>)*human<", page)) == 1
     found = check_experiment(copy)
     assert not found.differences
-    assert any("segment scores of human, a metric from outside" in line for line in found.not_checked)
+    assert any("segment scores of human, an external metric" in line for line in found.not_checked)
 
 
 def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str], refusal: Refusal):

@@ -1,4 +1,4 @@
-"""Models, scores, metrics and studies from outside: loaded by every command, hashed, refused in one line."""
+"""Models, scores, metrics and studies of plug-ins: loaded by every command, hashed, refused in one line."""
 
 import io
 import json

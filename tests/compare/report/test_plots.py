@@ -18,7 +18,7 @@ from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
 from compare.report.drawing import curves_plot, pareto_plot, quality_bars, save_figure
-from compare.report.plots import FIGURES, draw_figure, draw_plots
+from compare.report.plots import PLOTS, draw_figure, draw_plots
 from tests.kits.cli import Refusal
 from tests.kits.forgery import edit_text
 from tests.kits.paths import ROOT
@@ -34,7 +34,7 @@ def length_rows(label: str, seed: int, *bleu: float | None) -> list[dict]:
 
 
 def length_plot(rows: list[dict]) -> Figure:
-    return FIGURES["length"].plot(rows, {})
+    return PLOTS["length"].plot(rows, {})
 
 
 def valid_rows(label: str, seed: int, *points: tuple[int, float, float | None]) -> list[dict]:
@@ -184,7 +184,7 @@ CURVES = {"learning-updates", "learning-seconds"}
 
 def test_each_figure_is_drawn_alone(copied: Path):
     shutil.copy(ROOT / "results" / "grammar" / "trials.jsonl", copied)
-    for kind in FIGURES:
+    for kind in PLOTS:
         if kind != "quality-joules":
             (svg,) = draw_figure(copied, kind, ["svg"], out=copied / "plots")
             assert b"<svg" in svg.read_bytes()

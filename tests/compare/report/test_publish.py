@@ -188,10 +188,13 @@ def test_results_are_replaced_only_when_asked(
     assert "holds something already" in refusal("publish", copy, "--out", changed)
     assert (changed / "stale").exists()
     (copy / "trials.jsonl").write_text("of the search")
-    shutil.copy(tiny_toml, copy / "best.toml")
+    systems = f'[[systems]]\nlabel = "x"\ntest = "{tmp_path.as_posix()}/theirs.de"\n'
+    (copy / "best.toml").write_text(tiny_toml.read_text() + systems)
     publish_experiment(copy, changed, replace=True)
     assert (changed / "trials.jsonl").read_text() == "of the search"
-    assert 'root = "corpus"' in (changed / "best.toml").read_text()
+    best = (changed / "best.toml").read_text()
+    assert 'root = "corpus"' in best
+    assert 'test = "theirs.de"' in best
     assert not (changed / "stale").exists()
     assert {path.name for path in (changed / RUN).iterdir()} == FILES
     before = files(copy)

@@ -207,7 +207,6 @@ def test_settings_are_told_apart_and_read_back(experiment: FinishedExperiment, t
     last = experiment.results[-1]
     conditions = dict(found.conditions)
     assert conditions["BLEU"] == last.bleu_signature
-    assert conditions["chrF"] == last.tests["test_long"]["chrf_signature"]
 
 
 def test_sentences_are_drawn_by_the_seed_and_hold_every_model(experiment: FinishedExperiment):

@@ -144,7 +144,7 @@ def test_a_terminal_has_the_screen_and_a_pipe_the_whole_table(
     shown = capfd.readouterr().out
     assert max(map(len, shown.splitlines())) <= 100
     assert f"next:attnbenchreport{made}" in "".join(shown.split())
-    assert main(["table", str(made), "--columns", "all"]) == 0
+    assert main(["table", str(made), "--columns", "wide"]) == 0
     assert capfd.readouterr().out == whole
 
 

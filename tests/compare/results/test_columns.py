@@ -11,6 +11,7 @@ from compare.results.columns import (
     FIGURES,
     INTERVALS,
     bleu_interval_column,
+    find_column,
     further_tests,
     score_column,
 )
@@ -67,6 +68,11 @@ def test_the_interval_of_the_test_set_is_that_of_the_mean_or_of_the_run():
     assert column.text(ROW | {"bleu_test_set_low": 1.0, "bleu_test_set_high": 2.0}) == "[1.0, 2.0]"
     assert column.text({"bleu_ci_low": 1.0, "bleu_ci_high": None}) == seeds.text(ROW) == "–"
     assert seeds.text({"bleu_seeds_low_long": 3, "bleu_seeds_high_long": 4}) == "[3.0, 4.0]"
+
+
+def test_bleu_with_its_interval_is_a_column_of_its_own():
+    assert find_column("BLEU [95%]").text(ROW) == "38.1 [36.6, 39.7]"
+    assert find_column("bleu").text(ROW) == "38.1"
 
 
 def test_further_test_sets_are_found_by_their_perplexity():
