@@ -420,7 +420,8 @@ def align_experiment(finished: FinishedExperiment) -> Alignments:
     Raises:
         ValueError: a run cannot be loaded.
     """
-    test, kind = finished.corpus.tests[0], finished.runs[0].run.vocabulary.kind
+    test = finished.corpus.tests[0]
+    kind = next((run.run.vocabulary.kind for run in finished.runs), "")
     test_gold, valid_gold = (corpus_gold(finished.corpus, split, kind) for split in (test, "valid"))
     has_gold = bool(finished.corpus.splits[test].links)
     alignments = Alignments([baseline_row(test_gold)] if has_gold else [], [], {}, [])

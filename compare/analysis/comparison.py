@@ -302,14 +302,14 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
 
 def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:
     """Divide two training speeds; None unless timed together, undisturbed, and with spreads apart."""
-    one, other = (timed_spread(runs, "train_tokens_per_s") for runs in (first, second))
+    one, other = (timed_spread(runs, "timed_tokens_per_s") for runs in (first, second))
     runs = [*first, *second]
     disturbed = any((run.result.cpu_share or 1.0) < DISTURBED for run in runs)
     if one is None or other is None or disturbed or not are_timed_together(runs):
         return None
     if not (one.is_above(other) or other.is_above(one)):
         return None
-    rates = [fmean(run.result.train_tokens_per_s or 0.0 for run in runs) for runs in (first, second)]
+    rates = [fmean(run.result.timed_tokens_per_s or 0.0 for run in runs) for runs in (first, second)]
     return rates[0] / rates[1]
 
 

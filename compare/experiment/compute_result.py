@@ -173,7 +173,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
         "energy_j_per_1k_tokens": None if None in joules else 1000 * sum(joules) / seen,
         **{f"{phase}_s": sum(line[f"{phase}_s"] for line in windows) for phase in ("data", "train")},
         **{f"{phase}_s": final[f"{phase}_s"] for phase in ("validation", "checkpoint")},
-        "log_tokens_per_s": seen / sum(line["data_s"] + line["train_s"] for line in windows),
+        "train_tokens_per_s": seen / sum(line["data_s"] + line["train_s"] for line in windows),
         **together_figures(windows),
     }
 
@@ -269,10 +269,10 @@ def speed_figures(
     peak, (_, tgt_share) = peak_flops(session.device, precision), log_speed(metrics)
     figures |= {item.name: getattr(session, item.name) for item in dataclasses.fields(Machine)}
     rates = [train.tokens / seconds for seconds in train.seconds]
-    figures |= _with_spread("train_tokens_per_s", train.tokens_per_s, rates)
+    figures |= _with_spread("timed_tokens_per_s", train.tokens_per_s, rates)
     shares = [work.cpu_share for work in raw.timings.works()]
     figures |= {
-        "train_tgt_tokens_per_s": train.tokens_per_s * tgt_share,
+        "timed_tgt_tokens_per_s": train.tokens_per_s * tgt_share,
         "train_mfu": None if peak is None else train.tokens_per_s * flops / peak,
         "cpu_share": min((share for share in shares if share is not None), default=None),
         "timed_together": session.timed_together,

@@ -199,7 +199,7 @@ def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
 def _speeds(rows: Sequence[Row]) -> Iterator[str]:
     names = ("device", "torch", "threads", "precision")
     different = [name for name in names if len(distinct(rows, name)) > 1]
-    ids = [row.get("timed_together") for row in rows if row.get("train_tokens_per_s") is not None]
+    ids = [row.get("timed_together") for row in rows if row.get("timed_tokens_per_s") is not None]
     if different:
         yield f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare"
     elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):

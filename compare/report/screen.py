@@ -102,7 +102,7 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
     columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
     columns += [
-        _bare(COLUMNS["log_tokens_per_s"], "train tok/s"),
+        _bare(COLUMNS["train_tokens_per_s"], "train tok/s"),
         _bare(replace(COLUMNS["beam_sentences_per_s"], decimals=0), "sent/s"),
         _bare(COLUMNS["train_s"], "min"),
         _bare(COLUMNS["params"], "params", "M"),

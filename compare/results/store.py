@@ -73,13 +73,13 @@ class Result:
     # Speed: medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
     # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
     # The seeds of a model share the timings of its lowest finished one.
-    log_tokens_per_s: float | None = None
     train_tokens_per_s: float | None = None
+    timed_tokens_per_s: float | None = None
     together_tokens_per_s_per_device: float | None = None
     processes: int | None = None
     devices: int | None = None
     nodes: int | None = None
-    train_tgt_tokens_per_s: float | None = None
+    timed_tgt_tokens_per_s: float | None = None
     train_mfu: float | None = None
     greedy_sentences_per_s: float | None = None
     beam_sentences_per_s: float | None = None
@@ -89,8 +89,8 @@ class Result:
     cpu_share: float | None = None
     reference_ms: float | None = None
     reference_share: float | None = None
-    train_tokens_per_s_low: float | None = None
-    train_tokens_per_s_high: float | None = None
+    timed_tokens_per_s_low: float | None = None
+    timed_tokens_per_s_high: float | None = None
     greedy_sentences_per_s_low: float | None = None
     greedy_sentences_per_s_high: float | None = None
     beam_sentences_per_s_low: float | None = None

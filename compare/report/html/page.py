@@ -97,7 +97,7 @@ def describe_verdict(side: Comparison) -> str:
 # Result table of the page: one row per model, which unfolds into one row per run.
 
 
-SHOWN = ("params", "length_ratio", "log_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
+SHOWN = ("params", "length_ratio", "train_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
 """Columns that are shown without being chosen, beside BLEU, its widest interval, the verdict and chrF.
 
 They are so many that the table fits 1280 pixels.

@@ -137,7 +137,7 @@ def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
     yield table
 
 
-BARS = ("train_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
+BARS = ("timed_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
 """Columns that are drawn as bars, the speeds that papers report."""
 SHOWN = ("label", *SPREADS, "peak_memory_bytes", "cpu_share", "train_s")
 """Columns of the table of speeds that are shown without being chosen."""

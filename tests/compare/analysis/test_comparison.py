@@ -325,8 +325,8 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
     """Return X and Y with three seeds; X trains at ``slow`` tokens per second, Y at 100, both +- 10%."""
     figures: Figures = {}
     for label, bleu, rate in (("X", 30.0, slow), ("Y", 20.0, 100.0)):
-        timing = {"train_tokens_per_s": rate, "timed_together": "a1"}
-        timing |= {"train_tokens_per_s_low": rate * 0.9, "train_tokens_per_s_high": rate * 1.1}
+        timing = {"timed_tokens_per_s": rate, "timed_together": "a1"}
+        timing |= {"timed_tokens_per_s_low": rate * 0.9, "timed_tokens_per_s_high": rate * 1.1}
         own = changes if label == "X" else {}
         figures |= {(label, seed): {"bleu": bleu} | timing | own for seed in (1, 2, 3)}
     return finished_of(folder, figures)

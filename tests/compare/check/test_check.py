@@ -45,7 +45,7 @@ def test_an_unchanged_experiment_has_no_difference(decode: int, honest: Path):
     assert not result.differences
     assert not result.notes
     found = {(finding.context, finding.name) for finding in result.findings}
-    for figure in ("bleu", "bleu_ci_low", "params", "train_tokens_per_s", "latency_ms_p50", "batch_hash"):
+    for figure in ("bleu", "bleu_ci_low", "params", "timed_tokens_per_s", "latency_ms_p50", "batch_hash"):
         assert {(run, figure) for run in RUNS} <= found
 
 

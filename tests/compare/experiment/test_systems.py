@@ -64,7 +64,7 @@ def test_a_trained_model_is_not_replaced(copy: Path, tiny_toml: Path, tmp_path: 
 
 
 @pytest.mark.usefixtures("without_plots")
-def test_a_row_from_outside_stands_beside_our_own(
+def test_an_external_system_stands_beside_our_own(
     copy: Path, tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     path = experiment(tiny_toml, tmp_path, f'{ROW}test = "theirs.de"')
@@ -74,7 +74,7 @@ def test_a_row_from_outside_stands_beside_our_own(
     *models, external = read_results(copy)
     assert [external.run, external.preset] == [row.name, "external"]
     assert {result.timed_together for result in models} != {None}
-    assert (external.params, external.train_tokens_per_s, external.beam, external.epochs) == (None,) * 4
+    assert (external.params, external.timed_tokens_per_s, external.beam, external.epochs) == (None,) * 4
     scored = compare.score_files(tmp_path / "theirs.de", tiny_toml.parent / "corpus" / "test.de")
     assert external.bleu == scored[str(tmp_path / "theirs.de")].bleu
     assert main(["report", str(copy), "-q"]) == 0

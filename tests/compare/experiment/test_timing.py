@@ -140,10 +140,10 @@ def test_speeds_by_hand(tmp_path: Path):
     figures = figures_of(tmp_path / "speed.json", SPEED)
     assert figures == pytest.approx(
         {
-            "train_tokens_per_s": 3000.0,
-            "train_tokens_per_s_low": 2000.0,
-            "train_tokens_per_s_high": 6000.0,
-            "train_tgt_tokens_per_s": 2100.0,
+            "timed_tokens_per_s": 3000.0,
+            "timed_tokens_per_s_low": 2000.0,
+            "timed_tokens_per_s_high": 6000.0,
+            "timed_tgt_tokens_per_s": 2100.0,
             "train_mfu": 3000 * 1e9 / 989e12,
             "greedy_sentences_per_s": 3.0,
             "greedy_sentences_per_s_low": 6 / 9,
@@ -201,7 +201,7 @@ def test_few_sentences_have_no_percentile_and_one_repeat_no_spread(tmp_path: Pat
     figures = figures_of(tmp_path / "speed.json", {**SPEED, "latency": latency, "train": one})
     assert figures["latency_ms_p95"] is None
     assert figures["latency_ms_p50"] == 49.5
-    assert figures["latency_ms_p50_low"] is figures["train_tokens_per_s_high"] is None
+    assert figures["latency_ms_p50_low"] is figures["timed_tokens_per_s_high"] is None
 
 
 def test_a_run_that_is_not_timed_yet_has_its_own_costs_only(tmp_path: Path):
@@ -260,7 +260,7 @@ def untimed(copy: Path) -> Path:
     for run in ROWS:
         raw = read_speed(copy / run / "speed.json")
         write_record(copy / run / "speed.json", RawSpeed(decode_s=raw.decode_s, peak_memory_bytes=7))
-        change_result(copy, run, timed_together=None, train_tokens_per_s=None, cpu_share=None)
+        change_result(copy, run, timed_together=None, timed_tokens_per_s=None, cpu_share=None)
     return copy
 
 
@@ -324,7 +324,7 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
     for row, base in zip(ROWS, BASE.values(), strict=True):
         result = read_result(untimed / row)
         for name, work in (
-            ("train_tokens_per_s", tokens),
+            ("timed_tokens_per_s", tokens),
             ("greedy_sentences_per_s", 2),
             ("beam_sentences_per_s", 2),
         ):

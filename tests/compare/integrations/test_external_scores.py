@@ -168,14 +168,14 @@ def test_a_timing_that_ends_meanwhile_is_kept(
     def wait_for_timing(folder: Path, **options: bool) -> Iterator[None]:
         if folder == copy:
             for row in ROWS:
-                save_result(copy / row, replace(read_result(copy / row), train_tokens_per_s=1234.0))
+                save_result(copy / row, replace(read_result(copy / row), timed_tokens_per_s=1234.0))
         with lock(folder, **options):
             yield
 
     monkeypatch.setattr(external_metrics, "lock_folder", wait_for_timing)
     add_run_scores(copy, [write_scores()])
     rows = load_results(copy)
-    assert rows["train_tokens_per_s"].tolist() == [1234.0] * 2
+    assert rows["timed_tokens_per_s"].tolist() == [1234.0] * 2
     assert rows["human"].notna().all()
 
 

@@ -47,7 +47,7 @@ def screen(*results: Any, **options: Any) -> str:
 def test_single_runs_show_their_interval_their_status_and_one_line_per_warning():
     text = screen(
         changed(label="b", bleu=40.0, length_ratio=1.2, stopped_by="updates"),
-        changed(length_ratio=0.9, stopped_by="updates", log_tokens_per_s=40_123.0),
+        changed(length_ratio=0.9, stopped_by="updates", train_tokens_per_s=40_123.0),
         FAILED,
         notes=["b is ahead."],
         last="next: something",

@@ -33,10 +33,10 @@ from compare.scoring import METRICS
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 SCORES = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_signature": SIGNATURE}
 SPEEDS = {
-    "log_tokens_per_s": 3_500.4,
-    "train_tokens_per_s": 4_012.3,
-    "train_tokens_per_s_low": 3_900.0,
-    "train_tokens_per_s_high": 4_100.0,
+    "train_tokens_per_s": 3_500.4,
+    "timed_tokens_per_s": 4_012.3,
+    "timed_tokens_per_s_low": 3_900.0,
+    "timed_tokens_per_s_high": 4_100.0,
 }
 SPEEDS |= {"beam_sentences_per_s": 61.04, "latency_ms_p50": 14.25, "train_s": 810.0, "cpu_share": 0.97}
 MACHINE = {"device": "Some CPU", "torch": "2.13.0", "threads": 2, "cores": 4, "clock_mhz": 2599.9}
@@ -299,7 +299,7 @@ BLEU = {("a", 1): 10.0, ("a", 2): 14.0, ("b", 1): 30.0, ("b", 2): 31.0}
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
     """Two models of two seeds, as result files alone."""
-    base = Result(label="a", preset="lstm", seed=1, status="done", params=5, log_tokens_per_s=100.0)
+    base = Result(label="a", preset="lstm", seed=1, status="done", params=5, train_tokens_per_s=100.0)
     for (label, seed), bleu in BLEU.items():
         row = replace(base, label=label, seed=seed, bleu=bleu)
         save_result(tmp_path / "runs" / f"{label}-seed{seed}", row)
@@ -346,7 +346,7 @@ def test_a_summary_made_without_texts_is_made_again(copied: Path):
 
 def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["table", str(rows), "--columns", "model,BLEU,train tokens/s", "--format", "csv"]) == 0
-    assert capsys.readouterr().out.splitlines()[:2] == ["label,bleu,log_tokens_per_s", "a,10.0,100.0"]
+    assert capsys.readouterr().out.splitlines()[:2] == ["label,bleu,train_tokens_per_s", "a,10.0,100.0"]
     assert main(["table", "--list"]) == 0
     words = set(capsys.readouterr().out.replace(",", " ").split())
     assert {*COLUMNS, *METRICS, "bleu_combined_low"} <= words

@@ -48,7 +48,7 @@ def test_no_two_columns_share_a_heading():
             "20.0 (19.0–22.3)",
             20.04,
         ),
-        ("train_tokens_per_s", {"train_tokens_per_s": 4012.3}, "timed tokens/s", "4,012", 4012.3),
+        ("timed_tokens_per_s", {"timed_tokens_per_s": 4012.3}, "timed tokens/s", "4,012", 4012.3),
         ("cpu_share", {"cpu_share": 0.61}, "CPU share", "61%, disturbed", 0.61),
         ("cpu_share", {}, "CPU share", "–", None),
         ("seed", {"seed": 12345}, "seed", "12345", 12345),
