@@ -87,7 +87,7 @@ def train(architecture: Architecture, task: Task, seed: int) -> Any:
     model: Any = build(architecture, size, size).train()
     optim = OptimConfig(learning_rate=task.rate, warmup_updates=task.updates // 10)
     criterion = TranslationLoss(model, label_smoothing=0.0)
-    optimizer = build_optimizer(model.parameters(), optim)
+    optimizer = build_optimizer(model, optim)
     for update in range(1, task.updates + 1):
         optimizer.param_groups[0]["lr"] = optim.learning_rate_at(update, task.updates)
         length = int(torch.randint(task.lengths[0], task.lengths[1] + 1, ()))

@@ -1,7 +1,7 @@
 """Learning rate schedule, its settings, and AdamW."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -67,7 +67,7 @@ class OptimConfig(Section):
 # The optimizer: AdamW.
 
 
-def build_optimizer(parameters: "Iterable[nn.Parameter]", config: OptimConfig) -> "Optimizer":
+def build_optimizer(model: "nn.Module", config: OptimConfig) -> "Optimizer":
     """Build AdamW (Loshchilov and Hutter 2019), fused into one pass over each parameter.
 
     Weight decay shrinks matrices alone: biases and the gains of norms are no weights of a sum.
@@ -75,10 +75,11 @@ def build_optimizer(parameters: "Iterable[nn.Parameter]", config: OptimConfig) -
     from torch.optim import AdamW  # here, so that settings are read without torch
 
     matrices: list[nn.Parameter] = []
-    vectors: list[nn.Parameter] = []
-    for parameter in parameters:
-        (matrices if parameter.dim() > 1 else vectors).append(parameter)
-    groups: list[dict[str, object]] = [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}]
+    others: list[nn.Parameter] = []
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.dim() > 1 and not name.rpartition(".")[2].startswith(("bias", "gain"))
+        (matrices if is_matrix else others).append(parameter)
+    groups: list[dict[str, object]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
     return AdamW(
         groups,
         lr=config.learning_rate,

@@ -152,7 +152,7 @@ def _shift_and_sort(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _find_support(z: Tensor, ordered: Tensor, tau: Tensor) -> Tensor:
     """Return which z are above tau, given for each prefix; the last one that is below its entry is right."""
-    size = (tau < ordered).sum(-1, keepdim=True)
+    size = (tau < ordered).sum(-1, keepdim=True).clamp(min=1)  # 0 where a score is NaN
     return z > tau.gather(-1, size - 1)
 
 

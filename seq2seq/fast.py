@@ -43,6 +43,11 @@ class Packing(NamedTuple):
         return padded.index_copy(0, self.tokens, entries).view(-1, size, entries.size(1))
 
 
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor from the CPU, without waiting for a GPU."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+
+
 def plan_packing(lengths: Tensor, size: int, device: torch.device) -> Packing:
     """Compute the packing of sentences.
 
@@ -56,11 +61,9 @@ def plan_packing(lengths: Tensor, size: int, device: torch.device) -> Packing:
     is_real = position < longest_first  # (longest length, B)
     tokens = (sentences * size + position)[is_real]
     inverse = torch.empty_like(sentences).scatter_(0, sentences, torch.arange(len(sentences)))
-    indices = torch.cat((tokens, sentences, inverse))
-    if device.type == "cuda":
-        indices = indices.pin_memory().to(device, non_blocking=True)
+    indices = to_device(torch.cat((tokens, sentences, inverse)), device)
     sizes = [len(tokens), len(sentences), len(sentences)]
-    tokens, sentences, inverse = indices.to(device).split_with_sizes(sizes)
+    tokens, sentences, inverse = indices.split_with_sizes(sizes)
     return Packing(tokens, sentences, inverse, is_real.sum(1))
 
 
@@ -76,12 +79,19 @@ Steps = TypeVar("Steps", Tensor, PackedSequence)
 
 FIRST_CUDNN_WITH_BF16 = 91300
 """Version of cuDNN, as torch numbers it, from which its recurrent layers compute in bfloat16."""
+FIRST_GPU_WITH_BF16 = (8, 0)
+"""Compute capability from which they do."""
 
 
 def has_bf16_layers() -> bool:
     """Return whether cuDNN computes recurrent layers in bfloat16; else they compute in float32."""
     version: int | None = torch.backends.cudnn.version()  # type: ignore[no-untyped-call]
-    return version is not None and version >= FIRST_CUDNN_WITH_BF16
+    return (
+        version is not None
+        and version >= FIRST_CUDNN_WITH_BF16
+        and torch.cuda.is_available()
+        and torch.cuda.get_device_capability() >= FIRST_GPU_WITH_BF16
+    )
 
 
 def run_cudnn_layer(
@@ -109,7 +119,8 @@ def run_cudnn_layer(
     start = tuple(part.to(used) for part in state)
     run: Any = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[rnn.mode]
     arguments: list[Any] = [start if rnn.mode == "LSTM" else start[0], _flatten(weights, used)]
-    arguments += [True, 1, 0.0, rnn.training, rnn.bidirectional]  # biases, layers, dropout of cuDNN
+    keeps = rnn.training or torch.is_grad_enabled()  # what the backward pass needs
+    arguments += [True, 1, 0.0, keeps, rnn.bidirectional]  # biases, layers, dropout of cuDNN
     with torch.autocast(kind, enabled=False):
         if packed is None:
             entries, *final = run(entries.to(used), *arguments, False)

@@ -191,9 +191,11 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
         The mask, bool, (B, S); ``src_mask`` itself if it is bool.
 
     Raises:
-        ValueError: the mask has another shape, values other than 0 and 1, padding before a real token, or a
-            sentence without real tokens.
+        ValueError: src is empty, or the mask has another shape, values other than 0 and 1, padding before a
+            real token, or a sentence without real tokens.
     """
+    if 0 in src.shape:
+        raise ValueError(f"src must have a sentence and a token, got the shape {tuple(src.shape)}")
     if src_mask is None:
         return torch.ones_like(src, dtype=torch.bool)
     if src_mask.shape != src.shape:
@@ -211,6 +213,8 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
 
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
     """Raise a ValueError unless ``tgt_in`` (B, T) is of the sentences of src (B, S)."""
+    if tgt_in.size(1) == 0:
+        raise ValueError("tgt_in must have a token, BOS")
     if tgt_in.size(0) != src.size(0):
         raise ValueError(f"tgt_in is of {tgt_in.size(0)} sentences, but src of {src.size(0)}")
 

@@ -15,7 +15,7 @@ from torch.nn.functional import dropout, layer_norm, linear, rms_norm
 from torch.nn.utils.rnn import PackedSequence
 
 from .config import Seq2SeqConfig
-from .fast import StepwiseLinear, run_cudnn_layer
+from .fast import StepwiseLinear, run_cudnn_layer, to_device
 from .min_rnn import MIN_CELLS, MinCell, MinRNN, PaddedSteps
 
 State = tuple[Tensor, ...]
@@ -201,7 +201,8 @@ def drop_units(
         return dropout(x, config.dropout, training)
     if sizes is None:
         return x * draw_mask(x.narrow(time_dim, 0, 1), config.dropout)
-    rows = torch.cat([torch.arange(n) for n in sizes.tolist()]).to(x.device)
+    is_real = torch.arange(int(sizes[0])) < sizes.unsqueeze(1)  # (T, B)
+    rows = to_device(is_real.nonzero()[:, 1], x.device)
     return x * draw_mask(x[: int(sizes[0])], config.dropout).index_select(0, rows)
 
 

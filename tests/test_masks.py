@@ -65,6 +65,15 @@ def test_targets_of_other_sentences_are_refused(model: nn.Module):
             call(src, mask, tgt[:1])
 
 
+def test_a_batch_without_sentences_or_tokens_is_refused(model: nn.Module):
+    (src, mask), tgt = sources(), targets()
+    for empty in (src[:0], src[:, :0]):
+        with pytest.raises(ValueError, match="src must have a sentence and a token"):
+            model(empty, None, tgt[: len(empty)])
+    with pytest.raises(ValueError, match="tgt_in must have a token"):
+        model(src, mask, tgt[:, :0])
+
+
 def test_search_checks_the_mask_once(model: nn.Module, monkeypatch: pytest.MonkeyPatch):
     calls = []
     for module in CHECKS:

@@ -33,6 +33,8 @@ MAX_DISTANCE = 16
 section 4.1."""
 T5_DISTANCE = 128
 """The same of T5's: Raffel et al. 2020, section 2.1."""
+BUCKETS = 32
+"""Ranges of distances with a bias of their own in T5's; in a decoder, half of them are single distances."""
 
 
 def check_fields(config: Any) -> None:
@@ -147,6 +149,11 @@ class LayerConfig:
         ):
             is_given = getattr(self, name) is not None
             yield is_given and not has_effect, f"{name} has no effect with {positions}: it needs {needs}"
+        yield (
+            self.positions == "t5" and self.distance_limit <= BUCKETS // 2,
+            f'max_distance must be above {BUCKETS // 2} with positions "t5": each distance below that has a '
+            f"bias of its own, got {self.max_distance}",
+        )
         has_waves = self.positions in ("sinusoidal", "network")
         yield has_waves and d_model % 2 == 1, f"d_model must be even, for sine and cosine, got {d_model}"
         odd = self.positions == "rotary" and self.query_size % 2 == 1

@@ -78,8 +78,13 @@ def build_pattern(name: str, text: str) -> MaskPattern | None:
     if text == "full":
         return None
     if text == "causal":
-        return lambda queries, keys: keys <= queries.unsqueeze(-1)
+        return past_and_present
     return MatrixPattern(name, text) if text.endswith(".npy") else WindowPattern(int(text.partition(":")[2]))
+
+
+def past_and_present(queries: Tensor, keys: Tensor) -> Tensor:
+    """Return M[i, j] = 1 where j <= i, (..., Q, S), for queries (..., Q) and keys (S,)."""
+    return keys <= queries.unsqueeze(-1)
 
 
 class WindowPattern:
@@ -237,9 +242,11 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
         The mask, bool, (B, S); ``src_mask`` itself if it is bool.
 
     Raises:
-        ValueError: the mask has another shape, values other than 0 and 1, padding before a real token, or a
-            sentence without real tokens.
+        ValueError: src is empty, or the mask has another shape, values other than 0 and 1, padding before a
+            real token, or a sentence without real tokens.
     """
+    if 0 in src.shape:
+        raise ValueError(f"src must have a sentence and a token, got the shape {tuple(src.shape)}")
     if src_mask is None:
         return torch.ones_like(src, dtype=torch.bool)
     if src_mask.shape != src.shape:
@@ -254,5 +261,7 @@ def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
 
 def check_target(src: Tensor, tgt_in: Tensor) -> None:
     """Raise a ValueError unless ``tgt_in`` (B, T) is of the sentences of src (B, S)."""
+    if tgt_in.size(1) == 0:
+        raise ValueError("tgt_in must have a token, BOS")
     if tgt_in.size(0) != src.size(0):
         raise ValueError(f"tgt_in is of {tgt_in.size(0)} sentences, but src of {src.size(0)}")

@@ -494,8 +494,8 @@ def initialise(model: nn.Module, output: nn.Linear | None = None) -> None:
     """Draw fresh weights for all linear layers and embeddings of a model, in place.
 
     Matrices are uniform as in Glorot and Bengio 2010, equation 16; the merged projections of queries, keys
-    and values count as one matrix. Biases are 0. Embeddings and the output layer are normal with standard
-    deviation D^-0.5.
+    and values count as one matrix. Biases are 0. Embeddings, the output layer and the biases of distances
+    ("t5", as in its code) are normal with standard deviation D^-0.5.
 
     Args:
         model: the model; random numbers are drawn in the order of its modules.
@@ -508,6 +508,9 @@ def initialise(model: nn.Module, output: nn.Linear | None = None) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+    for module in model.modules():
+        if isinstance(module, AttentionPositions) and module.bias is not None:
+            nn.init.normal_(module.bias.weight, std=module.width**-0.5)
     if output is not None:
         nn.init.normal_(output.weight, std=output.in_features**-0.5)
 

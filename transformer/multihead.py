@@ -150,7 +150,8 @@ class MultiHead(nn.Module):
     def __init__(self, config: LayerConfig, attend: Attend) -> None:
         super().__init__()
         self.num_heads, self.kv_heads = config.num_heads, config.kv_heads
-        self.attend = attend_in_groups(attend, config)
+        is_grouped = config.kv_heads != config.num_heads
+        self.attend = GroupedAttention(attend, config.kv_heads) if is_grouped else attend
         self.dropout, self.is_linear = config.attention_dropout, config.attention_kind == "linear"
         # Undoes the division of scores by sqrt(E).
         self.factor = math.sqrt(config.query_size) if config.attention_kind == "unscaled" else None
@@ -345,30 +346,38 @@ def build_projection(config: LayerConfig, inputs: int, outputs: int) -> nn.Modul
     return nn.Identity() if config.projections == "none" else nn.Linear(inputs, outputs, bias=config.bias)
 
 
-def attend_in_groups(attend: Attend, config: LayerConfig) -> Attend:
-    """Let heads of queries that share keys and values attend as further queries of one head, without copies.
+class GroupedAttention:
+    """Attention of heads of queries that share keys and values: further queries of one head, without copies.
 
     Args:
         attend: attention of as many heads of keys as of queries.
-        config: gives the numbers of heads.
+        groups: heads of keys.
     """
-    if config.kv_heads == config.num_heads:
-        return attend
 
-    def fold(x: Tensor) -> Tensor:  # (B, H, Q, ...) to (B, groups, members * Q, ...)
-        return x.reshape(len(x), config.kv_heads, -1, x.size(3))
+    def __init__(self, attend: Attend, groups: int) -> None:
+        self.attend, self.groups = attend, groups
 
-    def attend_folded(
-        queries: Tensor, keys: Tensor, values: Tensor | None, mask: Tensor | None, causal: bool, drop: float
+    def __call__(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        values: Tensor | None,
+        mask: Tensor | None,
+        causal: bool,
+        drop: float,
     ) -> Tensor:
+        """Attend as ``attend`` does."""
         rows, heads, length, _ = queries.shape
         if causal:
             mask = restrict_to_past(mask, length, queries.device)
         if mask is not None:
-            mask = fold(mask.expand(rows, heads, length, keys.size(2)))
-        return attend(fold(queries), keys, values, mask, False, drop).reshape(rows, heads, length, -1)
+            mask = self._fold(mask.expand(rows, heads, length, keys.size(2)))
+        contexts = self.attend(self._fold(queries), keys, values, mask, False, drop)
+        return contexts.reshape(rows, heads, length, -1)
 
-    return attend_folded
+    def _fold(self, x: Tensor) -> Tensor:
+        """Turn (B, H, Q, ...) into (B, groups, members * Q, ...)."""
+        return x.reshape(len(x), self.groups, -1, x.size(3))
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .config import MAX_POSITIONS, LayerConfig
+from .config import BUCKETS, MAX_POSITIONS, LayerConfig
 from .fast import Dropout
 from .masks import has_checkable_values, mask_bias, require
 
@@ -136,10 +136,6 @@ class PositionalEmbedding(nn.Module):
 # hypotheses.
 
 
-BUCKETS = 32
-"""Ranges of distances with a bias of their own: Raffel et al. 2020, section 2.1."""
-
-
 class Relation(NamedTuple):
     """Who may attend to whom in self-attention, and at which distance; computed once for all layers."""
 
@@ -164,12 +160,17 @@ class AttentionPositions(nn.Module):
       here. For H that is no power of two, m is that of the authors' code.
     """
 
+    slopes: Tensor
+
     def __init__(self, config: LayerConfig, *, causal: bool = False) -> None:
         super().__init__()
         self.limit, self.causal = config.distance_limit, causal
         self.bias = nn.Embedding(BUCKETS, config.num_heads) if config.positions == "t5" else None
+        self.width = config.num_heads * config.query_size
         self.angles = CachedSinusoids(config.query_size) if config.positions == "rotary" else None
-        self.slopes = alibi_slopes(config.num_heads) if config.positions == "alibi" else []
+        slopes = alibi_slopes(config.num_heads) if config.positions == "alibi" else []
+        slopes_column = torch.tensor(slopes, dtype=torch.float64).view(-1, 1, 1)
+        self.register_buffer("slopes", slopes_column, persistent=False)
 
     def forward(self, queries: Tensor, keys: Tensor, end: int, mask: Tensor | None, like: Tensor) -> Relation:
         """Relate positions for all layers.
@@ -190,10 +191,9 @@ class AttentionPositions(nn.Module):
             bias = self.bias(distance_bucket(distance, self.limit, self.causal)).movedim(-1, -3)
             return Relation(mask_bias(bias.to(dtype), mask))
         distance = distance if distance.dim() == 2 else distance.unsqueeze(1)
-        if not self.slopes:
+        if self.slopes.numel() == 0:
             return Relation(mask, bucket=distance.clamp(-self.limit, self.limit) + self.limit)
-        slopes = torch.tensor(self.slopes, dtype=dtype, device=like.device).view(-1, 1, 1)
-        return Relation(mask_bias(slopes * -distance.abs(), mask))
+        return Relation(mask_bias(self.slopes.to(dtype) * -distance.abs(), mask))
 
 
 def distance_bucket(distance: Tensor, limit: int, causal: bool) -> Tensor:

@@ -67,7 +67,7 @@ class Ours(Racer):
             self.model = build(found.architecture, work.vocabulary, work.vocabulary)
             self.about = ROWS[task.model][2]
             self.criterion = TranslationLoss(self.model, recipe.LABEL_SMOOTHING).train()
-            self.optimizer = build_optimizer(self.criterion.parameters(), found.optim)
+            self.optimizer = build_optimizer(self.criterion, found.optim)
         if task.phase != "train":
             self.model.eval()
             self.model = for_decoding(self.model, task.precision)

@@ -17,7 +17,7 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.run_model import build_trainer, measure_penalties
 from compare.results.records import read_likelihoods, read_selection, read_speed
 from compare.results.run_folder import load_model
-from compare.system.device import device_name
+from compare.system.device import device_name, set_numerics
 from compare.system.log import counting
 from compare.system.messages import first_line
 from compare.system.plugins import code_version
@@ -45,9 +45,11 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
         return
     if run.prepared is None:
         return
-    device = run.folder.run.train.device
+    train = run.folder.run.train
+    device = train.device if torch.cuda.is_available() else "cpu"
     try:
-        translator = load_model(run.folder.folder, device if torch.cuda.is_available() else "cpu")
+        set_numerics(torch.device(device), deterministic=train.deterministic)
+        translator = load_model(run.folder.folder, device)
         with counting("sentences") as translator.progress:
             if run.folder.run.translates:
                 yield from list(_check_lines(run, run.prepared, translator, number))

@@ -105,7 +105,7 @@ class TrainConfig(Section):
     seed: Natural = setting(1, "Seed of weights, dropout and batch order.", shared=False)
     device: str = setting(
         "auto",
-        "cpu, cuda, cuda:N (the GPU of that number), mps, or auto: cuda if available.",
+        "cpu, cuda, cuda:N (the GPU of that number), or auto: cuda if available.",
         shared=False,
     )
     precision: Literal["auto", "fp32", "bf16"] = setting(
@@ -163,9 +163,9 @@ class TrainConfig(Section):
     def __post_init__(self) -> None:
         """Reject unknown devices, and averages that cannot be formed."""
         super().__post_init__()
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", self.device):
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", self.device):
             raise ValueError(
-                f"device must be one of auto, cpu, cuda, cuda:N, mps, found {abbreviate(self.device)}"
+                f"device must be one of auto, cpu, cuda, cuda:N, found {abbreviate(self.device)}"
             )
         if self.average_every and self.average < 2:
             raise ValueError(f"average must be at least 2 where average_every is set, found {self.average}")

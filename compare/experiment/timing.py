@@ -25,7 +25,7 @@ from compare.results.store import (
     write_json_lines,
     write_record,
 )
-from compare.system.device import precision_of, this_machine
+from compare.system.device import precision_of, set_numerics, this_machine
 from compare.system.measure import Speed, TimedRepeat, best_reference, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import lock_folder
@@ -160,6 +160,7 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
     """
     bench, device = settings.bench, torch.device(settings.train.device)
     torch.manual_seed(settings.train.seed)
+    set_numerics(device, deterministic=settings.train.deterministic)
     translators = [load_model(run.folder, settings.train.device) for run in runs]
     works = [_make_works(*each, settings, prepared) for each in zip(runs, translators, strict=True)]
     records: list[dict[str, Any]] = [dict.fromkeys(PHASES) for _ in runs]

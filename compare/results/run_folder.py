@@ -247,7 +247,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     _ensure_recorded(weights, recorded.get(WEIGHTS), "are not the weights of this run's result")
     penalty = trained.penalty()
     try:
-        set_numerics(torch.device(device), deterministic=trained.run.train.deterministic)
+        set_numerics(torch.device(device), deterministic=torch.are_deterministic_algorithms_enabled())
         model.to(device)
     except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None

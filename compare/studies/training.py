@@ -124,7 +124,7 @@ def fit(
         observe: called with the number of each update after it.
     """
     criterion = TranslationLoss(model, label_smoothing=0.0)
-    optimizer = build_optimizer(criterion.parameters(), optim)
+    optimizer = build_optimizer(criterion, optim)
     stream = BatchStream(split, batch_tokens=batch_tokens, seed=seed)
     batches = (batch for epoch in count(1) for batch in stream.epoch(epoch))
     shown = track(islice(batches, updates), "training", "updates", total=updates)

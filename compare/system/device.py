@@ -57,8 +57,6 @@ def pick_device(name: str) -> torch.device:
         missing = "torch finds no GPU"
     elif device.type == "cuda" and (device.index or 0) >= max(1, torch.cuda.device_count()):
         missing = f"torch finds only {torch.cuda.device_count()} GPUs, counted from cuda:0"
-    elif device.type == "mps" and not torch.backends.mps.is_available():
-        missing = "torch finds no GPU of Apple"
     else:
         return device
     raise ValueError(f"train.device is {name}, but {missing}: use cpu or auto (see `attnbench doctor`)")
@@ -66,8 +64,6 @@ def pick_device(name: str) -> torch.device:
 
 def device_name(device: torch.device) -> str:
     """Return the name of the GPU or the processor; that of a GPU of another machine is not known here."""
-    if device.type == "mps":
-        return f"{processor()[0]} (mps)"
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device) if torch.cuda.is_available() else device)
     return processor()[0]
@@ -84,23 +80,17 @@ def synchronize(device: torch.device) -> None:
     """Wait until a GPU has done all work queued there; a processor queues none."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
 
 
 def rng_state(device: torch.device) -> torch.Tensor:
     """Return the state of a GPU's generator of random numbers; empty for a processor."""
-    if device.type == "cuda":
-        return torch.cuda.get_rng_state(device)
-    return torch.mps.get_rng_state() if device.type == "mps" else torch.empty(0)
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.empty(0)
 
 
 def set_rng_state(state: torch.Tensor, device: torch.device) -> None:
     """Restore what ``rng_state`` returned."""
     if device.type == "cuda":
         torch.cuda.set_rng_state(state, device)
-    elif device.type == "mps":
-        torch.mps.set_rng_state(state)
 
 
 # Machine that figures were measured on.
@@ -157,8 +147,8 @@ def precision_of(model: nn.Module) -> str:
 def set_numerics(device: torch.device, *, deterministic: bool = False) -> None:
     """Set how torch computes on ``device``, before the first work there; nothing to set for a processor.
 
-    Products of fp32 stay fp32: torch keeps TensorFloat-32, which rounds inputs to 10 bits, from matrix
-    products, but not from recurrent layers, so that some models of a comparison would be less exact.
+    Products of fp32 stay fp32: torch would use TensorFloat-32, which rounds inputs to 10 bits, in recurrent
+    layers alone, so that some models of a comparison would be less exact.
 
     Args:
         device: where the models will compute.
@@ -167,7 +157,7 @@ def set_numerics(device: torch.device, *, deterministic: bool = False) -> None:
     """
     if device.type == "cpu":
         return
-    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     if deterministic:
         # Read at the first product of the process. Of the two values that torch accepts, this is the one
         # that cuDNN's recurrent layers need too.

@@ -268,9 +268,9 @@ def linear_cross_entropy(
     Returns:
         The loss, summed over N, and, without gradient, the negative log-likelihoods by the first pass, (N,).
     """
-    bias = weight.new_zeros(len(weight)) if bias is None else bias
     if not torch.is_grad_enabled():  # ``ctx.needs_input_grad`` ignores no_grad
-        weight, bias, *passes = (tensor.detach() for tensor in (weight, bias, *passes))
+        weight, *passes = (tensor.detach() for tensor in (weight, *passes))
+        bias = None if bias is None else bias.detach()
     loss, nll = _LinearCrossEntropy.apply(weight, bias, targets, smoothing, pair, *passes)  # type: ignore[no-untyped-call]
     return loss, nll
 
@@ -280,7 +280,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any,
         weight: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
         pair: PairWeights | None,
@@ -291,13 +291,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
         needs_grad = any(ctx.needs_input_grad)
         with torch.autocast(device, enabled=False):
             cast_weight = weight.to(dtype)
-            gradients = [torch.zeros_like(each) for each in (weight, bias, *passes) if needs_grad]
+            gradients = _Gradients.of(weight, bias, passes) if needs_grad else None
             total, nll = weight.new_zeros(()), weight.new_empty(len(targets))
             chunk_size = max(1, chunk_rows(weight) // len(passes))
             for start in range(0, len(targets), chunk_size):
                 chunk = slice(start, start + chunk_size)
                 inputs = [hidden[chunk].to(dtype) for hidden in passes]
-                logits = [(part @ cast_weight.t()).to(bias.dtype).add_(bias) for part in inputs]
+                logits = [(part @ cast_weight.t()).to(weight.dtype) for part in inputs]
+                if bias is not None:
+                    logits = [part.add_(bias) for part in logits]
                 if pair is None:
                     nll[chunk], loss = _losses(logits[0], targets[chunk], smoothing)
                     logits_grads = (
@@ -306,8 +308,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 else:
                     nll[chunk], loss, *logits_grads = _compare(logits, targets[chunk], smoothing, pair)
                 total += loss
-                if needs_grad:
-                    _add_gradients(gradients, chunk, logits_grads, inputs, cast_weight)
+                if gradients is not None:
+                    gradients.add(chunk, logits_grads, inputs, cast_weight)
         ctx.gradients = gradients
         ctx.mark_non_differentiable(nll)
         return total, nll
@@ -319,8 +321,34 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 "the training loss has no second derivatives, so create_graph=True would give wrong ones: "
                 "use torch.nn.functional.cross_entropy on the logits of model(src, src_mask, tgt_in)"
             )
-        weight, bias, *passes = (stored * grad for stored in ctx.gradients)
-        return weight, bias, None, None, None, *passes
+        weight, bias, passes = ctx.gradients
+        bias = None if bias is None else bias * grad
+        return weight * grad, bias, None, None, None, *(each * grad for each in passes)
+
+
+class _Gradients(NamedTuple):
+    """Gradients of the loss with respect to weight, bias and the passes."""
+
+    weight: Tensor
+    bias: Tensor | None
+    passes: list[Tensor]
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None, passes: Sequence[Tensor]) -> "_Gradients":
+        """Return zeros."""
+        zero = torch.zeros_like
+        return cls(zero(weight), None if bias is None else zero(bias), [zero(each) for each in passes])
+
+    def add(
+        self, chunk: slice, logits_grads: Sequence[Tensor], inputs: Sequence[Tensor], weight: Tensor
+    ) -> None:
+        """Add the contribution of a chunk of rows."""
+        for hidden_grad, logits_grad, hidden in zip(self.passes, logits_grads, inputs, strict=True):
+            if self.bias is not None:
+                self.bias.add_(logits_grad.sum(dim=0))
+            logits_grad = logits_grad.to(weight.dtype)
+            hidden_grad[chunk] = logits_grad @ weight
+            self.weight.add_(logits_grad.t() @ hidden)
 
 
 def chunk_rows(weight: Tensor) -> int:
@@ -382,19 +410,3 @@ def _subtract_targets(gradient: Tensor, targets: Tensor, smoothing: float, share
         gradient -= share * smoothing / gradient.size(1)
     reference = gradient.new_full((len(targets), 1), share * (smoothing - 1))
     return gradient.scatter_add_(1, targets.unsqueeze(1), reference)
-
-
-def _add_gradients(
-    gradients: Sequence[Tensor],
-    chunk: slice,
-    logits_grads: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    weight: Tensor,
-) -> None:
-    """Add the contribution of a chunk to the gradients of weight, bias and the passes."""
-    weight_grad, bias_grad, *hidden_grads = gradients
-    for hidden_grad, logits_grad, hidden in zip(hidden_grads, logits_grads, inputs, strict=True):
-        bias_grad += logits_grad.sum(dim=0)
-        logits_grad = logits_grad.to(weight.dtype)
-        hidden_grad[chunk] = logits_grad @ weight
-        weight_grad += logits_grad.t() @ hidden

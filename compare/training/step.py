@@ -129,7 +129,7 @@ class TrainingWork:
         """
         train, optim = run.train, run.model.optim
         self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
-        self.optimizer = build_optimizer(self.criterion.parameters(), optim)
+        self.optimizer = build_optimizer(self.criterion, optim)
         for group in self.optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
         self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)

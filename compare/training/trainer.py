@@ -98,7 +98,7 @@ class Trainer:
         self.train_config, self.optim_config = train_config, optim_config
         self.device = next(criterion.parameters()).device
         self.model: nn.Module = criterion.model  # type: ignore[assignment]
-        self.optimizer = build_optimizer(criterion.parameters(), optim_config)
+        self.optimizer = build_optimizer(criterion, optim_config)
         self.scheduled = [module for module in self.model.modules() if isinstance(module, Scheduled)]
         self.folder, self._warned = run_folder / CHECKPOINTS, False
         self._sizes: dict[Path, int] = {}

@@ -25,21 +25,23 @@ from tests.kits.loader import random_split
 
 META = torch.device("meta")
 BATCH = make_batch(random_split([(2, 1), (1, 2), (1, 1), (2, 2)]), np.arange(4))
-CASES = [(name, {}) for name in PRESETS]
+CASES = [(name, {}, {}) for name in PRESETS]
+CASES += [("transformer", {"positions": kind}, {}) for kind in ("alibi", "t5", "relative")]
+CASES += [("luong-general", {"variational": True}, {})]
 CASES += [
-    (name, {"consistency": pair}) for name in ("bahdanau", "transformer") for pair in ("r-drop", "simcut")
+    (name, {}, {"consistency": pair}) for name in ("bahdanau", "transformer") for pair in ("r-drop", "simcut")
 ]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize(("name", "regularization"), CASES)
-def test_training_and_search_stay_on_the_device(name, regularization, dtype, monkeypatch):
+@pytest.mark.parametrize(("name", "changes", "regularization"), CASES)
+def test_training_and_search_stay_on_the_device(name, changes, regularization, dtype, monkeypatch):
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which knows no device "meta"
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda _: False)
-    settings = tiny(name)
+    settings = tiny(name).override(changes)
     model = build(settings.architecture, 99, 99).to(META, dtype)
     criterion = TranslationLoss(model, 0.1, RegularizationConfig(**regularization)).train()
-    optimizer = build_optimizer(criterion.parameters(), settings.optim)
+    optimizer = build_optimizer(criterion, settings.optim)
     for group in optimizer.param_groups:
         group["fused"] = False  # torch has no such kernel for the device "meta"
     batch = BATCH.to(META)

@@ -15,6 +15,7 @@ from compare.models.presets import PRESETS
 from compare.optim import OptimConfig, build_optimizer
 from compare.training.checkpoints import MovingAverage
 from seq2seq import NORMALISERS, SCORES
+from tests.kits.contract import make
 
 N, V = 7, 11
 Y = torch.tensor([0, 10, 3, 3, 7, 1, 2])
@@ -55,9 +56,7 @@ def test_adamw_clipping_and_the_moving_average(decay: float) -> None:
     (start, *gradients) = [part.detach() for part in draw(*[(3, 2)] * 6)]
     module = nn.Linear(2, 3, bias=False).double()
     module.weight.data.copy_(start)
-    optimizer = build_optimizer(
-        module.parameters(), OptimConfig(learning_rate=0.01, weight_decay=decay, beta2=0.98)
-    )
+    optimizer = build_optimizer(module, OptimConfig(learning_rate=0.01, weight_decay=decay, beta2=0.98))
     average, w, m, v, seen = MovingAverage(module, 0.9), start, *[torch.zeros(3, 2).double()] * 2, []
     for update, gradient in enumerate(gradients, start=1):
         module.weight.grad = gradient.clone()
@@ -74,13 +73,15 @@ def test_adamw_clipping_and_the_moving_average(decay: float) -> None:
         )
 
 
-def test_weight_decay_leaves_biases_alone() -> None:
-    module = nn.Linear(2, 3)
-    weight, bias = (each.detach().clone() for each in module.parameters())
-    module(torch.zeros(1, 2)).mul(0.0).sum().backward()
-    build_optimizer(module.parameters(), OptimConfig(learning_rate=0.1, weight_decay=0.5)).step()
-    torch.testing.assert_close(module.weight, weight * (1 - 0.1 * 0.5))
-    assert torch.equal(module.bias, bias)
+@pytest.mark.parametrize("name", ["rnmt-plus", "min-gru", "transformer"])
+def test_weight_decay_leaves_biases_and_gains_alone(name: str) -> None:
+    module = make(name)
+    before = {name: each.detach().clone() for name, each in module.named_parameters()}
+    sum(each.sum() for each in module.parameters()).mul(0.0).backward()
+    build_optimizer(module, OptimConfig(learning_rate=0.1, weight_decay=0.5)).step()
+    for name, after in module.named_parameters():
+        is_matrix = after.dim() > 1 and "gain" not in name and "bias" not in name
+        torch.testing.assert_close(after, before[name] * (1 - 0.1 * 0.5) if is_matrix else before[name])
 
 
 def test_length_penalties() -> None:

@@ -37,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     "dynamic": {"score": "dynamic-factorised", "attention_size": 3},
     "location-aware": {"score": "location-aware", "attention_size": 6, "kernel_size": 3},
     "coverage": {"score": "coverage", "attention_size": 6},
+    "cold": {"score": "additive", "attention_size": 6, "temperature": 0.5},
 }
 """Settings of every score, for sentences of up to 7 words; "short" ones know fewer positions."""
 MASK = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)

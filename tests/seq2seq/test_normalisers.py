@@ -50,6 +50,14 @@ def test_sparse_weights_and_their_gradients(function: Callable[[Tensor], Tensor]
     close(grad.sum(-1), torch.zeros(4))
 
 
+@SPARSE
+def test_a_score_that_is_nan_makes_its_weights_nan(function: Callable[[Tensor], Tensor]) -> None:
+    """So that training ends as diverged, and not by an index out of range."""
+    p = function(torch.tensor([[0.0, math.nan, 1.0], [0.0, 0.0, 0.0]]))
+    assert p[0].isnan().any()
+    close(p[1], torch.full((3,), 1 / 3))
+
+
 # --- one position -------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ from transformer import DecoderOnlyConfig, LanguageModelConfig
         ({"position_size": 4}, 'position_size has no effect with positions "sinusoidal": it needs "concat"'),
         ({"max_positions": 4}, 'max_positions has no effect .* needs "learned" or "concat-learned"'),
         ({"positions": "rotary", "max_distance": 4}, 'max_distance has no effect .* needs "relative"'),
+        ({"positions": "t5", "max_distance": 16}, 'max_distance must be above 16 with positions "t5"'),
         ({"encoder_mask": "window"}, 'encoder_mask must be "full", "causal", "window:W".* got \'window\''),
         ({"decoder_mask": "causal"}, 'decoder_mask "causal" has no effect: a decoder is causal'),
         ({"attention_kind": "linear", "positions": "rotary"}, 'positions "rotary" change softmax scores'),

@@ -1,5 +1,6 @@
 """Transformers as wholes: against ``transformer.formulas`` and torch's layers; a step is a position."""
 
+import pickle
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -55,7 +56,7 @@ def test_a_model_is_its_formulas_and_so_are_its_gradients(make: Make, changes: d
     model, (src, mask, tgt) = make(**changes), batch()
     logits = model(tgt) if isinstance(model, LanguageModel) else model(src, mask, tgt)
     twin = twin_of(model, src, tgt)
-    torch.testing.assert_close(logits, twin, rtol=1e-12, atol=1e-11)
+    torch.testing.assert_close(logits, twin, rtol=1e-11, atol=1e-11)
     names, parameters = zip(*model.named_parameters(), strict=True)
     ours, theirs = (torch.autograd.grad(out.sin().sum(), parameters) for out in (logits, twin))
     for name, one, two in zip(names, ours, theirs, strict=True):
@@ -196,15 +197,18 @@ def test_bf16_autocast_trains_and_steps(make: Make, positions: str):
 # --- weights
 
 
-def test_tied_matrices_are_one_parameter():
-    for tie in ("none", "output", "all"):
-        model = make(tie=tie)
-        source, target = model.encoder.table.weight, model.decoder.table.weight
-        assert (model.output.weight is target) == (tie != "none")
-        assert (source is target) == (tie == "all")
+def test_two_vocabularies_cannot_share_a_matrix():
     for model, config in ((Transformer, small(tie="all")), (DecoderOnly, small_only(tie="all"))):
         with pytest.raises(ValueError, match="11 source and 13 target"):
             model(config, 11, 13)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"num_kv_heads": 2, "encoder_mask": "causal"}, {"encoder_mask": "window:2"}]
+)
+def test_a_model_can_be_pickled(changes: dict[str, Any]):
+    model, inputs = make(**changes).eval(), batch()
+    assert torch.equal(pickle.loads(pickle.dumps(model))(*inputs), model(*inputs))
 
 
 @pytest.mark.parametrize("tie", ["none", "all"])

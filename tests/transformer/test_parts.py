@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from tests.kits.contract import seeded_float64
 from tests.kits.transformer import (
     EXACT,
+    SRC_V,
+    TGT_V,
     D,
     S,
     T,
@@ -21,10 +23,11 @@ from tests.kits.transformer import (
     small,
     stepped,
 )
-from transformer import Parts, plain_attention
+from transformer import Parts, Transformer, plain_attention
+from transformer.config import BUCKETS
 from transformer.fast import LEVELS, Dropout
 from transformer.model import FeedForward, Residual
-from transformer.positions import MIN_CACHED, PositionalEmbedding, alibi_slopes, sinusoids
+from transformer.positions import MIN_CACHED, PositionalEmbedding, alibi_slopes, distance_bucket, sinusoids
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
 
@@ -66,6 +69,24 @@ def test_slopes_of_alibi_are_those_of_the_paper():
     """8 heads: 1/2, 1/4, ..., 1/256 (section 3); 12 heads: the 8, then every second one of 16 heads."""
     assert alibi_slopes(8) == [2.0**-h for h in range(1, 9)]
     assert alibi_slopes(12) == alibi_slopes(8) + [2.0 ** (-0.5 * h) for h in (1, 3, 5, 7)]
+
+
+@pytest.mark.parametrize("limit", [17, 20, 128])
+@pytest.mark.parametrize("causal", [True, False])
+def test_ranges_of_t5_grow_with_the_distance_and_end_at_the_limit(limit: int, causal: bool):
+    count, steps = BUCKETS if causal else BUCKETS // 2, torch.arange(200)
+    found = distance_bucket(-steps, limit, causal)
+    assert found[: count // 2].tolist() == list(range(count // 2))
+    assert (found.diff() >= 0).all()
+    assert set(found[limit:].tolist()) == {count - 1}
+    after = distance_bucket(steps[1:], limit, causal)
+    assert torch.equal(after, torch.zeros(199, dtype=torch.long) if causal else count + found[1:])
+
+
+def test_biases_of_t5_begin_small():
+    """As those of its code: normal, of standard deviation D^-0.5."""
+    model = Transformer(small(positions="t5", d_model=64, head_size=16), SRC_V, TGT_V)
+    assert model.encoder.order.bias.weight.std().item() * 8 == pytest.approx(1, abs=0.25)
 
 
 # --- norms and dropouts

@@ -116,7 +116,7 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("train.max_updates=5x", "max_updates must be int, found '5x'"),
         ("train.clip_norm=inf", "clip_norm must be finite"),
         ("train.average_every=5", "average must be at least 2 where average_every is set, found 1"),
-        ("train.device=cuda:x", "device must be one of auto, cpu, cuda, cuda:N, mps, found 'cuda:x'"),
+        ("train.device=cuda:x", "device must be one of auto, cpu, cuda, cuda:N, found 'cuda:x'"),
         ("data.tgt=en", "src and tgt are both 'en'"),
         ("data.tgt=fr", "built-in corpus is en -> de"),
         ("decode.length_penalties=[0.5, 0.5]", "several that rise, found [0.5, 0.5]"),

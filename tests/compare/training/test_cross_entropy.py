@@ -65,6 +65,15 @@ def test_value_and_gradients_are_those_of_the_formula(
         torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
 
 
+def test_without_bias_it_is_as_with_zeros():
+    weight, _, hidden = inputs(None)
+    bias = torch.zeros(V, dtype=torch.float64, requires_grad=True)
+    sums = [linear_cross_entropy([hidden], weight, each, TARGETS, 0.1)[0] for each in (None, bias)]
+    gradients = [torch.autograd.grad(each, (weight, hidden)) for each in sums]
+    torch.testing.assert_close(sums[0], sums[1])
+    torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize(("name", "sizes"), [("one", [4, 3]), ("r-drop", [2, 2] * 3 + [1, 1])])
 def test_no_logits_of_all_rows_ever_exist(name: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(loss, "CHUNK_ELEMENTS", 4 * V)
@@ -84,7 +93,7 @@ def test_no_logits_of_all_rows_ever_exist(name: str, sizes: list[int], monkeypat
 def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pytest.MonkeyPatch):
     parts = inputs(None)
     expected, _ = loss_of(parts, 0.1, None)
-    monkeypatch.delattr(loss, "_add_gradients")
+    monkeypatch.delattr(loss, "_Gradients")
     with mode():
         found, _ = loss_of(parts, 0.1, None)
     assert torch.equal(found, expected)
