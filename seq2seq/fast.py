@@ -67,6 +67,49 @@ def plan_packing(lengths: Tensor, size: int, device: torch.device) -> Packing:
     return Packing(tokens, sentences, inverse, is_real.sum(1))
 
 
+# An LSTM on a processor: one call of oneDNN, which takes a rectangle. Of packed steps torch's own loop adds a
+# gradient of all of them at every step, so that its time grows with the square of the length.
+#
+# Padding must not change the state, as it would that of the direction from the right at its start. So one
+# input more is 1 in the padding, and closes the input gate and opens the forget gate: c is kept as it is.
+
+HOLD = 1e4
+"""Weight of that input; the sigmoid of it is 1, and of its negative 0, exactly."""
+
+
+def prefers_rectangle(x: PackedSequence) -> bool:
+    """Return whether steps are on a processor, and would fill at least half of a rectangle."""
+    return x.data.device.type == "cpu" and 2 * len(x.data) >= len(x.batch_sizes) * int(x.batch_sizes[0])
+
+
+def run_padded_lstm(rnn: nn.LSTM, x: PackedSequence) -> tuple[PackedSequence, tuple[Tensor, ...]]:
+    """Run one layer from a state of zeros; returns what ``run_cudnn_layer`` does."""
+    rows, size = int(x.batch_sizes[0]), rnn.hidden_size
+    weights: Sequence[Sequence[Tensor]] = rnn.all_weights
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights[0][0].dtype
+    is_real = torch.arange(rows) < x.batch_sizes.unsqueeze(1)  # (T, N)
+    places = is_real.flatten().nonzero().squeeze(1)
+    entries = x.data.to(dtype)
+    if len(entries) < is_real.numel():
+        padded = entries.new_zeros(is_real.numel(), entries.size(1)).index_copy(0, places, entries)
+        entries = torch.cat((padded, (~is_real).view(-1, 1).to(dtype)), dim=1)
+        hold = weights[0][0].new_zeros(4, size)
+        hold[0], hold[1] = -HOLD, HOLD
+        weights = [[torch.cat((first, hold.view(-1, 1)), dim=1), *others] for first, *others in weights]
+    entries, zeros = entries.view(*is_real.shape, -1), entries.new_zeros(len(weights), rows, size)
+    flat = [weight.to(dtype) for direction in weights for weight in direction]
+    run: Any = torch.lstm
+    with torch.autocast("cpu", enabled=False):
+        outputs, h, c = run(
+            entries, (zeros, zeros), flat, True, 1, 0.0, rnn.training, rnn.bidirectional, False
+        )
+    last = (is_real.sum(0) - 1).view(1, -1, 1).expand(1, -1, size)
+    h = torch.cat((outputs[..., :size].gather(0, last), h[1:]))  # in the padding h follows the output gate
+    if x.unsorted_indices is not None:
+        h, c = (part.index_select(1, x.unsorted_indices) for part in (h, c))
+    return x._replace(data=outputs.flatten(0, 1).index_select(0, places)), (h, c)
+
+
 # A recurrent layer on a GPU: one call of cuDNN, in the precision that is asked for.
 #
 # Torch's own call of cuDNN has a property that training must not have: autocast always casts it to float16,

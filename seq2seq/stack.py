@@ -15,7 +15,7 @@ from torch.nn.functional import dropout, layer_norm, linear, rms_norm
 from torch.nn.utils.rnn import PackedSequence
 
 from .config import Seq2SeqConfig
-from .fast import StepwiseLinear, run_cudnn_layer, to_device
+from .fast import StepwiseLinear, prefers_rectangle, run_cudnn_layer, run_padded_lstm, to_device
 from .min_rnn import MIN_CELLS, MinCell, MinRNN, PaddedSteps
 
 State = tuple[Tensor, ...]
@@ -342,6 +342,8 @@ class RecurrentStack(nn.Module):
                 return run_step_by_step(layer, x, state, recurrent_dropout)
             if x.data.is_cuda:
                 return run_cudnn_layer(layer, x, state)  # type: ignore[arg-type]
+            if isinstance(layer, nn.LSTM) and isinstance(x, PackedSequence) and prefers_rectangle(x):
+                return run_padded_lstm(layer, x)
             state = state if state is None or self.is_lstm else state[0]  # type: ignore[assignment]
         output, final = layer(x, state)
         return output, final if isinstance(final, tuple) else (final,)

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import seq2seq.fast
 from seq2seq import AdditiveScore, AttentionConfig, Queries
-from seq2seq.fast import StepwiseLinear, StepwiseProduct, plan_packing, run_cudnn_layer
+from seq2seq.fast import StepwiseLinear, StepwiseProduct, plan_packing, run_cudnn_layer, run_padded_lstm
 from seq2seq.stack import join_gates, run_step_by_step
 from tests.kits.seq2seq import MASK, SRC, TGT, close, double, make
 
@@ -32,6 +32,13 @@ def parts(steps: Any, final: Any) -> list[Tensor]:
     """Return the outputs, packed or not, and the final states, of a GRU a bare tensor in torch."""
     entries = steps if isinstance(steps, Tensor) else steps.data
     return [entries, *(final if isinstance(final, tuple) else (final,))]
+
+
+def same_with_gradients(found: list[Tensor], expected: list[Tensor], of: list[Tensor]) -> None:
+    totals = (sum(part.square().sum() for part in each) for each in (found, expected))
+    gradients = [torch.autograd.grad(each, of, retain_graph=True) for each in totals]
+    for one, other in zip((*found, *gradients[0]), (*expected, *gradients[1]), strict=True):
+        close(one, other)
 
 
 # --- packing
@@ -74,10 +81,15 @@ def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: 
         start, torchs = (tuple(state), tuple(state)) if cell == "lstm" else ((state[0],), state[0])
     found = parts(*run(rnn, steps, start))
     expected = parts(*rnn(steps, torchs))
-    totals = (sum(part.square().sum() for part in each) for each in (found, expected))
-    gradients = [torch.autograd.grad(each, [x, *rnn.parameters()], retain_graph=True) for each in totals]
-    for one, other in zip((*found, *gradients[0]), (*expected, *gradients[1]), strict=True):
-        close(one, other)
+    same_with_gradients(found, expected, [x, *rnn.parameters()])
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_an_lstm_of_padded_sentences_is_what_torch_computes(bidirectional: bool):
+    rnn, x = layer("lstm", bidirectional=bidirectional), inputs().requires_grad_()
+    steps = plan_packing(LENGTHS, 6, x.device).pack(x)
+    found, expected = parts(*run_padded_lstm(rnn, steps)), parts(*rnn(steps))
+    same_with_gradients(found, expected, [x, *rnn.parameters()])
 
 
 @pytest.mark.parametrize("has_bf16", [False, True])
