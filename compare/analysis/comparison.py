@@ -301,7 +301,7 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
 
 
 def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:
-    """Divide two training speeds; None unless timed together, undisturbed, and with spreads apart."""
+    """Divide two training speeds; None unless timed together, not beside others, and with spreads apart."""
     one, other = (timed_spread(runs, "timed_tokens_per_s") for runs in (first, second))
     runs = [*first, *second]
     disturbed = any((run.result.cpu_share or 1.0) < DISTURBED for run in runs)
