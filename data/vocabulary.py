@@ -142,6 +142,11 @@ def join_pieces(text: str) -> str:
     return re.sub("@@( |$)", "", text)
 
 
+def text_words(text: str, kind: str) -> list[str]:
+    """Split a text into words; text for a vocabulary of kind "given" into its pieces."""
+    return text.split() if kind == "given" else split_words(text)
+
+
 def readable(lines: Sequence[str], kind: str) -> Sequence[str]:
     """Return ``lines`` as people read them: pieces joined, for a vocabulary of kind "given"."""
     return list(map(join_pieces, lines)) if kind == "given" else lines

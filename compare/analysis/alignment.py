@@ -36,7 +36,7 @@ from compare.results.run_folder import load_model
 from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences
 from data.files import write_atomically
-from data.vocabulary import BOS, ESCAPED, SPACE, Vocabulary, split_words
+from data.vocabulary import BOS, ESCAPED, SPACE, Vocabulary, text_words
 
 logger = logging.getLogger(__name__)
 
@@ -69,8 +69,7 @@ def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: S
     written = [(character, -1 if character.isspace() else next(numbers)) for character in text]
     if vocabulary.kind in ("words", "given"):
         written = [(character, number) for character, number in written if number >= 0]
-        tokens = split_words(text) if vocabulary.kind == "words" else text.split()
-        lengths = [len(token.encode()) for token in tokens]
+        lengths = [len(token.encode()) for token in text_words(text, vocabulary.kind)]
     elif vocabulary.kind == "characters":
         lengths = [len(character.encode()) for character in text]
     else:  # SentencePiece writes a space as SPACE, and adds one before the text

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from data.corpus import Corpus, Pairs, read_pairs
 from data.text import read_lines
-from data.vocabulary import split_words
+from data.vocabulary import text_words
 
 logger = logging.getLogger(__name__)
 
@@ -164,13 +164,12 @@ class Gold:
 
 
 def word_pairs(pairs: Pairs, kind: str = "") -> tuple[WordPair, ...]:
-    """Split sentence pairs into words with ``split_words``, as the links of the built-in corpus expect.
+    """Split sentence pairs into words with ``text_words``, as the links of the built-in corpus expect.
 
     Text for a vocabulary of kind "given" is split at spaces.
     """
-    split = str.split if kind == "given" else split_words
     return tuple(
-        WordPair(src, tgt, tuple(split(src)), tuple(split(tgt)))
+        WordPair(src, tgt, tuple(text_words(src, kind)), tuple(text_words(tgt, kind)))
         for src, tgt in zip(pairs.src, pairs.tgt, strict=True)
     )
 

@@ -28,9 +28,8 @@ def show_closing(folder: Path) -> str:
     if finished.no_texts:  # as those of language models
         return ""
     rows = by_length(finished).rows
-    picture = save_figure(PLOTS["length"].plot(rows, finished.styles), plots_folder(folder, None) / "length")[
-        0
-    ]
+    figure = PLOTS["length"].plot(rows, finished.styles)
+    picture, *_ = save_figure(figure, plots_folder(folder, None) / "length")
     test = finished.corpus.tests[0]
     sources, encoded = finished.sources(test), finished.corpus.splits[test].src
     line = max(range(len(sources)), key=lambda index: len(sources[index].split()))
