@@ -36,7 +36,7 @@ from compare.results.text import describe_p
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(
-    r"(<!-- (table|intervals|outcome|comparisons|times): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
+    r"(<!-- (table|intervals|outcome|comparisons|times|scores): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
 """``table`` may name columns by their headings, ``times`` names levels of BLEU, separated by commas."""
@@ -54,6 +54,8 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
     def block(match: re.Match[str]) -> str:
         opening, kind, name, columns, closing = match.groups()
         folder = ROOT / name
+        if kind == "scores":
+            return f"{opening}\n{scores(folder)}\n\n{closing}"
         root = load_experiment(folder / "experiment.toml").data.root
         corpus = str(corpora / Path(root).name) if corpora and root else ""
         if root and not (corpus and Path(corpus).is_dir()) and needs_corpus(kind, folder):
@@ -163,6 +165,18 @@ def _time_to(level: int, seeds: list[Row]) -> str:
     updates = fmean(seed[f"updates_to_{level}"] for seed in there)
     some = "" if len(there) == len(seeds) else f"; {len(there)} of {len(seeds)} seeds"
     return f"{minutes:.1f} ({updates:,.0f}{some})"
+
+
+def scores(folder: Path) -> str:
+    """Return a table of BLEU by system and test set: of what ``score`` printed, ``SYSTEM.TEST.txt``."""
+    found: dict[str, dict[str, str]] = {}
+    for file in sorted(folder.glob("*.txt")):
+        system, test = file.stem.split(".")
+        found.setdefault(system, {})[test] = f"{float(file.read_text('utf-8').split()[1]):.1f}"
+    tests = list(next(iter(found.values())))
+    lines = [f"| | {' | '.join(tests)} |", f"|---|{'--:|' * len(tests)}"]
+    lines += [f"| {' | '.join([system, *(bleu[test] for test in tests)])} |" for system, bleu in found.items()]
+    return "\n".join(lines)
 
 
 def _p(p: float) -> str:
