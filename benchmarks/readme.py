@@ -175,7 +175,9 @@ def scores(folder: Path) -> str:
         found.setdefault(system, {})[test] = f"{float(file.read_text('utf-8').split()[1]):.1f}"
     tests = list(next(iter(found.values())))
     lines = [f"| | {' | '.join(tests)} |", f"|---|{'--:|' * len(tests)}"]
-    lines += [f"| {' | '.join([system, *(bleu[test] for test in tests)])} |" for system, bleu in found.items()]
+    lines += [
+        f"| {' | '.join([system, *(bleu[test] for test in tests)])} |" for system, bleu in found.items()
+    ]
     return "\n".join(lines)
 
 
