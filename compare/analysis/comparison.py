@@ -26,6 +26,7 @@ from compare.analysis.statistics import (
 )
 from compare.results.store import NO_INTERVALS, Summary, results_hash
 from compare.results.text import DISTURBED, describe_p, format_points
+from compare.system.messages import explain
 
 # The rule by which one model beats another.
 #
@@ -47,7 +48,6 @@ class Comparison:
     other: the seeds that are left are not any seeds, but those with which training went well.
     """
 
-    test: str
     first: str
     second: str
     seeds: tuple[int, int]
@@ -75,11 +75,6 @@ class Comparison:
             return "one seed" if min(self.seeds) == 1 else "decided"
         is_alike = min(self.seeds) > 1 and max(map(abs, self.interval)) < ALIKE
         return "alike" if is_alike else "open"
-
-    @property
-    def beats(self) -> bool:
-        """Whether first beats second."""
-        return self.kind == "decided" and self.difference > 0
 
     def swapped(self) -> "Comparison":
         """Return the same comparison with first and second exchanged."""
@@ -160,7 +155,6 @@ def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Compar
     runs = [list(test.models[label].values()) for label in (first, second)]
     found = welch_test(*runs)
     return Comparison(
-        test=test.name,
         first=first,
         second=second,
         seeds=(len(runs[0]), len(runs[1])),
@@ -241,8 +235,8 @@ def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
     decided, likely, alike, unknown = (
         [each for each in found if each.kind == kind] for kind in ("decided", "one seed", "alike", "open")
     )
-    wins = [each for each in decided if each.beats]
-    losses = [each.swapped() for each in decided if not each.beats]
+    wins = [each for each in decided if each.difference > 0]
+    losses = [each.swapped() for each in decided if each.difference < 0]
     broken = [run for each in found for run in each.failed]
     sentences = []
     if wins:
@@ -301,10 +295,11 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
 
 
 def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:
-    """Divide two training speeds; None unless timed together, not beside others, and with spreads apart."""
+    """Divide two training speeds; None unless timed together, undisturbed, and with spreads apart."""
     one, other = (timed_spread(runs, "timed_tokens_per_s") for runs in (first, second))
     runs = [*first, *second]
-    disturbed = any((run.result.cpu_share or 1.0) < DISTURBED for run in runs)
+    shares = (share for run in runs for share in (run.result.cpu_share, run.result.reference_share))
+    disturbed = any(share < DISTURBED for share in shares if share is not None)
     if one is None or other is None or disturbed or not are_timed_together(runs):
         return None
     if not (one.is_above(other) or other.is_above(one)):
@@ -327,6 +322,26 @@ def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
 # All of it, for those who only show it.
 
 
+def compare_all(
+    finished: FinishedExperiment,
+) -> tuple[dict[str, ScoredTestSet], list[Comparison], list[str]]:
+    """Score the test sets, compare the models and describe the outcome.
+
+    Returns:
+        The scored test sets, the comparisons and the sentences, which say why where none is compared.
+    """
+    if not all(run.run.translates for run in finished.runs):
+        return {}, [], ["Language models have no translations to compare: their figures are perplexities."]
+    if finished.no_texts:
+        return {}, [], [f"{NO_INTERVALS}: {finished.no_texts}"]
+    scored = score_tests(finished)
+    try:
+        comparisons = compare_models(scored)
+    except ValueError as error:
+        return scored, [], [f"The models were not compared: {explain(error)}"]
+    return scored, comparisons, headlines(finished, comparisons)
+
+
 def summarise(folder: Path, *, data_root: str = "") -> Summary:
     """Compute the means and the outcome of an experiment.
 
@@ -338,17 +353,6 @@ def summarise(folder: Path, *, data_root: str = "") -> Summary:
         ValueError: no run is finished, or a file is damaged.
     """
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
-    scored: dict[str, ScoredTestSet] = {}
-    outcome: list[str] = []
-    if not all(run.run.translates for run in finished.runs):
-        outcome = ["Language models have no translations to compare: their figures are perplexities."]
-    elif finished.no_texts:
-        outcome = [f"{NO_INTERVALS}: {finished.no_texts}"]
-    else:
-        scored = score_tests(finished)
-        try:
-            outcome = headlines(finished, compare_models(scored))
-        except ValueError as error:
-            outcome = [f"The models were not compared: {error}."]
+    scored, _, outcome = compare_all(finished)
     means = aggregate_seeds(finished, scored)
     return Summary(results=results_hash(finished.results), means=means, outcome=outcome)

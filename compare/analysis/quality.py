@@ -149,13 +149,13 @@ def count_matches(
     return both, ref, hyp
 
 
-def rare_words(finished: FinishedExperiment, test: str) -> Table:
-    """Measure recall, precision and F1 of words by training count, one row per run and bucket of counts.
+def rare_words(finished: FinishedExperiment) -> Table:
+    """Measure recall, precision and F1 of words of the first test set by training count.
 
-    Args:
-        finished: the experiment.
-        test: name of the test set.
+    Returns:
+        One row per run and bucket of counts.
     """
+    test = finished.corpus.tests[0]
     training_counts = Counter(word for line in finished.references("train") for word in extract_words(line))
     references = [extract_words(line) for line in finished.references(test)]
     rows = []

@@ -14,7 +14,7 @@ References:
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -31,7 +31,17 @@ from scipy.special import stdtr, stdtrit
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tables import Row, find_groups, groups_text, seed_mean
 from compare.results.columns import PRIMARY
-from compare.scoring import BOOTSTRAP_SEED, HEADLINE, TOKENIZE, ScoringOptions, make_bleu, read_scored
+from compare.scoring import (
+    BOOTSTRAP_SEED,
+    HEADLINE,
+    METRICS,
+    TOKENIZE,
+    ScoringOptions,
+    clip,
+    make_bleu,
+    metric_of,
+    read_scored,
+)
 from compare.system.messages import did_you_mean
 from data.files import as_paths
 
@@ -121,7 +131,6 @@ class ScoredTestSet:
     """A test set with its translations by every model and seed."""
 
     name: str
-    references: Sequence[str]
     models: Mapping[str, Mapping[int, SampledScore]]
     """Scores of the runs by label, then by seed."""
     settings: Mapping[str, str | None] = field(default_factory=dict)
@@ -183,7 +192,7 @@ def score_test_set(
     models = {
         label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
     }
-    return ScoredTestSet(name=name, references=references, models=models, **more)
+    return ScoredTestSet(name=name, models=models, **more)
 
 
 def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
@@ -239,10 +248,6 @@ class Intervals(NamedTuple):
     seeds: Interval | None
     combined: Interval | None
 
-    def map(self, function: Callable[[Interval], Interval]) -> "Intervals":
-        """Apply ``function`` to each interval that is not None."""
-        return Intervals(*(interval and function(interval) for interval in self))
-
     def columns(self, stem: str, suffix: str = "") -> Row:
         """Return the limits as table columns such as ``<stem>_seeds_low<suffix>``; None if missing."""
         columns: Row = {}
@@ -286,7 +291,7 @@ def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
 
 def clip_intervals(intervals: Intervals) -> Intervals:
     """Clip the limits to the range of scores, 0 to 100."""
-    return intervals.map(lambda interval: Interval(*(min(max(limit, 0.0), 100.0) for limit in interval)))
+    return Intervals(*(each and Interval(*map(clip, each)) for each in intervals))
 
 
 def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
@@ -302,15 +307,11 @@ def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: i
     """
     center, half_width = estimate_ci(resampled.mean(axis=0))
     test_set = Interval(float(center - half_width), float(center + half_width))
-    if len(scores) < 2:
+    if (seeds := seed_interval(scores.tolist())) is None:
         return Intervals(test_set, None, None)
-    variances = estimate_variances(scores, resampled)
-    halves = (
-        t_quantile(len(scores) - 1) * math.sqrt(variances.seeds),
-        combined_half_width(variances, len(scores), sentences),
-    )
     mean = float(scores.mean())
-    return Intervals(test_set, *(Interval(mean - half, mean + half) for half in halves))
+    half = combined_half_width(estimate_variances(scores, resampled), len(scores), sentences)
+    return Intervals(test_set, seeds, Interval(mean - half, mean + half))
 
 
 def seed_interval(scores: Sequence[float]) -> Interval | None:
@@ -480,7 +481,7 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Sampl
             aggregate[name] = seed_mean(values)
             if all(isinstance(value, int | float) for value in values):
                 aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else None
-                if name.startswith(PRIMARY) and (groups := find_groups(values)):
+                if metric_of(name) is METRICS[PRIMARY] and (groups := find_groups(values)):
                     aggregate[f"{name}_groups"] = groups_text(groups)
         elif limit["end"] == "low":
             metric, suffix = limit["metric"], limit["suffix"]

@@ -80,28 +80,6 @@ class AlignmentCounts(NamedTuple):
         return {"aer": self.aer, "precision": self.precision, "recall": self.recall, "f1": self.f1}
 
 
-def count_links(
-    links: BoolArray, sure: BoolArray, possible: BoolArray, *, sure_outside: int = 0
-) -> CountArray:
-    """Count the links of one sentence.
-
-    Args:
-        links: proposed links, (..., T, S).
-        sure: sure gold links, (T, S).
-        possible: possible gold links, which include the sure ones, (T, S).
-        sure_outside: number of sure gold links to words that the sentence does not have. No proposed link
-            matches them, but they count in |S|, as in published scores.
-
-    Returns:
-        Counts (..., 4) in the order of ``AlignmentCounts``.
-    """
-    proposed, sure_matches, possible_matches = (
-        part.sum(axis=(-1, -2), dtype=np.int64) for part in (links, links & sure, links & possible)
-    )
-    total = np.broadcast_to(sure.sum(dtype=np.int64) + sure_outside, proposed.shape)
-    return np.stack([proposed, total, sure_matches, possible_matches], axis=-1)
-
-
 # Sentence pairs with gold links.
 
 
@@ -110,11 +88,6 @@ class Links(NamedTuple):
 
     sure: frozenset[Link]
     possible: frozenset[Link]
-
-    @classmethod
-    def of(cls, marked: Sequence[tuple[Link, bool]]) -> "Links":
-        """Collect links marked as sure (True) or possible (False); a link marked as both is sure."""
-        return cls(frozenset(link for link, sure in marked if sure), frozenset(link for link, _ in marked))
 
     def exchanged(self) -> "Links":
         """Return the links with source and target exchanged."""
@@ -157,10 +130,18 @@ class Gold:
     """One entry per pair; published files contain links to words that the sentence does not have, too."""
 
     def count(self, number: int, links: BoolArray) -> CountArray:
-        """Count proposed links (..., T, S) of a pair against its gold links; see ``count_links``."""
+        """Count proposed links (..., T, S) of a pair: (..., 4) in the order of ``AlignmentCounts``.
+
+        Gold links to words that the sentence does not have are matched by none, but count in |S|, as in
+        published scores.
+        """
         gold, size = self.links[number], self.pairs[number].size
         sure, possible = (link_matrix(part, size) for part in gold)
-        return count_links(links, sure, possible, sure_outside=len(links_outside(gold.sure, size)))
+        proposed, sure_matches, possible_matches = (
+            part.sum(axis=(-1, -2), dtype=np.int64) for part in (links, links & sure, links & possible)
+        )
+        all_sure = np.full_like(proposed, len(gold.sure))
+        return np.stack([proposed, all_sure, sure_matches, possible_matches], axis=-1)
 
 
 def word_pairs(pairs: Pairs, kind: str = "") -> tuple[WordPair, ...]:
@@ -216,7 +197,8 @@ def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
             )
         link = (int(match[1]) - first_word, int(match[2] or match[4]) - first_word)
         marked.append((link, match[4] is None and match[3] != "P"))
-    return Links.of(marked)
+    # A link that is marked as both is sure.
+    return Links(frozenset(link for link, sure in marked if sure), frozenset(link for link, _ in marked))
 
 
 def read_links(path: Path, sentences: int, *, first_word: int = 0) -> list[Links]:
@@ -273,11 +255,7 @@ def read_gold(
     Raises:
         ValueError: the three files differ in their number of sentences, or a line of ``links`` is malformed.
     """
-    texts = read_pairs(Path(src), Path(tgt))
-    pairs = tuple(
-        WordPair(src_line, tgt_line, tuple(src_line.split()), tuple(tgt_line.split()))
-        for src_line, tgt_line in zip(texts.src, texts.tgt, strict=True)
-    )
+    pairs = word_pairs(read_pairs(Path(src), Path(tgt)), "given")
     read = read_links(Path(links), len(pairs), first_word=first_word)
     found = tuple(each.exchanged() if reverse else each for each in read)
     _warn_of_outside(Path(links), [each.possible for each in found], pairs)

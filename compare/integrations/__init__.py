@@ -1,1 +1,1 @@
-"""Saved models, export, trackers, external metrics, and the checks that a model must pass."""
+"""Saved models, export, trackers and external metrics."""

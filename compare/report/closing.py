@@ -81,4 +81,6 @@ def program_name() -> str:
     script = Path(sys.executable).with_name("attnbench")
     if (found := which("attnbench")) and Path(found).parent == script.parent:
         return "attnbench"
-    return os.path.relpath(script) if script.is_file() else f"{sys.executable} -m compare"
+    if script.is_file():
+        return shlex.quote(os.path.relpath(script))
+    return f"{shlex.quote(sys.executable)} -m compare"

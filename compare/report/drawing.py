@@ -103,13 +103,8 @@ SEVERAL_SEEDS = "Line: mean over seeds. Band: from the lowest to the highest see
 ONE_RUN = "Each line is one run (one seed): how much seeds differ is not shown."
 
 
-class Points(NamedTuple):
-    """Points of one model's line: mean and range over its seeds at each x."""
-
-    x: list[float]
-    mean: list[float]
-    low: list[float]
-    high: list[float]
+Points = Iterable[tuple[float, Sequence[float]]]
+"""Points of one model's line: values over its seeds at each x; an x without values is skipped."""
 
 
 def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
@@ -126,22 +121,14 @@ def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return groups
 
 
-def points_of(groups: Iterable[tuple[float, Sequence[float]]]) -> Points:
-    """Compute a line's points from pairs of x and values over the seeds; skip an x without values."""
-    filled = [(x, values) for x, values in groups if values]
-    return Points(
-        x=[x for x, _ in filled],
-        mean=[fmean(values) for _, values in filled],
-        low=[min(values) for _, values in filled],
-        high=[max(values) for _, values in filled],
-    )
-
-
 def draw_line(axes: Axes, points: Points, style: Style) -> None:
-    """Draw one model's line, and the band of its seeds where they differ."""
-    axes.plot(points.x, points.mean, **line_style(style))
-    if points.low != points.high:
-        axes.fill_between(points.x, points.low, points.high, color=style.color, alpha=0.15, linewidth=0)
+    """Draw one model's means over its seeds, and the band from lowest to highest where they differ."""
+    filled = [(x, values) for x, values in points if values]
+    x = [place for place, _ in filled]
+    axes.plot(x, [fmean(values) for _, values in filled], **line_style(style))
+    low, high = ([end(values) for _, values in filled] for end in (min, max))
+    if low != high:
+        axes.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
 
 
 def draw_lines(
@@ -216,7 +203,7 @@ def groups_plot(
 
     def points(model_rows: Sequence[Row], column: str) -> Points:
         measured = [row for row in model_rows if row[column] is not None]
-        return points_of(enumerate([row[column] for row in measured if row[group] == name] for name in sizes))
+        return enumerate([row[column] for row in measured if row[group] == name] for name in sizes)
 
     figure, panels = draw_lines(rows, styles, columns, points)
     for axes in panels:
@@ -252,9 +239,7 @@ def mean_curve(rows: Sequence[Row], column: str, against: str) -> Points:
     ordered = sorted(measured, key=lambda row: row["updates"])
     groups = (list(group) for _, group in groupby(ordered, key=lambda row: row["updates"]))
     complete = (group for group in groups if len(group) == seeds)
-    return points_of(
-        (fmean(row[against] for row in group), [row[column] for row in group]) for group in complete
-    )
+    return ((fmean(row[against] for row in group), [row[column] for row in group]) for group in complete)
 
 
 def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
@@ -301,7 +286,7 @@ def tuning_plot(rows: Sequence[Row], styles: Styles) -> Figure:
         rows,
         styles,
         {"expected_bleu": "expected best validation BLEU"},
-        lambda model_rows, column: points_of((row["trials"], [row[column]]) for row in model_rows),
+        lambda model_rows, column: ((row["trials"], [row[column]]) for row in model_rows),
         "Expected validation BLEU of the best of so many random trials (Tang et al. 2020).",
     )
     panels[0].set(xlabel="trials", ylim=(0, None))

@@ -127,7 +127,7 @@ PLOTS = {
             title="times that training has a word (words in the reference)",
             columns=RATES,
         ),
-        lambda finished: rare_words(finished, finished.corpus.tests[0]),
+        rare_words,
         needs_texts=True,
     ),
     **{

@@ -163,8 +163,11 @@ def _published_best(path: Path) -> str:
     if experiment.train.init_from is not None:
         names[experiment.train.init_from] = _run_name(experiment.train.init_from)
     names |= {file: Path(file).name for system in experiment.systems for file in system.files.values()}
+    settings = (value for model in experiment.models for value in model.overrides.values())
+    names |= {mask: Path(mask).name for mask in settings if isinstance(mask, str) and mask.endswith(".npy")}
     for file, name in names.items():
-        text = text.replace(json.dumps(file), json.dumps(name))
+        written, published = (json.dumps(each, ensure_ascii=False) for each in (file, name))
+        text = text.replace(written, published)
     return text
 
 

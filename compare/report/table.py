@@ -105,7 +105,7 @@ def _concerns(condition: str, columns: Iterable[Column]) -> bool:
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
         return any(column.group == "speed" for column in columns)
-    return any(column.heading.split()[0] == condition for column in columns)
+    return any(f"{column.heading} ".startswith(f"{condition} ") for column in columns)
 
 
 def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:

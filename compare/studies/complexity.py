@@ -18,12 +18,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from compare.analysis.tables import Row
-from compare.studies.kit import Panel, column, conclude, exponent, fit_power_law, lines_by, multiply_adds
+from compare.studies.kit import Panel, column, conclude, exponent, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import transformer
 from compare.system.measure import best_of
@@ -246,8 +247,8 @@ def compare_parts(n: int, *, quick: bool) -> Row:
 def crossing(rows: Sequence[Row], cost: str) -> float:
     """Compute the n at which both parts cost the same, by the power law fitted to their ratio."""
     ratios = [row[f"pairs_{cost}"] / row[f"projections_{cost}"] for row in rows]
-    law = fit_power_law(column(rows, "n"), ratios)
-    return float(law.factor ** (-1 / law.exponent))
+    slope, intercept = np.polyfit(np.log(column(rows, "n")), np.log(ratios), 1)
+    return float(np.exp(-intercept / slope))
 
 
 def translate(model: Transformer, m: int) -> Row:

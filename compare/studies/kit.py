@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,22 +35,10 @@ def mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-class PowerLaw(NamedTuple):
-    """The law y = factor * x^exponent."""
-
-    factor: float
-    exponent: float
-
-
-def fit_power_law(x: Sequence[float], y: Sequence[float]) -> PowerLaw:
-    """Fit a power law by least squares on the logarithms."""
-    slope, intercept = np.polyfit(np.log(x), np.log(y), 1)
-    return PowerLaw(float(np.exp(intercept)), float(slope))
-
-
 def exponent(rows: Sequence[Row], x: str, y: str) -> float:
-    """Fit the power law y = a x^b to two columns; return b."""
-    return fit_power_law(column(rows, x), column(rows, y)).exponent
+    """Fit the power law y = a x^b to two columns by least squares on the logarithms; return b."""
+    slope, _ = np.polyfit(np.log(column(rows, x)), np.log(column(rows, y)), 1)
+    return float(slope)
 
 
 # Panels of labelled lines.

@@ -10,16 +10,15 @@ from compare.analysis.comparison import (
     Comparison,
     any_translates,
     choose_reference,
-    compare_models,
+    compare_all,
     compared_with,
-    headlines,
     mean_bleu,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds, score_tests
+from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
 from compare.analysis.tables import Table
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
-from compare.report.conditions import find_warnings
+from compare.report.conditions import find_warnings, list_left_out
 from compare.report.html.sections import (
     Methods,
     Part,
@@ -28,7 +27,6 @@ from compare.report.html.sections import (
     analyses,
     make_section,
     methods,
-    require_texts,
     tuning_section,
 )
 from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
@@ -53,9 +51,6 @@ logger = logging.getLogger(__name__)
 
 def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
     """Yield what a win is, and every comparison; all of them were made together."""
-    if not comparisons:
-        yield "There is one finished model: nothing is compared."
-        return
     yield (
         f"One model beats another where p < {ALPHA} by Welch's t test of their two sets of seeds, with the "
         f"variance over test sentences added, after Holm's correction for the {len(comparisons)} comparisons "
@@ -215,24 +210,14 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
     seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
     tuned = tuning_section(finished, tuning)  # first, as it may refuse ``tuning``
     logger.info("report: scores of resampled test sets")
-    scored = {} if finished.no_texts else score_tests(finished)
-    headline: list[Comparison] = []
-    summary = ["The models were not compared: see below."]
-
-    def compare_all() -> Iterator[Part]:
-        require_texts(finished)
-        compared = compare_models(scored)
-        summary[:] = headlines(finished, compared)
-        if compared and not any_translates(mean_bleu(finished)):
-            yield summary[0]
-            return
-        headline.extend(compared)
-        yield from significance(headline)
-
-    tests = make_section("significance", "Significance", compare_all())
+    scored, comparisons, summary = compare_all(finished)
+    if not any_translates(mean_bleu(finished)):
+        comparisons = []
+    parts = significance(comparisons) if comparisons else summary
+    tests = make_section("significance", "Significance", parts)
     others = analyses(finished)
     aligned, chosen = alignment_section(finished)
-    table = result_table(finished, scored, headline, reference)
+    table = result_table(finished, scored, comparisons, reference)
     return ReportContent(
         title=folder.resolve().name,
         facts=_facts(finished),
@@ -240,7 +225,7 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
         summary=summary,
         unknown=unknown(finished),
         results=table,
-        reference=reference if headline else "",
+        reference=reference if comparisons else "",
         sections=[tests, *others, *([tuned] if tuned else []), aligned],
         viewer=attention_viewer(finished, draw_numbers(len(finished.corpus.splits[test].src), seed), chosen),
         sentences=draw_sentences(finished, seed),
@@ -251,11 +236,7 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
 
 def unknown(finished: FinishedExperiment) -> list[str]:
     """List the conclusions that the page does not support, with their reasons."""
-    found = [
-        f"{row.label}, seed {row.seed}: {row.status}" + (f" ({row.reason})" if row.reason else "")
-        for row in finished.results
-        if row.status != "done"
-    ]
+    found = list_left_out([result.flat() for result in finished.results])
     if finished.no_texts:
         found.append(
             f"Texts cannot be read: {finished.no_texts} Intervals, paired tests, sentences and alignment are "

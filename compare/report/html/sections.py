@@ -6,6 +6,7 @@ import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 from compare.analysis.alignment import ARG_MAX, BASELINE, align_experiment
 from compare.analysis.efficiency import COSTS, pareto, progress, time_to_quality, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
-from compare.analysis.quality import by_length, faults, rare_words
+from compare.analysis.quality import faults
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
@@ -181,18 +182,11 @@ def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
     return Bar(bar.value, *spread) if bar and spread else bar
 
 
-def _lengths(finished: FinishedExperiment) -> Iterator[Part]:
+def _plotted(finished: FinishedExperiment, name: str) -> Iterator[Part]:
+    """Yield one of ``PLOTS`` that reads the texts, and its figures."""
     require_texts(finished)
-    table = by_length(finished)
-    yield _drawing("length", finished, table.rows)
-    yield _means(table)
-
-
-def _words(finished: FinishedExperiment) -> Iterator[Part]:
-    require_texts(finished)
-    test = finished.corpus.tests[0]
-    table = rare_words(finished, test)
-    yield _drawing("rare-words", finished, table.rows)
+    table = PLOTS[name].table(finished)
+    yield _drawing(name, finished, table.rows)
     yield _means(table)
 
 
@@ -206,8 +200,8 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
     "time-to-quality": ("Time to quality", _time_to_quality),
     "pareto": ("Quality against speed and size", _pareto),
     "speed": ("Speed", speed),
-    "lengths": ("Quality by length", _lengths),
-    "rare-words": ("Rare words", _words),
+    "lengths": ("Quality by length", partial(_plotted, name="length")),
+    "rare-words": ("Rare words", partial(_plotted, name="rare-words")),
     "faults": ("Repetition and length", _faults),
 }
 """The analyses in the order of the page: title and what makes the parts, by id."""

@@ -72,10 +72,9 @@ PAIRS = [("good", "bad"), ("alike", "bad"), ("alike", "good")]
 def test_each_model_is_compared_with_each_above_it_or_with_a_baseline():
     """On the first test set alone; p is corrected for the three pairs."""
     found = compare_models({**THREE, "long": THREE["test"]})
-    assert [(each.first, each.second, each.test) for each in found] == [(*pair, "test") for pair in PAIRS]
+    assert [(each.first, each.second) for each in found] == PAIRS
     assert {each.seeds for each in found} == {(3, 3)}
-    assert [each.beats for each in found] == [True, True, False]
-    assert not any(each.swapped().beats for each in found)
+    assert [each.kind == "decided" for each in found] == [True, True, False]
     assert [each.p for each in found] == holm_correction([each.p_alone for each in found])
     against = compare_models(THREE, baseline="good")
     assert [(each.first, each.second) for each in against] == [("bad", "good"), ("alike", "good")]
@@ -186,7 +185,6 @@ def test_runs_of_different_settings_are_refused():
 
 
 WON = Comparison(
-    test="test",
     first="new",
     second="old",
     seeds=(3, 4),
@@ -225,8 +223,6 @@ def test_the_verdict_follows_from_the_corrected_p_the_interval_and_the_seeds(
 ):
     found = replace(WON, **changes)
     assert found.verdict == found.swapped().verdict == verdict
-    assert found.beats == (verdict == "new beats old")
-    assert found.swapped().beats == (verdict == "old beats new")
 
 
 def test_a_comparison_from_the_other_side():
@@ -341,6 +337,7 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
         (55.0, {"timed_together": "b2"}, []),
         (55.0, {"cpu_share": 0.95}, ["Timed training tokens/s of X: 0.55 times those of Y."]),
         (55.0, {"cpu_share": 0.5}, []),  # disturbed
+        (55.0, {"reference_share": 0.85}, []),
     ],
 )
 def test_training_speeds_differ_beyond_their_spreads_and_undisturbed(

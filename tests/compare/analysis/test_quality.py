@@ -111,7 +111,7 @@ def test_words_are_grouped_by_training_count(tmp_path: Path):
     reference = " ".join(f"w{n}" for n in edges)
     outputs = {("a", 1): {"test": ["w1 w5 w5 w99 W100, w999. zzz", ""]}}
     tests = {"test": pairs(("x", reference), ("x", "w4"))}
-    rows = rare_words(make_finished(tmp_path, train=train, tests=tests, outputs=outputs), "test").rows
+    rows = rare_words(make_finished(tmp_path, train=train, tests=tests, outputs=outputs)).rows
     counts = [
         (row["training_count"], row["ref_words"], row["hyp_words"], row["recall_percent"]) for row in rows
     ]
