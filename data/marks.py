@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 _TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 CHARACTERS = {kind: re.compile(pattern) for kind, pattern in _TABLES["characters"].items()}
 """By kind of unusual characters, the regular expression that finds one."""
+BROKEN_TEXT = re.compile(
+    "|".join(CHARACTERS[kind].pattern for kind in ("not text", "control", "replacement", "no character"))
+)
+"""Characters that no text has: controls but white space, what stands for lost ones, and surrogates."""
 REMEDIES: dict[str, str] = {kind: mark["remedy"] for kind, mark in _TABLES["marks"].items()}
 """By kind of mark of a text that is not plain, how to undo it."""
 BROKEN, NOT_NFC, UNSPACED = "not text", "not Unicode NFC", "text without spaces"

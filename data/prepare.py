@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from data.files import ProgressCallback, described, ensure_unchanged, new_folder, no_progress
 from data.formats import PairBlock, Source
-from data.marks import MarkedLines, find_marks, notable_marks
-from data.text import BROKEN, BUFFER, count_words, display_name, open_text
+from data.marks import BROKEN_TEXT, MarkedLines, find_marks, notable_marks
+from data.text import BUFFER, count_words, display_name, open_text
 from data.workers import map_blocks
 
 # 64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines.
@@ -88,11 +88,7 @@ REASONS = ("empty", "broken", "copy", "max_words", "max_ratio", "duplicate", "ov
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """Settings of the rules; pairs with a blank side are always dropped.
-
-    Raises:
-        ValueError: a limit is out of range.
-    """
+    """Settings of the rules; pairs with a blank side are always dropped."""
 
     max_words: int = 0
     """Drop pairs with more words than this on either side; 0: no limit."""
@@ -119,7 +115,7 @@ class Filters:
         """
         if not src or not tgt:
             return "empty"
-        if self.drop_broken and (BROKEN.search(src) or BROKEN.search(tgt)):
+        if self.drop_broken and (BROKEN_TEXT.search(src) or BROKEN_TEXT.search(tgt)):
             return "broken"
         if self.drop_copies and src == tgt:
             return "copy"

@@ -42,11 +42,8 @@ def _spell(match: re.Match[str]) -> str:
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}")
 
 
-# Characters that a corpus should not contain, and characters that count as one word each.
+# Characters that count as one word each.
 
-
-BROKEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffd\ufffe\uffff\ud800-\udfff]")
-"""Controls except white space, replacement characters, noncharacters and surrogates."""
 
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Chinese characters and Japanese kana, as the inside of a character class of a regular expression."""
@@ -148,11 +145,8 @@ def display_name(path: Path) -> str:
 # Reading of text line by line; malformed input raises ValueError with file and line.
 
 
-BYTE_ORDER_MARK = "\ufeff"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-"""The same in UTF-16, which often lacks it; then each of the first letters has a zero beside it."""
-BLOCK_BYTES = 1 << 16
-"""Bytes that are read at a time, few enough for a core's cache; the rest of the last line is read too."""
+"""Byte order marks of UTF-16, which often lacks them; then each of the first letters has a zero beside it."""
 TEXTS_PER_UPDATE = 100
 """Texts that ``hash_texts`` joins before it hashes them."""
 
@@ -179,56 +173,31 @@ def iter_lines(
         FileNotFoundError: there is no such file.
         ValueError: the file is empty, a line is blank or not UTF-8, or compressed data is damaged.
     """
-    for block in _blocks(path, allow_blank=allow_blank, keep_broken=keep_broken, keep_mark=keep_mark):
-        yield from block
-
-
-def _blocks(path: Path, *, allow_blank: bool, keep_broken: bool, keep_mark: bool) -> Iterator[list[str]]:
-    """Stream the lines of a file in lists of about ``BLOCK_BYTES``."""
-    count, name = 0, display_name(path)
-    errors = "surrogateescape" if keep_broken else "strict"
+    name, number = display_name(path), 0
+    encoding, errors = "utf-8" if keep_mark else "utf-8-sig", "surrogateescape" if keep_broken else "strict"
     with open_text(path) as file:
-        while raw := file.read1(BLOCK_BYTES):  # type: ignore[attr-defined]  # all of ours are buffered
-            if not raw.endswith(b"\n"):
-                raw += file.readline()
-            if not count and (raw.startswith(UTF16_MARKS) or b"\0\0" in (raw[:4:2], raw[1:4:2])):
-                raise ValueError(f"{name} begins like UTF-16: save the file as UTF-8")
-            lines = _decode(raw, errors, at_start=not count and not keep_mark)
-            if lines is None or not (allow_blank or all(map(str.strip, lines))):
-                raise _bad_line(raw, f"{name}, line", count, errors, allow_blank=allow_blank)
-            count += len(lines)
-            yield lines
-    if not count:
-        raise ValueError(f"{name} is empty; expected one sentence per line")
-
-
-def _decode(raw: bytes, errors: str, *, at_start: bool) -> list[str] | None:
-    """Decode whole lines, without a byte order mark ``at_start``; None if one is not UTF-8."""
-    try:
-        text = raw.decode("utf-8", errors)
-    except UnicodeDecodeError:
-        return None
-    if at_start:
-        text = text.removeprefix(BYTE_ORDER_MARK)
-        if not text:
-            return []  # the file holds only a byte order mark
-    lines = text.removesuffix("\n").split("\n")
-    return [line.removesuffix("\r") for line in lines] if "\r" in text else lines
-
-
-def _bad_line(block: bytes, context: str, before: int, errors: str, *, allow_blank: bool) -> ValueError:
-    """Make the error for the first bad line of a block: not UTF-8 or, unless allowed, blank."""
-    for number, raw in enumerate(io.BytesIO(block), start=before + 1):
+        start = file.peek(4)[:4]  # type: ignore[attr-defined]  # all of ours are buffered
+        if start.startswith(UTF16_MARKS) or b"\0\0" in (start[::2], start[1::2]):
+            raise ValueError(f"{name} begins like UTF-16: save the file as UTF-8")
+        lines = io.TextIOWrapper(file, encoding, errors, newline="\n")
         try:
-            line = raw.decode("utf-8", errors)
-            if not (allow_blank or (line if number > 1 else line.removeprefix(BYTE_ORDER_MARK)).strip()):
-                return ValueError(f"{context} {number}: the line is empty; remove this pair from both files")
+            for number, ended in enumerate(lines, start=1):
+                line = ended.removesuffix("\n").removesuffix("\r")
+                if not (allow_blank or line.strip()):
+                    raise ValueError(
+                        f"{name}, line {number}: the line is empty; remove this pair from both files"
+                    )
+                yield line
         except UnicodeDecodeError as error:
-            return ValueError(
-                f"{context} {number}, byte {error.start + 1}: 0x{raw[error.start]:02x} is not UTF-8 "
-                f"({error.reason}); save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
-            )
-    raise AssertionError("a block without a bad line")
+            number += 1 + error.object.count(b"\n", 0, error.start)
+            raise ValueError(
+                f"{name}, line {number}: 0x{error.object[error.start]:02x} is not UTF-8 ({error.reason}); "
+                "save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
+            ) from None
+        finally:
+            lines.detach()  # which would close standard input
+    if not number:
+        raise ValueError(f"{name} is empty; expected one sentence per line")
 
 
 def ensure_parallel(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> None:

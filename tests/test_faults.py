@@ -333,12 +333,12 @@ class Echo:
 
 def test_translations_are_utf8_on_any_terminal(monkeypatch: pytest.MonkeyPatch, refusal: Refusal):
     sentences, out = "Das Öl heißt 油.\n😀\n\nx\u2028y\n", io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    given = io.BytesIO(f"\ufeff{sentences}".encode())  # with a byte order mark
+    given = io.BufferedReader(io.BytesIO(f"\ufeff{sentences}".encode()))  # with a byte order mark
     monkeypatch.setattr("compare.load_model", lambda *_: Echo())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given, encoding="ascii"))
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", out)
         assert main(["translate", "run"]) == 0
     assert out.buffer.getvalue().decode() == sentences
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff\n")))
-    assert refusal("translate", "run").startswith("standard input, line 2, byte 1: 0xff is not UTF-8")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a\n\xff\n"))))
+    assert refusal("translate", "run").startswith("standard input, line 2: 0xff is not UTF-8")

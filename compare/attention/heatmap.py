@@ -165,8 +165,11 @@ def find_fonts(characters: frozenset[str]) -> list[str]:
 
 @cache
 def _characters_of(font: str) -> set[str]:
-    """Read which characters the font in a file has."""
-    return set(map(chr, font_manager.get_font(font).get_charmap()))
+    """Read which characters the font in a file has; none, if it cannot be read."""
+    try:
+        return set(map(chr, font_manager.get_font(font).get_charmap()))
+    except (OSError, RuntimeError):
+        return set()
 
 
 @cache

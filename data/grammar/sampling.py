@@ -8,9 +8,10 @@ An English sentence must have only one German translation, so ambiguous attachme
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
 from typing import TypeVar
 
 from data.grammar import lexicon as lex
@@ -126,31 +127,25 @@ COMMON_VERBS = frozenset(verb.de for verb in lex.VERBS[:30])
 @cache
 def nouns_of(kinds: frozenset[str]) -> tuple[list[Noun], list[float]]:
     """Return the nouns of any of these kinds with cumulative weights; earlier nouns weigh more."""
-    chosen = [noun for noun in lex.NOUNS if noun.kinds & kinds]
-    return chosen, cumulative_weights(len(chosen))
+    return with_weights(noun for noun in lex.NOUNS if noun.kinds & kinds)
 
 
 @cache
 def verbs_of(frame: str) -> tuple[list[Verb], list[float]]:
     """Return the verbs of a frame with cumulative weights."""
-    chosen = [verb for verb in lex.VERBS if verb.frame == frame]
-    return chosen, cumulative_weights(len(chosen))
+    return with_weights(verb for verb in lex.VERBS if verb.frame == frame)
 
 
 @cache
 def adjectives_of(kinds: frozenset[str]) -> tuple[list[Adjective], list[float]]:
     """Return the adjectives that describe nouns of these kinds, with cumulative weights."""
-    chosen = [adjective for adjective in lex.ADJECTIVES if adjective.kinds & kinds]
-    return chosen, cumulative_weights(len(chosen))
+    return with_weights(adjective for adjective in lex.ADJECTIVES if adjective.kinds & kinds)
 
 
-def cumulative_weights(count: int) -> list[float]:
-    """Return cumulative sums of 1 / (rank + 12), ranks from 0: mildly Zipfian, so that no entry is rare."""
-    total, weights = 0.0, []
-    for rank in range(count):
-        total += 1.0 / (rank + 12.0)
-        weights.append(total)
-    return weights
+def with_weights(entries: Iterable[T]) -> tuple[list[T], list[float]]:
+    """Return entries with cumulative sums of 1 / (rank + 12): mildly Zipfian, so that none is rare."""
+    chosen = list(entries)
+    return chosen, list(accumulate(1.0 / (rank + 12.0) for rank in range(len(chosen))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -535,7 +530,7 @@ class Sampler:
             return self.clause(self.tense(), given, front="place")
         verbs = [verb for verb in verbs_of("object")[0] if verb.objects & noun.kinds]
         if kind != "subject" and verbs:
-            verb = self.weighted((verbs, cumulative_weights(len(verbs))))
+            verb = self.weighted(with_weights(verbs))
             return self.clause(self.tense(), Given(verb=verb, target=gap), front="object")
         agent_kinds = sorted(noun.kinds & AGENT_KINDS)
         verb = self.verb(agent_kinds[0], simple=True) if agent_kinds and self.rng.random() < 0.8 else lex.BE

@@ -112,7 +112,7 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(serve, tmp_path: Path,
     ("en", "message"),
     [
         (b"a\n", r"val\.en\.gz ends after 1 .*not parallel"),
-        (b"a\n\xff\n", r"val\.en\.gz, line 2, byte 1: 0xff is not UTF-8"),
+        (b"a\n\xff\n", r"val\.en\.gz, line 2: 0xff is not UTF-8"),
     ],
 )
 def test_a_fault_in_a_published_text_leaves_no_corpus(serve, tmp_path: Path, en: bytes, message: str):

@@ -168,7 +168,7 @@ def test_bytes_that_are_not_utf8_are_an_error_or_dropped_by_name(tmp_path: Path)
     src, tgt = two_files(tmp_path, made_up(20))
     src.write_bytes(b"good\nb\xe4d\n" + src.read_bytes())
     tgt.write_bytes(b"gut\nschlecht\n" + tgt.read_bytes())
-    refused(lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out"), "line 2, byte 2: 0xe4 is not UTF-8")
+    refused(lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out"), "line 2: 0xe4 is not UTF-8")
     assert prepare_corpus(plan_of(src, tgt, drop_broken=True), tmp_path / "out")["dropped"]["broken"] == 1
 
 
@@ -255,7 +255,7 @@ def test_standard_input_is_read_once_for_both_passes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     text = "".join(json.dumps({"s": src, "t": tgt}) + "\n" for src, tgt in made_up(60))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode()))))
     assert main(["data", "prepare", "-", "--fields", "s,t", "--out", str(tmp_path / "x")]) == 0
     printed = capsys.readouterr()
     assert "written  train 48, valid 6, test 6" in printed.out
@@ -268,7 +268,7 @@ def test_standard_input_is_read_once_for_both_passes(
         "experiment.toml",
         "manifest.json",
     }
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\tb\n\t\nc d\te\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"a\tb\n\t\nc d\te\n"))))
     assert main(["data", "check", "-", "--columns", "2,1", "-q"]) == 1
     assert "a blank side                     1  line 2\n" in capsys.readouterr().out
 

@@ -137,7 +137,7 @@ def test_the_command(
 
     def output(*options: str) -> str:
         content = "".join(line + "\n" for line in LINES).encode()
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content))))
         assert main(["translate", run, *options]) == 0
         return capsys.readouterr().out
 

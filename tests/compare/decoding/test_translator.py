@@ -156,7 +156,9 @@ def test_the_command_translates_standard_input(
 ):
     for end, extra, warned in (("\n", [], ""), ("\r\n", ["xylophone"], "warning: 1 of 7 lines have words")):
         content = "".join(line + end for line in [*LINES, *extra]).encode()
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content), encoding="ascii"))
+        monkeypatch.setattr(
+            "sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)), encoding="ascii")
+        )
         assert main(["translate", str(row)]) == 0
         printed = capsys.readouterr()
         assert printed.out.splitlines()[: len(LINES)] == translator.translate(LINES)

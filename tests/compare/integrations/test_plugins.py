@@ -89,7 +89,7 @@ def test_commands_load_it(
     capsys: pytest.CaptureFixture[str],
 ):
     (tmp_path / "hyp").write_text("a a b\n")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the red dog\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(b"the red dog\n"))))
     names = {"RUNS": str(plugin_run), "OUT": str(tmp_path), "NAME": NAME}
     for name, value in names.items():
         command = command.replace(name, value)
