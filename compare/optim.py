@@ -24,7 +24,8 @@ SCHEDULES: dict[str, Callable[[float, float], float]] = {
     "cosine": lambda after, left: 0.5 * (1 - math.cos(math.pi * left)),
 }
 """Factor of the peak rate after warm-up, as a function of two numbers. ``after`` is the update divided by the
-warm-up updates, at least 1. ``left`` is the share of the updates after warm-up that remain, from 1 to 0.
+warm-up updates, at least 1. ``left`` is the share of the updates after warm-up that remain with this one,
+from 1 to almost 0.
 "inverse-sqrt" is equation 3 of Vaswani et al. 2017."""
 ENDLESS = ("constant", "inverse-sqrt")
 """Schedules that do not depend on where training ends, so that it can be continued."""
@@ -60,7 +61,7 @@ class OptimConfig(Section):
         if update <= self.warmup_updates:
             return self.learning_rate * update / self.warmup_updates
         after = update / max(1, self.warmup_updates)
-        left = (max_updates - update + 1) / (max_updates - min(self.warmup_updates, max_updates - 1))
+        left = (max_updates - update + 1) / (max_updates - self.warmup_updates)
         return self.learning_rate * SCHEDULES[self.schedule](after, left)
 
 

@@ -47,7 +47,6 @@ class Features(Protocol):
         """What hard attention has sampled; None without it and in evaluation."""
 
 
-@runtime_checkable
 class EncoderDecoder(Protocol[Memory, State]):
     """A translation model: trained through ``features`` and ``output``, decoded one token at a time.
 

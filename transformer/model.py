@@ -357,7 +357,8 @@ class Encoder(LayerStack):
         Args:
             src: ids, (B, S).
             src_mask: True or 1 at real tokens, padding on the right, (B, S); None: all are real.
-            src_lengths: not needed; an RNN in the place of this encoder takes them.
+            src_lengths: the number of real tokens (B,), on the CPU; only a recurrence in the place of
+                self-attention takes them, which then need not wait for a GPU.
 
         Returns:
             The states (B, S, D), the mask as bool, and the mean of each sentence's real states (B, D).
@@ -368,7 +369,8 @@ class Encoder(LayerStack):
         src_mask = real_tokens(src, src_mask)
         positions, end = torch.arange(src.size(1), device=src.device), src.size(1)
         mask, x = attend_within_source(self.mask_pattern, src_mask), self.embed(src, positions, end)
-        states = self.run(x, self.relate(positions, positions, end, mask, x))
+        relation = self.relate(positions, positions, end, mask, x)._replace(lengths=src_lengths)
+        states = self.run(x, relation)
         real = src_mask.unsqueeze(-1).to(states.dtype)
         return states, src_mask, (states * real).sum(1) / real.sum(1)
 

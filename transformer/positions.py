@@ -70,7 +70,7 @@ class PositionalEmbedding(nn.Module):
     - "concat", "concat-learned": [e; PE] in place of e + PE, where e are the first D - P numbers of the
       scaled embedding and PE are P sinusoids or a learned vector. The last P columns of E are not used here,
       so that E has the width of the output layer, with which it may be tied.
-    - others: nothing; attention knows the positions ("rotary", "relative", "alibi"), or none does.
+    - others: nothing; attention knows the positions ("rotary", "relative", "alibi", "t5"), or none does.
 
     In training, ``word_dropout`` drops whole embeddings before PE is added: Sennrich et al. 2016, "Edinburgh
     neural machine translation systems for WMT 16".
@@ -145,6 +145,8 @@ class Relation(NamedTuple):
     """Sine and cosine of each angle, (Q, 1, E / 2, 2) or (B, Q, 1, E / 2, 2), of the new queries and keys."""
     bucket: Tensor | None = None
     """Which learned vector belongs to each distance, (Q, S) or (B, 1, Q, S)."""
+    lengths: Tensor | None = None
+    """Lengths of the sentences (B,) on the CPU, for a recurrence in place of attention; None: not known."""
 
 
 class AttentionPositions(nn.Module):

@@ -7,7 +7,7 @@ from statistics import fmean
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.analysis.tables import Row, Table
 from compare.experiment.tune import TrialResult, group_trials
-from compare.training.checkpoints import lines_by_update, read_metrics
+from compare.training.checkpoints import read_metrics
 
 COSTS = {
     "seconds": "seconds of training",
@@ -139,17 +139,19 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
 def _validation_rows(run: FinishedRun) -> list[Row]:
     """List the rows of ``progress`` of one run."""
     lines = read_metrics(run.metrics)
-    train_lines = lines_by_update(lines, "train")
+    train_lines, valid_lines = (
+        [line for line in lines if line["kind"] == kind] for kind in ("train", "valid")
+    )
     flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
     rows = []
-    for update, line in lines_by_update(lines, "valid").items():
-        earlier = [train_line for end, train_line in train_lines.items() if end <= update]
+    for line in valid_lines:
+        earlier = [train_line for train_line in train_lines if train_line["update"] <= line["update"]]
         tokens = sum(train_line["src_tokens"] + train_line["tgt_tokens"] for train_line in earlier)
         rows.append(
             {
                 **run.names,
                 "seconds": line["seconds"],
-                "updates": update,
+                "updates": line["update"],
                 "tokens": tokens,
                 "flops": None if flops is None else flops * tokens,
                 "joules": None if energy is None else energy * tokens / 1000,

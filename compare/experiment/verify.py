@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from compare.config.resolve import Run
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, build, forward_flops
-from compare.protocol import EncoderDecoder, keep, select
+from compare.protocol import keep, select
 from compare.system.device import prepare_copy
 from compare.system.messages import first_line
 from compare.system.plugins import user_line
@@ -99,7 +99,6 @@ def leaves(tree: Any) -> list[Tensor]:
 
 def check_interface(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> None:
     """Shapes are right, ``forward`` is ``output`` of the features, and evaluation repeats itself."""
-    _require(isinstance(model, EncoderDecoder), "it lacks a method of compare.protocol.EncoderDecoder")
     _shape("output.weight", model.output.weight, (V, model.output.in_features))
     features = model.features(src, mask, tgt_in, mask.sum(1))
     _shape("features(...).hidden", features.hidden, (*tgt_in.shape, model.output.in_features))

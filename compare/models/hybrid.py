@@ -20,7 +20,7 @@ from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.fast import plan_packing
 from seq2seq.stack import RecurrentStack, StepwiseStack
-from transformer import Memory, Parts, Transformer
+from transformer import Parts, Transformer
 from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
 from transformer.gated_linear import GatedLinearAttention
 from transformer.model import Residual
@@ -262,15 +262,13 @@ class RecurrentMixer(nn.Module):
         plain = Seq2SeqConfig(attention=None, cell="gru" if cell == "gru" else "lstm", dropout=0.0)
         self.rnn = RecurrentStack(plain, config.d_model, size, bidirectional)
         self.is_bidirectional = bidirectional
-        self.lengths: Tensor | None = None
-        """The lengths of the sentences on the host, where they are known: a GPU is not waited for."""
 
     def forward(self, x: Tensor, relation: Relation) -> Tensor:
         """Read x (B, L, D), in both directions up to the last real token by the mask (B, 1, 1, L)."""
         if not self.is_bidirectional or (mask := relation.mask) is None:
             outputs, _ = self.rnn(x.transpose(0, 1))
             return cast("Tensor", outputs).transpose(0, 1)
-        lengths = mask.flatten(1).sum(1).cpu() if self.lengths is None else self.lengths
+        lengths = mask.flatten(1).sum(1).cpu() if relation.lengths is None else relation.lengths
         layout = plan_packing(lengths, x.size(1), x.device)
         outputs, _ = self.rnn(layout.pack(x))
         return layout.unpack(outputs, x.size(1)).to(x.dtype)
@@ -320,19 +318,6 @@ class Ladder(Transformer):
                 elif layer.cross is not None:
                     layer.around_cross = Residual(config)
         self.apply(_initialise_recurrent)
-
-    def encode(
-        self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
-    ) -> Memory:
-        """Encode src (B, S); as of ``Transformer``, but recurrent layers read lengths (B,), on the CPU."""
-        mixers = [part for part in self.encoder.modules() if isinstance(part, RecurrentMixer)]
-        for mixer in mixers:
-            mixer.lengths = src_lengths
-        try:
-            return super().encode(src, src_mask)
-        finally:
-            for mixer in mixers:
-                mixer.lengths = None
 
 
 def _initialise_recurrent(module: nn.Module) -> None:

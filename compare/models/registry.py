@@ -39,7 +39,7 @@ class Architecture(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Family:
     """Description of a model family: config, construction, cost and width fields."""
 
@@ -52,7 +52,7 @@ class Family:
     multiply_adds: Callable[[Any, float, float], float]
     """(model on the meta device, source tokens, target tokens) -> multiply-adds of all matrix products of the
     forward pass of one sentence pair, without the output layer; both lengths may be means."""
-    width_fields: tuple[str, ...]
+    width_fields: tuple[str, ...] = ()
     """Config fields that a matched budget scales by one factor; the last one is also adjusted alone."""
     task: TaskName = "translation"
     """What its models do; those of one experiment do the same."""
@@ -135,39 +135,31 @@ def _build_external(*_: Any) -> EncoderDecoder[Any, Any]:
 _WIDTHS = ("d_model", "ffn_size")
 _RECURRENT_WIDTHS = ("hidden_size", "encoder_size", "attention_size", "embedding_size")
 _HYBRID_WIDTHS = (*_WIDTHS, "embedding_size", "encoder_size", "attention_size", "hidden_size")
-_FAMILIES: tuple[tuple[Any, ...], ...] = (
-    ("seq2seq", Seq2SeqConfig, Seq2Seq, recurrent_multiply_adds, _RECURRENT_WIDTHS),
-    ("transformer", TransformerConfig, Transformer, transformer_multiply_adds, _WIDTHS),
-    ("decoder-only", DecoderOnlyConfig, DecoderOnly, transformer_multiply_adds, _WIDTHS),
-    ("ladder", LadderConfig, Ladder, transformer_multiply_adds, _WIDTHS),
-    ("hybrid", HybridConfig, build_hybrid, hybrid_multiply_adds, _HYBRID_WIDTHS),
-    (
+for _family in (
+    Family("seq2seq", Seq2SeqConfig, Seq2Seq, recurrent_multiply_adds, _RECURRENT_WIDTHS),
+    Family("transformer", TransformerConfig, Transformer, transformer_multiply_adds, _WIDTHS),
+    Family("decoder-only", DecoderOnlyConfig, DecoderOnly, transformer_multiply_adds, _WIDTHS),
+    Family("ladder", LadderConfig, Ladder, transformer_multiply_adds, _WIDTHS),
+    Family("hybrid", HybridConfig, build_hybrid, hybrid_multiply_adds, _HYBRID_WIDTHS),
+    Family(
         "recurrent-language-model",
         RecurrentLanguageModelConfig,
         lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
         lambda model, _, tgt_len: recurrent_multiply_adds(model.model, 0, tgt_len),
         ("embedding_size", "hidden_size"),
+        "language modelling",
     ),
-    (
+    Family(
         "transformer-language-model",
         LanguageModelConfig,
         lambda config, _, size: WithoutSource(LanguageModel(config, size)),
         lambda model, _, tgt_len: transformer_multiply_adds(model.model, 0, tgt_len),
         _WIDTHS,
+        "language modelling",
     ),
-    ("external", ExternalSystem, _build_external, lambda *_: 0.0, ()),
-)
-for _name, _config, _build, _multiply_adds, _width_fields in _FAMILIES:
-    register_family(
-        Family(
-            name=_name,
-            config=_config,
-            build=_build,
-            multiply_adds=_multiply_adds,
-            width_fields=_width_fields,
-            task="language modelling" if "language" in _name else "translation",
-        )
-    )
+    Family("external", ExternalSystem, _build_external, lambda *_: 0.0),
+):
+    register_family(_family)
 track_registry("family", FAMILIES)
 track_registry("score", SCORES)  # here, as seq2seq knows nothing of plug-ins
 

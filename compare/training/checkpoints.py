@@ -6,7 +6,7 @@ Weights are safetensors, the trainer state plain tensors and numbers; loading ne
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,15 +102,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             raise ValueError(f"{path}, line {number}: not a JSON object of metrics")
         metrics.append(line)
     return metrics
-
-
-def lines_by_update(lines: Iterable[Mapping[str, Any]], kind: str) -> dict[int, Mapping[str, Any]]:
-    """Return the lines of a kind, such as "valid", by their updates in rising order.
-
-    Where a resumed run logged an update twice, the later line counts.
-    """
-    found = {line["update"]: line for line in lines if line["kind"] == kind}
-    return dict(sorted(found.items()))
 
 
 def _encode_line(line: dict[str, Any]) -> str:
