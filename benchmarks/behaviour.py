@@ -51,7 +51,7 @@ FIGURES = {
     "updates", "epochs", "tokens_seen", "stopped_by", "late_gain", "best_update", "valid_loss",
     "valid_perplexity", "beam", "length_penalty", "length_normalization", "batch_tokens", "accumulate",
     "max_ratio", "valid_every", "average", "ema", "average_every", "label_smoothing", "consistency",
-    "subword_sampling", "clip_norm", "precision", "decode_precision", "data_hash", "batch_hash",
+    "subword_sampling", "clip_norm", "precision", "data_hash", "batch_hash",
     "budget", "budget_off"
 }  # fmt: skip
 SCORES = r"(bleu|chrf\+*|ter|length_ratio|brevity_penalty|perplexity|char_perplexity)"

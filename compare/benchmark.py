@@ -6,10 +6,10 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from compare.config.resolve import Run
 from compare.decoding.search import SPECIAL, Hypothesis, search
 from compare.experiment.prepare import prepare_data, sides
+from compare.experiment.timing import first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
 from compare.results.text import DISTURBED, describe_share, format_number, table_text
 from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
@@ -31,7 +32,6 @@ from compare.system.measure import (
     tensor_bytes,
     time_in_turn,
 )
-from compare.system.messages import did_you_mean
 from compare.system.plugins import code_version
 from compare.training.step import TrainingWork
 from data.batches import Batch, BatchStream, make_source_batch
@@ -47,7 +47,6 @@ logger = logging.getLogger(__name__)
 
 
 Phase = Literal["train", "greedy", "beam", "latency"]
-PHASES: tuple[Phase, ...] = get_args(Phase)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,19 +68,6 @@ class BenchPlan:
 
 
 DEFAULT_PLAN = BenchPlan()
-
-
-def parse_phases(text: str) -> tuple[Phase, ...]:
-    """Parse a list such as "train,beam"; return its phases in the order of ``PHASES``.
-
-    Raises:
-        ValueError: ``text`` holds an unknown name.
-    """
-    names = text.split(",")
-    for name in names:
-        if name not in PHASES:
-            raise ValueError(f"--phase {text}: no {name!r}; {did_you_mean(name, PHASES)}")
-    return tuple(phase for phase in PHASES if phase in names)
 
 
 def precisions(phase: Phase, train_precision: str) -> tuple[str, ...]:
@@ -245,24 +231,26 @@ LENGTH_SHAPE, LENGTH_NOISE = 3.0, 0.15
 class Inputs:
     """Token ids of a corpus, or random ones."""
 
-    batches: list[Batch]
+    updates: list[Sequence[Batch]]
+    """The batch of each update, in the parts in which it is computed."""
     sources: list[list[int]]
     """Sentences to translate, without EOS."""
     vocabulary_sizes: tuple[int, int]
 
     @property
     def mean_lengths(self) -> tuple[float, float]:
-        """Mean tokens per source and per target in ``batches``, EOS included."""
-        sentences = sum(len(batch) for batch in self.batches)
-        src = sum(batch.src_tokens for batch in self.batches) / sentences + 1
-        return src, sum(batch.tgt_tokens for batch in self.batches) / sentences
+        """Mean tokens per source and per target of training, EOS included."""
+        batches = list(chain.from_iterable(self.updates))
+        sentences = sum(map(len, batches))
+        src = sum(batch.src_tokens for batch in batches) / sentences + 1
+        return src, sum(batch.tgt_tokens for batch in batches) / sentences
 
 
 def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
     """Take the first batches of the first epoch, and sentences of the first test set, repeated if too few.
 
     Raises:
-        ValueError: the corpus cannot be used, or an epoch has too few batches.
+        ValueError: the corpus cannot be used.
     """
     if plan.synthetic is not None:
         return _random_inputs(run, plan, plan.synthetic)
@@ -270,7 +258,7 @@ def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
         prepared = prepare_data(run, Path(folder))
         lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
         return Inputs(
-            batches=_first_batches(prepared.stream, plan.updates),
+            updates=first_updates(prepared.stream, plan.updates, run.train.accumulate),
             sources=prepared.vocabularies.src.encode_all(list(islice(cycle(lines), plan.batch))),
             vocabulary_sizes=(len(prepared.vocabularies.src), len(prepared.vocabularies.tgt)),
         )
@@ -291,7 +279,7 @@ def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
     split = sides(EncodedSplit(src=src, tgt=tgt, rows=np.arange(pairs), dropped=0), run)
     stream = BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
     return Inputs(
-        batches=_first_batches(stream, plan.updates),
+        updates=first_updates(stream, plan.updates, train.accumulate),
         sources=[src.take(np.array([index])).flat.tolist() for index in range(plan.batch)],
         vocabulary_sizes=(size, size),
     )
@@ -304,16 +292,6 @@ def _random_sentences(
     whole = lengths.round().clip(1, longest).astype(np.int64)
     offsets = np.concatenate([[0], np.cumsum(whole)])
     return Sequences(rng.integers(len(SPECIALS), size, offsets[-1], dtype=np.int32), offsets)
-
-
-def _first_batches(stream: BatchStream, updates: int) -> list[Batch]:
-    """Take the first ``updates`` batches of the first epoch."""
-    batches = list(islice(stream.epoch(1), updates))
-    if len(batches) < updates:
-        raise ValueError(
-            f"an epoch has {len(batches)} batches, too few for --updates {updates}: lower train.batch_tokens"
-        )
-    return batches
 
 
 # Search of a forced length, so that the cost of a batch does not depend on the weights.
@@ -374,7 +352,7 @@ def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision
     facts: dict[str, Any] = {"model": run.label, "precision": precision, "seconds": []}
     facts["params"] = count_weights(model)
     if phase == "train":
-        training = TrainingWork(run, model, [[batch] for batch in inputs.batches], precision)
+        training = TrainingWork(run, model, inputs.updates, precision)
         src_len, tgt_len = inputs.mean_lengths
         flops = train_flops_per_token(
             run.model.architecture,
@@ -426,6 +404,10 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
     device = torch.device(train.device)
     set_numerics(device, deterministic=train.deterministic)
     inputs = make_inputs(runs[0], plan)
+    if (found := len(inputs.updates)) < plan.updates:
+        raise ValueError(
+            f"an epoch has {found} batches, too few for --updates {plan.updates}: lower train.batch_tokens"
+        )
     rows: list[Measurement] = []
     for phase in plan.phases:
         tasks = [

@@ -124,7 +124,8 @@ Settings = Annotated[
     ),
 ]
 Seeds = Annotated[
-    str, typer.Option(help="Train with each of these seeds, such as 1,2,3 [default: train.seed].")
+    str,
+    typer.Option(help="Train with each of these seeds, such as 1,2,3 [default: the config's]."),
 ]
 Only = Annotated[
     str, typer.Option(help="These models only, such as lstm,bahdanau or 'lstm-*' [default: all].")

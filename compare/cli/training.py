@@ -12,6 +12,7 @@ import compare
 from compare.cli import options as cli
 from compare.results.text import table_text, terminal_width
 from compare.system.log import Reporter
+from compare.system.messages import convert_setting
 from compare.system.processes import is_main_process
 
 logger = logging.getLogger(__name__)
@@ -126,7 +127,14 @@ def tune(
     if dry_run:
         drawn, draws = compare.draw_candidates(experiment, plan, context)
         compare.estimate_experiment(
-            drawn, folder, only=list(draws), context=context, launch=launch, tests=False, timed=False
+            drawn,
+            folder,
+            seeds=plan.seeds or (experiment.train.seed,),
+            only=list(draws),
+            context=context,
+            launch=launch,
+            tests=False,
+            timed=False,
         )
         rows = [{"label": draw.label, "trial": draw.trial, **draw.settings} for draw in draws.values()]
         cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
@@ -171,11 +179,11 @@ def bench(
 
     Example: attnbench bench configs/speed.toml --set data.root=multi30k --out speed.json
     """
-    from compare.benchmark import parse_phases
+    from compare.benchmark import Phase
     from data.files import write_atomically
 
     plan = compare.BenchPlan(
-        phases=parse_phases(phase),
+        phases=convert_setting(cli.parse_list(phase) or [""], tuple[Phase, ...], "--phase"),
         updates=updates,
         repeats=repeats,
         batch=batch,

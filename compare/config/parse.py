@@ -244,6 +244,10 @@ def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 # Writing.
 
 
+BARE_KEY = re.compile("[A-Za-z0-9_-]+")
+"""A key that needs no quotes; names of test sets may have a point."""
+
+
 def to_toml(
     sections: Mapping[str, Any],
     models: Iterable[Mapping[str, Any]],
@@ -268,6 +272,8 @@ def to_toml(
     texts = []
     for header, values in tables:
         known = {key: value for key, value in values.items() if value is not None}
-        lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in known.items()]
+        names = [key if BARE_KEY.fullmatch(key) else json.dumps(key) for key in known]
+        pairs = zip(names, known.values(), strict=True)
+        lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in pairs]
         texts.append(header + "".join(lines))
     return "\n".join(texts).replace("\x7f", "\\u007f")

@@ -301,7 +301,7 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -
     if unknown and torch.distributed.is_available() and torch.distributed.is_initialized():
         raise ValueError("budget.match = 'time' is measured by one process: begin without torchrun")
     spent = {run.label: 0.0 for run in unknown}
-    updates = first_updates(prepared, UPDATES, runs[0].train.accumulate)
+    updates = first_updates(prepared.stream, UPDATES, runs[0].train.accumulate)
     tokens = count_tokens(chain.from_iterable(updates))
     for number, run in product(range(ROUNDS), unknown):
         try:

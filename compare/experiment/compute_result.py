@@ -26,7 +26,6 @@ from compare.training.checkpoints import load_weights, read_metrics, set_weights
 from compare.training.loss import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus
-from data.files import hash_file
 from data.text import read_lines
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.fast import has_bf16_layers
@@ -53,7 +52,6 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         status="unfinished",
         data_hash=prepared.corpus.content_hash if prepared else None,
         settings_hash=settings_hash(run),
-        config_hash=hash_file(folder.config),
         code_version=code_version(run.plugins),
     )
     if run.is_external:  # the settings of training and search are not its own
@@ -221,10 +219,11 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
         warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")
     perplexities = {test: folder.perplexities(test) for test in corpus.tests}
     first, *further = corpus.tests
-    headline = dataclasses.asdict(scores[first]) if scores else {}
+    headline = scores[first].columns() if scores else {}
     names = {item.name for item in dataclasses.fields(Result)}
     return {
         **{name: value for name, value in headline.items() if name in names},
+        "scores": {name: value for name, value in headline.items() if name not in names},
         "warnings": "\n".join(warnings) or None,
         "length_penalty": None if penalty is None else penalty.alpha,
         "length_normalization": None if penalty is None else penalty.normalization,
@@ -289,7 +288,7 @@ def speed_figures(
             rates = [speed.sentences / seconds for seconds in speed.seconds]
             figures |= _with_spread(f"{name}_sentences_per_s", speed.sentences_per_s, rates)
     if beam is not None:
-        figures |= {"decode_tokens_per_s": beam.tokens_per_s, "decode_precision": session.decode_precision}
+        figures["decode_tokens_per_s"] = beam.tokens_per_s
     if latency is not None:
         medians = [percentile(repeat, 0.5) for repeat in latency.ms]
         figures |= _with_spread("latency_ms_p50", median(medians), medians)

@@ -149,7 +149,7 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
     counts = prepared.stream.token_counts(1)
     part_flops = PART_FLOPS.get(device.type, PART_FLOPS["cuda"])
     parts = max(run.train.accumulate, ceil(flops * float(counts.sum()) / len(counts) / part_flops))
-    (batch,) = first_updates(prepared, 1, parts)
+    (batch,) = first_updates(prepared.stream, 1, parts)
     try:
         with torch.random.fork_rng(devices=[]):
             return len(batch) * best_of(fresh_update_work(run, prepared, [batch[:1]]), device, repeats=TIMED)

@@ -25,13 +25,13 @@ from compare.results.store import (
     write_json_lines,
     write_record,
 )
-from compare.system.device import precision_of, set_numerics, this_machine
+from compare.system.device import set_numerics, this_machine
 from compare.system.measure import Speed, TimedRepeat, best_reference, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import lock_folder
 from compare.training.checkpoints import read_metrics
 from compare.training.step import TrainingWork
-from data.batches import Batch
+from data.batches import Batch, BatchStream
 from data.files import hash_file
 
 logger = logging.getLogger(__name__)
@@ -146,9 +146,9 @@ def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
 PHASES = {"greedy": "greedy search", "beam": "beam search", "latency": "latency", "train": "training"}
 
 
-def first_updates(prepared: PreparedData, number: int, accumulate: int) -> list[Sequence[Batch]]:
+def first_updates(stream: BatchStream, number: int, accumulate: int) -> list[Sequence[Batch]]:
     """Return the batches of the first updates of training, each in ``accumulate`` parts."""
-    batches = prepared.stream.global_batches(1, accumulate=accumulate)
+    batches = stream.global_batches(1, accumulate=accumulate)
     return [batch.parts for batch in islice(batches, number)]
 
 
@@ -177,12 +177,10 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
         for record, work, found in zip(records, of_phase, repeats, strict=True):
             record[phase] = _record(work, found)
     session_id, timings, best = uuid4().hex[:12], {}, best_reference(device, min(references))
-    for run, translator, record in zip(runs, translators, records, strict=True):
+    for run, record in zip(runs, records, strict=True):
         session = Session(
             **dataclasses.asdict(this_machine(device)),
             timed_together=session_id,
-            timed_run=run.name,
-            decode_precision=precision_of(translator.model),
             best_reference_s=best,
         )
         timings[run.run.label] = Timings(session=session, **record)
@@ -200,7 +198,7 @@ def _make_works(
         works["greedy"] = DecodingWork(translator, sources[: bench.sentences], 1)
         works["beam"] = DecodingWork(translator, sources[: bench.sentences], beam)
         works["latency"] = LatencyWork(translator, sources[: bench.latency_sentences], beam)
-    updates = first_updates(prepared, settings.bench.updates, run.run.train.accumulate)
+    updates = first_updates(prepared.stream, settings.bench.updates, run.run.train.accumulate)
     return works | {"train": TrainingWork(run.run, translator.model, updates)}
 
 

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,7 @@ from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result
+from compare.results.store import Result, Status
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
 from compare.system.processes import Locked, lock_folder
@@ -73,7 +73,7 @@ class TuningPlan:
     seed: int = 1
     """Seed of the draws."""
     seeds: Sequence[int] = ()
-    """Seeds of weights and batches, whose mean decides; by default the experiment's alone."""
+    """Seeds of weights and batches, whose mean decides; by default ``train.seed`` alone."""
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
     """Tuned settings; see ``parse_space``."""
     only: Sequence[str] = ()
@@ -96,7 +96,7 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Seed of weights and batches."""
     settings: dict[str, Any]
     """Values of the tuned settings."""
-    status: Literal["done", "diverged", "out of memory"]
+    status: Status
     bleu: float | None
     """Validation BLEU of the chosen weights, by greedy search; None unless done, and for language models."""
     loss: float | None
@@ -343,7 +343,7 @@ def _read_trial(folder: Path, result: Result, draw: Draw) -> TrialResult:
         trial=draw.trial,
         seed=result.seed,
         settings=draw.settings,
-        status="done" if done else "diverged" if result.status == "failed" else "out of memory",
+        status=result.status,
         **{name: last[name] if done else None for name in ("bleu", "loss", "best_update")},
         updates=last.get("update", 0),
         seconds=round(last.get("seconds", 0.0) + last.get("validation_s", 0.0), 3),

@@ -18,7 +18,7 @@ from compare.results.store import (
     Result,
     read_registry,
     read_results,
-    renew,
+    results_hash,
     train_commands,
     write_record,
 )
@@ -46,7 +46,7 @@ def publish_experiment(
     """Copy the results of an experiment, without its weights, into a new folder that others can check.
 
     Each run keeps its settings, training log, timings and result, and, compressed, its translations and
-    vocabularies. Names stand in place of the paths of this machine, so the hash of the settings is renewed.
+    vocabularies. Names stand in place of the paths of this machine, so the hash of config.toml is renewed.
     Runs that have not ended are left out; the README names them. The folder appears complete or not at all.
     Every command shows it, and none writes into it.
 
@@ -109,7 +109,8 @@ def publish_experiment(
             (target / BEST).write_bytes(_published_best(best).encode())
         if done and not left_out:
             summary = find_summary(folder, list(results.values()), data_root)
-            write_record(target / SUMMARY, renew(summary, read_results(target)))
+            published = results_hash(read_results(target))
+            write_record(target / SUMMARY, dataclasses.replace(summary, results=published))
     return out
 
 
@@ -201,10 +202,9 @@ def corpus_name(root: str) -> str:
 
 def with_config_hash(result: Result, config: bytes) -> Result:
     """Return ``result`` with the hash of another config.toml, of content ``config``, where it has one."""
-    config_hash = hashlib.sha256(config).hexdigest()
-    files = {name: config_hash if name == "config.toml" else old for name, old in result.files.items()}
+    name, config_hash = "config.toml", hashlib.sha256(config).hexdigest()
     return dataclasses.replace(
-        result, config_hash=None if result.config_hash is None else config_hash, files=files
+        result, files={**result.files, name: config_hash} if name in result.files else result.files
     )
 
 

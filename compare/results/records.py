@@ -44,14 +44,10 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Session(Machine):
-    """Common timing of all models of an experiment, in turn."""
+    """Common timing of all models of an experiment, in turn, with the weights of the lowest finished seed."""
 
     timed_together: str
     """Id of the timing, the same for all its models."""
-    timed_run: str
-    """Run whose weights were timed: that of the model's lowest finished seed."""
-    decode_precision: str
-    """Precision that decoding was computed in."""
     best_reference_s: Positive | None = None
     """Least seconds of ``ReferenceWork`` on this machine so far; None if it was not timed."""
 

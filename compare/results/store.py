@@ -133,7 +133,6 @@ class Result:
     precision: str | None = None
     recurrent_precision: str | None = None
     reproducible: str | None = None
-    decode_precision: str | None = None
     device: str | None = None
     trained_on: str | None = None
     torch: str | None = None
@@ -144,7 +143,6 @@ class Result:
     data_hash: str | None = None
     batch_hash: str | None = None
     settings_hash: str | None = None
-    config_hash: str | None = None
     code_version: str | None = None
 
     @property
@@ -467,16 +465,6 @@ def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
         return None
     summary = read_record(path, Summary, "delete it: the next command computes it again")
     return summary if summary.results == results_hash(results) else None
-
-
-def renew(summary: Summary, results: Sequence[Result]) -> Summary:
-    """Return the summary of a copy of the runs, which differs in its results' hashes of settings alone."""
-    means = []
-    for row in summary.means:
-        runs = [result for result in results if result.label == row["label"] and result.status == "done"]
-        hashes = {name: {getattr(run, name) for run in runs} for name in ("settings_hash", "config_hash")}
-        means.append(row | {name: found.pop() if len(found) == 1 else None for name, found in hashes.items()})
-    return Summary(results=results_hash(results), means=means, outcome=summary.outcome)
 
 
 def results_hash(results: Sequence[Result]) -> str:

@@ -135,12 +135,6 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=DTYPES[precision] is torch.bfloat16)
 
 
-def precision_of(model: nn.Module) -> str:
-    """Return the precision of a model's weights, in which it decodes."""
-    dtype = next(model.parameters()).dtype
-    return next(name for name, known in DTYPES.items() if known is dtype)
-
-
 # How exactly a GPU computes: fp32 without rounding of inputs, and the same bits each time if asked for.
 
 

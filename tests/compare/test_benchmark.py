@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from compare import benchmark
 from compare.benchmark import (
-    PHASES,
     BenchmarkResult,
     BenchPlan,
     Measurement,
+    Phase,
     force_length,
     make_inputs,
     run_benchmark,
@@ -117,21 +117,21 @@ def test_sentences_to_decode_repeat_the_test_set(tiny: Experiment, tmp_path: Pat
     assert inputs.sources == prepared.vocabularies.src.encode_all([*lines, *lines[:3]])
     assert inputs.vocabulary_sizes == (18, 18)
     first, second = prepared.stream.plan(1)[:2]
-    assert [batch.rows.tolist() for batch in inputs.batches] == [first.tolist(), second.tolist()]
+    assert [batch.rows.tolist() for (batch,) in inputs.updates] == [first.tolist(), second.tolist()]
 
 
 def test_random_sentences_have_the_requested_length(tiny: Experiment):
     train = replace(tiny.train, batch_tokens=2000)
     experiment = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
     inputs = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batch=500))
-    assert len(inputs.batches) == 40
+    assert len(inputs.updates) == 40
     assert inputs.vocabulary_sizes == (50, 50)
     assert inputs.mean_lengths == pytest.approx((13, 13), rel=0.3)  # with EOS; some batches of many
     lengths = torch.tensor([len(ids) for ids in inputs.sources], dtype=torch.float)
     assert lengths.mean().item() == pytest.approx(12, rel=0.1)
     ids = {token for source in inputs.sources for token in source}
     assert ids == set(range(len(SPECIALS), 50))
-    assert all(batch.tgt_in.numel() <= 2000 for batch in inputs.batches)
+    assert all(batch.tgt_in.numel() <= 2000 for (batch,) in inputs.updates)
     again = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batch=500))
     assert again.sources == inputs.sources
 
@@ -141,7 +141,7 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
     tiny = replace(
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )
-    plan = BenchPlan(phases=PHASES, repeats=2, steps=4, batch=5, updates=2)
+    plan = BenchPlan(phases=get_args(Phase), repeats=2, steps=4, batch=5, updates=2)
     searched = []
 
     def spy(model: Any, src: Tensor, mask: Tensor, **options: int) -> Any:
@@ -151,7 +151,7 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
     monkeypatch.setattr(benchmark, "search_forced", spy)
     report = run_benchmark(resolve_models(tiny), plan)
     assert set(searched) == {(5, 4, 1), (5, 4, 2), (1, 4, 2)}  # greedy, beam, latency
-    batches = make_inputs(resolve_models(tiny)[0], plan).batches
+    batches = [batch for (batch,) in make_inputs(resolve_models(tiny)[0], plan).updates]
     pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
     work = {
         "train": (pairs, src_tokens + sum(batch.tgt_tokens for batch in batches), "tokens/s"),

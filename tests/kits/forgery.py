@@ -18,7 +18,6 @@ from compare.results.store import (
     stored_summary,
     write_record,
 )
-from data.files import hash_file
 
 
 def edit_text(path: Path, old: str, new: str) -> None:
@@ -45,7 +44,7 @@ def renew_hashes(folder: Path) -> None:
             run = RunFolder.read(record.parent)
             found = {name: digest for name, digest in run.hashes().items() if name in result.files}
             files = {**result.files, **found}
-            save_result(run.folder, replace(result, files=files, config_hash=hash_file(run.config)))
+            save_result(run.folder, replace(result, files=files))
 
 
 def renew_views(folder: Path) -> None:

@@ -107,7 +107,6 @@ def _write_run(
         data_hash=corpus.content_hash,
         batch_hash=f"batches of seed {seed}",
         settings_hash="5" * 64,
-        config_hash=f"{rank:064x}",
         code_version="0.1.0+abc",
         files={"checkpoints/final.safetensors": f"{rank:032x}{seed:032x}"},
         tests=further,

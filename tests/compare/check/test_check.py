@@ -98,7 +98,7 @@ def test_a_changed_file_is_found_in_all_figures_computed_from_it(forged: Path):
     (forged / OTHER / "test.hyp").unlink()
     found = set(differences(forged))
     assert {f"{RUN}: speed.json", f"{RUN}: latency_ms_p50"} <= found
-    assert {f"{OTHER}: {name}" for name in ("config_hash", "config.toml", "figures", "test.hyp")} <= found
+    assert {f"{OTHER}: {name}" for name in ("config.toml", "figures", "test.hyp")} <= found
 
 
 def test_changed_weights_are_found(forged: Path):

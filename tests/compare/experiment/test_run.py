@@ -202,7 +202,6 @@ def test_more_seeds_are_added_to_what_is_done(
         speeds = [read_speed(seeded / f"{label}-seed{seed}" / "speed.json").timings for seed in (1, 2, 3)]
         assert speeds[0] == speeds[1] == speeds[2]
         assert speeds[0] is not None
-        assert speeds[0].session.timed_run == f"{label}-seed1"
     for path, row in rows.items():  # all models were timed again, in turn with the added ones
         again = read_result(path.parent)
         assert again.timed_together != row.timed_together

@@ -105,8 +105,6 @@ SESSION = {
     "cores": 8,
     "clock_mhz": 2600.0,
     "timed_together": "a1b2",
-    "timed_run": "lstm-seed1",
-    "decode_precision": "fp32",
 }
 SPEED = {
     "decode_s": 7.0,
@@ -157,7 +155,6 @@ def test_speeds_by_hand(tmp_path: Path):
             "latency_ms_p50_high": 61.0,
             "latency_ms_p95": 98.0,
             "cpu_share": 0.8,  # beam's median; train's is 0.97
-            "decode_precision": "fp32",
             "timed_together": "a1b2",
             "device": "NVIDIA H100 80GB HBM3",
             "torch": "9.9",
@@ -334,7 +331,7 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
         assert found == pytest.approx([base + 1, base + 2, base + 3])
         assert result.latency_ms_p95 is None  # of three sentences
         assert result.train_mfu is None  # a processor has no data sheet
-        assert (result.decode_precision, result.peak_memory_bytes) == ("fp32", 7)
+        assert result.peak_memory_bytes == 7
         assert 0 < (result.cpu_share or 0) <= 1
         assert (result.reference_ms, result.reference_share) == pytest.approx((50, 1))
         assert (result.threads, result.torch) == (torch.get_num_threads(), torch.__version__)

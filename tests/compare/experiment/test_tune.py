@@ -65,7 +65,7 @@ def trial(
         "seconds": 1.5,
         "code_version": "x",
     }
-    values |= {"status": "done" if done else "diverged", "loss": 2.0 if done else None, "best_update": 5}
+    values |= {"status": "done" if done else "failed", "loss": 2.0 if done else None, "best_update": 5}
     return TrialResult(label=label, trial=number, seed=seed, bleu=bleu, **(values | fields))
 
 
@@ -278,11 +278,11 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     assert set(draws) == {1e-3, 1e38}
     tuning = tune(tiny_toml, tmp_path / "out", plan)
     first, *others = tuning.trials
-    assert (first.status, first.updates, first.bleu) == ("out of memory", 0, None)
+    assert (first.status, first.updates, first.bleu) == ("unfinished", 0, None)
     assert "\n" not in str(first.reason)
     for each in others:
-        assert each.status == ("diverged" if each.settings["learning_rate"] > 1 else "done")
-        assert (each.bleu is None) == (each.reason is not None) == (each.status == "diverged")
+        assert each.status == ("failed" if each.settings["learning_rate"] > 1 else "done")
+        assert (each.bleu is None) == (each.reason is not None) == (each.status == "failed")
     assert all(each.settings == {"learning_rate": 1e-3} for each in find_winners(tuning.trials).values())
     capsys.readouterr()
     wild = ["--trials", "1", "--updates", "2", "--space", "learning_rate=1e38", "--space", "dropout=0"]

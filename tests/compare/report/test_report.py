@@ -292,7 +292,7 @@ DONE = TrialResult(
     **{"label": "", "trial": 1, "settings": {}, "status": "done", "bleu": 1.0, "loss": 1.0, "updates": 100},
     **{"best_update": 100, "seconds": 10.0, "code_version": "test"},
 )
-LOST = {"status": "diverged", "bleu": None, "loss": None, "best_update": None, "reason": "NaN"}
+LOST = {"status": "failed", "bleu": None, "loss": None, "best_update": None, "reason": "NaN"}
 
 
 def trials(**bleu: list[float | None]) -> list[TrialResult]:

@@ -86,7 +86,7 @@ def test_markdown_shows_what_people_compare():
     assert notes == [
         f"BLEU: {SIGNATURE}",
         "Hardware: Some CPU, torch 2.13.0, 2 threads, 4 cores, 2,600 MHz",
-        "Precision: training bf16",
+        "Precision: training bf16, decoding fp32",
         "Speeds: median of repeats (lowest–highest), the models in turn, one seed per model, "
         "CPU share at least 97%",
         "Search: beam 5",

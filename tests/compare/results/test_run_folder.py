@@ -42,8 +42,7 @@ def _with_mask(run: Path, mask: Path) -> dict[str, str]:
     config, record = run / "config.toml", run / "result.json"
     config.write_text(config.read_text().replace('cross_mask = "full"', f'cross_mask = "{mask.as_posix()}"'))
     hashes = RunFolder.read(run).hashes()
-    config_hash = hashes["config.toml"]
-    content = json.loads(record.read_text()) | {"files": hashes, "config_hash": config_hash}
+    content = json.loads(record.read_text()) | {"files": hashes}
     record.write_text(json.dumps(content))
     return hashes
 
@@ -62,7 +61,7 @@ def test_published_and_saved_models_have_the_mask_with_them(copy: Path, tmp_path
         assert 'cross_mask = "cross_mask.npy"' in (path / "config.toml").read_text()
         assert build_meta_model(RunFolder.read(path).run.model.architecture, 20, 20)
     assert f'cross_mask = "{run.name}/cross_mask.npy"' in (published / "experiment.toml").read_text()
-    assert not [value for value in check_experiment(published).differences if value.run == run.name]
+    assert not [value for value in check_experiment(published).differences if value.context == run.name]
 
 
 def test_a_changed_file_of_a_mask_is_noticed(copy: Path, tmp_path: Path):
