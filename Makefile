@@ -60,8 +60,9 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(or $(THREADS),1) $(PY) -m p
 test: $(STAMP) ## Run the tests but those marked slow (3 minutes on 2 cores)
 	$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: $(STAMP) ## Run all tests (6 minutes on 2 cores)
+test-all: $(STAMP) ## Run all tests, and those of the example of a plug-in (6 minutes on 2 cores)
 	$(PYTEST) $(ARGS)
+	PYTHONPATH=examples/plugin OMP_NUM_THREADS=1 $(PY) -m pytest examples/plugin/tests
 
 kill-test: $(STAMP) ## End each command by signals at KILLS=300 of its operations on files and compare what remains (about an hour)
 	ATTNBENCH_KILLS=$(or $(KILLS),300) OMP_NUM_THREADS=1 $(PY) -m pytest tests/test_kills.py $(ARGS)

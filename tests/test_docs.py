@@ -39,7 +39,7 @@ EXAMPLES = {
     if page.stem not in ("api", "export")
     and (blocks := re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL))
 }
-"""Blocks of the other pages, each page in a namespace of its own; those of export: test_export_page.py."""
+"""Blocks of the other pages, each page in a namespace of its own; those of export: test_export.py."""
 PUBLIC = {name: package for package in (compare, data) for name in package.__all__}
 
 

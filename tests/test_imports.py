@@ -80,6 +80,8 @@ def test_a_module_imports_only_what_it_may(module: str):
     if package in ("seq2seq", "transformer"):  # tensors and masks in, logits out
         of_files = {"numpy"} if module == "transformer.masks" else set()  # masks of .npy files
         assert imported - sys.stdlib_module_names <= {package, "torch"} | of_files
+    if module.endswith(".formulas"):  # read and copied one by one
+        assert imported <= {"collections", "math", "torch"}
     if package != "data":
         assert "torchtext" not in imported
     if module.startswith("compare."):

@@ -51,11 +51,6 @@ def test_make_targets_exist(target):
     assert run.returncode == 0, run.stderr
 
 
-def test_configs_exist():
-    for config in re.findall(r"configs/[\w-]+\.toml", README):
-        assert (ROOT / config).is_file()
-
-
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
     """The pages of the site, written but not built."""

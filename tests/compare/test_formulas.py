@@ -1,7 +1,5 @@
 """``compare.formulas`` against what trains, searches and scores; and that every mechanism has a formula."""
 
-import inspect
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -126,18 +124,3 @@ def test_every_mechanism_of_attention_has_a_formula() -> None:
     names = [f"{other_names.get(name, name)}_score" for name in SCORES]
     names += [other_names.get(name, name) for name in NORMALISERS]
     assert all(hasattr(seq2seq.formulas, name.replace("-", "_")) for name in names)
-
-
-def test_formulas_stand_alone() -> None:
-    """Each file imports torch and the standard library only."""
-    for module in (formulas, seq2seq.formulas, transformer.formulas):
-        imports = [
-            line for line in inspect.getsource(module).splitlines() if line.startswith(("import", "from"))
-        ]
-        allowed = {
-            "import math",
-            "import torch",
-            "from torch import Tensor",
-            "from collections.abc import Callable",
-        }
-        assert set(imports) <= allowed

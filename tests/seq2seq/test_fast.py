@@ -114,17 +114,6 @@ def test_autocast_gives_its_type_and_computes_in_it_where_cudnn_can(
     assert all(weight.grad is not None and weight.grad.dtype == torch.float32 for weight in rnn.parameters())
 
 
-def test_the_weights_of_a_layer_are_one_block_of_matrices_then_biases():
-    weights = layer("lstm").all_weights
-    flat = seq2seq.fast._flatten(weights, torch.float64)
-    assert {part.untyped_storage().data_ptr() for part in flat} == {flat[0].untyped_storage().data_ptr()}
-    offsets = [part.storage_offset() for part in flat]
-    assert offsets[0] == 0
-    assert max(offsets[i] for i in (0, 1, 4, 5)) < min(offsets[i] for i in (2, 3, 6, 7))
-    for part, weight in zip(flat, (w for direction in weights for w in direction), strict=True):
-        assert torch.equal(part, weight)
-
-
 # --- gradients of all steps at once, and single steps of a search
 
 

@@ -39,7 +39,7 @@ def test_the_score_is_the_cosine():
     torch.manual_seed(2)
     score = CosineScore(5, 4, AttentionConfig()).double()
     state, values = torch.randn(1, 2, 5).double(), torch.randn(1, 3, 4).double()
-    found = score.score(Queries(state, torch.arange(2), torch.ones(1, 3)), score.project_keys(values))
+    found = score.score(Queries(state, torch.arange(2).unsqueeze(0)), score.project_keys(values))
     for q in range(2):
         for s in range(3):
             key = score.key.weight @ values[0, s]

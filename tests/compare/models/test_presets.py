@@ -1,14 +1,11 @@
 """The stored sizes of each preset, and its departures from its paper, are true of the code."""
 
 import re
-import tomllib
-from dataclasses import fields
 
 import pytest
 
-from compare.models.catalogue import FOLDER, catalogue_presets
+from compare.models.catalogue import catalogue_presets
 from compare.models.presets import PRESETS, measure_preset
-from compare.models.registry import family_of
 
 PAPER = re.compile(r"(\w+(?: et al\.)? \d{4}), \w")
 SIZES = catalogue_presets(50)
@@ -27,16 +24,3 @@ def test_every_preset_has_its_stored_size_and_lists_its_departures_from_its_pape
     for departure in departures:
         assert PAPER.match(departure.source), departure
         assert departure.here.strip() != departure.paper.strip() != ""
-
-
-def test_a_file_holds_what_differs_from_the_defaults_and_has_a_place_of_its_own():
-    orders = []
-    for path in FOLDER.glob("*.toml"):
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-        orders.append(table["order"])
-        family = family_of(PRESETS[path.stem].architecture)
-        if family.name not in ("hybrid", "ladder"):
-            plain = {each.name: each.default for each in fields(family.config)}
-            written = {key: value for key, value in table["model"].items() if key in plain}
-            assert not [key for key, value in written.items() if value == plain[key]]
-    assert len(set(orders)) == len(orders) == len(PRESETS)

@@ -2,7 +2,6 @@
 
 import csv
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,6 +19,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.wait import WebDriverWait
 
 from compare.attention.weights import SentenceAttention, render_viewer
 from compare.report.html import page
@@ -105,8 +105,8 @@ def test_the_page_works(made: Path, tmp_path: Path):
         form.find_element(By.NAME, "text").send_keys("no such words", Keys.ENTER)
         assert form.find_element(By.TAG_NAME, "output").text == "0 of 40 shown"
         find(browser, "#results .tools > button")[0].click()
-        while not (written := tmp_path / "results-by-model.csv").exists():
-            time.sleep(0.1)
+        written = tmp_path / "results-by-model.csv"
+        WebDriverWait(browser, 30).until(lambda _: written.exists())
         models = [row[0] for row in csv.reader(written.read_text(encoding="utf-8").splitlines())]
         assert models == ["model", "transformer", "transformer, seed 1", "transformer, seed 2", "rnn", "lstm"]
         assert serious_findings(browser) == []

@@ -2,7 +2,6 @@
 
 import builtins
 import json
-import os
 from importlib import metadata
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 from compare.cli import main
 from compare.system import doctor
 from compare.system.doctor import Diagnosis, diagnose
+from data.workers import available_cores
 
 
 def by_topic() -> dict[str, Diagnosis]:
@@ -24,7 +24,7 @@ def test_this_machine_is_described(capsys: pytest.CaptureFixture[str]):
     assert {"python", "cpu", "threads", "disk", "sacrebleu", "torchtext"} <= diagnoses.keys()
     assert diagnoses["torch"].text == metadata.version("torch")
     assert diagnoses["threads"].text.split(",")[0] == str(torch.get_num_threads())
-    assert f"{len(os.sched_getaffinity(0))} cores" in diagnoses["cpu"].text
+    assert f"{available_cores()} cores" in diagnoses["cpu"].text
     assert ("gpu" in diagnoses) == (not torch.cuda.is_available())
     assert main(["doctor", "--json"]) == 0
     assert {"topic": "torch", "text": torch.__version__, "level": "ok"} in json.loads(capsys.readouterr().out)
@@ -70,7 +70,7 @@ def test_a_small_machine_and_its_gpus(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "get_device_properties", Device)
     diagnoses = by_topic()
     assert diagnoses["threads"].level == diagnoses["disk"].level == "note"
-    assert f"OMP_NUM_THREADS={len(os.sched_getaffinity(0))}" in diagnoses["threads"].text
+    assert f"OMP_NUM_THREADS={available_cores()}" in diagnoses["threads"].text
     assert diagnoses["cuda:0"].text == "H100, 80.0 GiB, compute capability 9.0, bf16 fast"
     assert diagnoses["cuda:1"].text.endswith("7.0, bf16 emulated")
     assert "gpu" not in diagnoses
