@@ -1,6 +1,5 @@
 """Benchmark of an experiment's models from fresh weights: speed, memory and energy, the models in turn."""
 
-import json
 import logging
 import platform
 import statistics
@@ -21,6 +20,7 @@ from compare.decoding.search import SPECIAL, Hypothesis, search
 from compare.experiment.prepare import prepare_data, sides
 from compare.experiment.timing import first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
+from compare.results.store import json_text
 from compare.results.text import DISTURBED, describe_share, format_number, table_text
 from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
 from compare.system.measure import (
@@ -207,7 +207,7 @@ class BenchmarkResult:
 
     def to_json(self) -> str:
         """Serialise to JSON."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        return json_text(self) + "\n"
 
     def render(self, width: int | None = None) -> str:
         """Render a table of the measurements (see ``table_text``), without empty columns, and its notes."""

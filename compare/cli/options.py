@@ -1,6 +1,5 @@
 """The program, and the options that several commands share."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -194,6 +193,6 @@ def print_visible(text: object, *, end: str = "\n", file: TextIO | None = None, 
 
 def show(found: Any, text: str, *, as_json: bool) -> None:
     """Print a result as JSON, from dataclasses or plain values, or the text that describes it."""
-    from msgspec import to_builtins
+    from compare.results.store import json_text
 
-    print_visible(json.dumps(to_builtins(found), indent=2, ensure_ascii=False) if as_json else text)
+    print_visible(json_text(found) if as_json else text)

@@ -1,6 +1,5 @@
 """Commands that use trained models: translate, score, align, export."""
 
-import json
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -37,7 +36,7 @@ def translate(
 
     Example: echo "The old woman must open the door." | attnbench translate runs/demo/bahdanau-seed1
     """
-    from compare.results.store import without_nan
+    from compare.results.store import json_text
     from compare.system.device import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -59,7 +58,7 @@ def translate(
             {"source": line, "translations": [{"text": each.text, "score": each.score} for each in several]}
             for line, several in zip(lines, found, strict=True)
         ]
-        print(json.dumps(without_nan(records), indent=2, ensure_ascii=False))
+        print(json_text(records))
     else:
         for number, several in enumerate(found):
             for each in several:  # the text itself, whatever it holds

@@ -1,6 +1,5 @@
 """Tables of scores of texts, and of estimates."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ from compare.analysis.statistics import ALPHA, RANDOMISATIONS, PairedDifference
 from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate, total_seconds
 from compare.experiment.likelihood import ForcedScores
-from compare.results.store import without_nan
+from compare.results.store import json_text
 from compare.results.text import (
     UNKNOWN,
     describe_p,
@@ -46,7 +45,7 @@ def render_scores(
         ]
         for record in records if differences else ():
             record["differences"] = [each._asdict() for each in differences if record["system"] in each[:2]]
-        return json.dumps(records if len(records) > 1 else records[0], indent=2)
+        return json_text(records if len(records) > 1 else records[0])
     first, *others = scores.values()
     if not others:
         return str(first)
@@ -91,8 +90,8 @@ def render_forced_scores(scores: Mapping[str, ForcedScores], *, as_json: bool = 
         and the perplexities; for several a Markdown table of the perplexities.
     """
     if as_json:
-        records = [without_nan({"run": name, **found.to_json()}) for name, found in scores.items()]
-        return json.dumps(records if len(records) > 1 else records[0], indent=2, ensure_ascii=False)
+        records = [{"run": name, **found.to_json()} for name, found in scores.items()]
+        return json_text(records if len(records) > 1 else records[0])
     if len(scores) > 1:
         rows = [_forced_row(name, found) for name, found in scores.items()]
         return table_text(rows, width=terminal_width())

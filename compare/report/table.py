@@ -1,6 +1,5 @@
 """The result table: columns and notes, forms, shapes (runs, means over seeds), files of an experiment."""
 
-import json
 import logging
 import math
 import re
@@ -43,6 +42,7 @@ from compare.results.store import (
     Summary,
     experiment_names,
     has_means,
+    json_text,
     load_results,
     read_results,
     stored_summary,
@@ -284,8 +284,7 @@ def render_table(
     if form == "csv":
         return str(chosen.to_csv(index=False, lineterminator="\n"))
     if form == "json":
-        text = json.dumps(_rows(chosen), indent=2, ensure_ascii=False, allow_nan=False)
-        return visible_lines(text) + "\n"
+        return visible_lines(json_text(_rows(chosen))) + "\n"
     shown = _rows(frame)
     if form == "markdown":
         above = "".join(f"- {escape_markdown(sentence)}\n" for sentence in outcome)

@@ -6,9 +6,7 @@ None, never 0.
 """
 
 import hashlib
-import json
 import logging
-import math
 import os
 import re
 import shlex
@@ -150,14 +148,10 @@ class Result:
         """Name of the run's folder."""
         return run_name(self.label, self.seed)
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """Format as one JSON object, without what is unknown or empty; NaN and infinity become null.
-
-        Args:
-            indent: spaces per level; None gives one line.
-        """
+    def to_json(self, indent: int = 2) -> str:
+        """Format as one JSON object, without what is unknown or empty; see ``json_text``."""
         record = {name: value for name, value in asdict(self).items() if value is not None and value != {}}
-        return json.dumps(without_nan(record), indent=indent, ensure_ascii=False, allow_nan=False)
+        return json_text(record, indent)
 
     @property
     def is_external(self) -> bool:
@@ -182,13 +176,19 @@ class Result:
         return row
 
 
-def without_nan(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON lacks, by None at any depth of ``value``."""
-    if isinstance(value, Mapping):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def json_text(content: Any, indent: int = 2) -> str:
+    """Format dataclasses and plain values as JSON; NaN and infinities, which it lacks, become null.
+
+    Args:
+        content: the value.
+        indent: spaces per level; 0 gives one line.
+    """
+
+    def plain(value: Any) -> str | float:
+        """Convert what is no plain value: numpy's numbers, and the version of torch, a string of its own."""
+        return str(value) if isinstance(value, str) else float(value)
+
+    return msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=indent).decode()
 
 
 SETTINGS = {name: figure for name, figure in FIGURES.items() if figure.setting}
@@ -235,7 +235,7 @@ def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
 
 def write_record(path: Path, record: Any) -> None:
     """Write a dataclass, or nested dicts of them, as a JSON file."""
-    write_atomically(path, json.dumps(record, default=asdict, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(path, json_text(record) + "\n")
 
 
 def save_result(folder: Path, result: Result) -> None:
@@ -282,7 +282,7 @@ def write_json_lines(experiment: Path) -> None:
 
 def to_json_lines(results: Iterable[Result]) -> str:
     """Format ``results`` as the content of results.jsonl."""
-    return "".join(result.to_json(indent=None) + "\n" for result in results)
+    return "".join(result.to_json(indent=0) + "\n" for result in results)
 
 
 def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
@@ -401,7 +401,7 @@ class Registry:
     def write(self, folder: Path) -> None:
         """Write experiment.json; what is empty is left out."""
         content = {name: value for name, value in vars(self).items() if value or name == "runs"}
-        write_atomically(folder / REGISTRY, json.dumps(content, indent=2) + "\n")
+        write_atomically(folder / REGISTRY, json_text(content) + "\n")
 
 
 def read_registry(folder: Path) -> Registry:

@@ -1,6 +1,5 @@
 """Studies: settings, claims as ranges of measured numbers, results, reports, and the list of all of them."""
 
-import json
 import math
 import re
 import time
@@ -14,7 +13,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
-from compare.results.store import without_nan
+from compare.results.store import json_text
 from compare.results.text import DISTURBED, describe_share, format_number, list_text, table_text
 from compare.system.log import format_duration
 from compare.system.messages import did_you_mean
@@ -271,7 +270,7 @@ class StudyReport:
             "claims": claims,
             "tables": {name: list(table.rows) for name, table in self.findings.tables.items()},
         }
-        return json.dumps(without_nan(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return json_text(content) + "\n"
 
     def write(self, folder: Path) -> None:
         """Write the report into ``folder``/<name>; study.json is last: it marks a complete report."""
@@ -352,7 +351,7 @@ def render_studies(*, as_json: bool = False) -> str:
             {"study": name, **{field: getattr(study, field) for field in FIELDS if field != "run"}}
             for name, study in STUDIES.items()
         ]
-        return json.dumps(rows, indent=2, ensure_ascii=False)
+        return json_text(rows)
     return list_text(
         [
             {"study": name, "takes": format_duration(60 * study.minutes), "what it tests": study.about}

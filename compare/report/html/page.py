@@ -39,7 +39,7 @@ from compare.results.columns import (
     bleu_interval_column,
     score_column,
 )
-from compare.results.store import Result, refuse_writing, without_nan
+from compare.results.store import Result, refuse_writing
 from compare.results.text import UNKNOWN, describe_seeds
 from compare.training.checkpoints import CHECKPOINTS
 from data.files import write_atomically
@@ -113,7 +113,7 @@ def result_table(
         comparisons: of all pairs; empty where nothing is compared.
         reference: model that the others are compared with.
     """
-    means = {row["label"]: row for row in without_nan(aggregate_seeds(finished, scored))}
+    means = {row["label"]: row for row in aggregate_seeds(finished, scored)}
     groups: dict[str, list[Result]] = {}
     for result in finished.results:
         groups.setdefault(result.label, []).append(result)

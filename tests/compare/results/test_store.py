@@ -48,7 +48,7 @@ def test_a_row_survives_json():
         reason="two\nlines",
     )
     assert back(row) == row
-    assert "\n" not in row.to_json(indent=None)
+    assert "\n" not in row.to_json(indent=0)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
