@@ -183,7 +183,7 @@ def scores(folder: Path) -> str:
 
 def _p(p: float) -> str:
     """Return a p-value for a column of its own."""
-    return describe_p(p).removeprefix("p").removeprefix(" = ")
+    return describe_p(p).removeprefix("p").removeprefix(" =").strip()
 
 
 def main() -> int:

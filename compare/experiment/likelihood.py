@@ -24,7 +24,7 @@ from compare.training.loss import linear_cross_entropy
 from data.batches import Batch, BatchStream
 from data.encode import EncodedSplit, Sequences
 from data.files import as_paths, ensure_unchanged, write_atomically
-from data.text import ensure_parallel, read_lines
+from data.text import ensure_parallel, list_lines, read_lines
 from data.vocabulary import EOS, UNK, readable
 
 logger = logging.getLogger(__name__)
@@ -93,9 +93,7 @@ def score_translations(
         ValueError: no sentences or one that is too long, another number of sources than of translations, or
             the model computes NaN.
     """
-    for name, text in (("sources", sources), ("translations", translations)):
-        if isinstance(text, str):
-            raise ValueError(f"{name} must be a list of sentences, found one string: {text!r:.60}")
+    sources, translations = list_lines(sources), list_lines(translations)
     if len(sources) != len(translations) or not sources:
         raise ValueError(
             f"{len(sources)} sources but {len(translations)} translations: give one translation per source, "

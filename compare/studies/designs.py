@@ -43,7 +43,7 @@ from compare.models.registry import count_weights
 from compare.models.styles import RECURRENT, TRANSFORMER
 from compare.scoring import corpus_bleu
 from compare.studies.heads import offsets
-from compare.studies.kit import Panel, column, conclude, differences, lines_of, mean
+from compare.studies.kit import Panel, Points, column, conclude, differences, lines_of, mean
 from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.training import (
     SHORT_WORDS,
@@ -84,6 +84,22 @@ def losses(trained: Designs) -> dict[str, Sequence[Row]]:
     }
 
 
+def conclude_losses(
+    name: str,
+    plan: Plan,
+    task: TranslationTask,
+    trained: Designs,
+    measured: Mapping[str, Any],
+    predicted: Mapping[str, Points] | None = None,
+    **words: Any,
+) -> StudyResult:
+    """Make the result of a study that compares curves of the loss."""
+    tables = losses(trained)
+    panel = Panel(lines_of(tables["curves"], "updates", trained), predicted=predicted or {})
+    described = words_of(plan, task) | words
+    return conclude(name, tables=tables, measured=measured, panels={"losses": panel}, words=described)
+
+
 def words_of(plan: Plan, task: TranslationTask) -> dict[str, Any]:
     """List the words that the descriptions of these studies share."""
     sizes = {"pairs": len(task.train), "valid": len(task.valid), "short_words": SHORT_WORDS}
@@ -108,14 +124,7 @@ def warmup(settings: Settings) -> StudyResult:
         for norm in builds
         for name, found in (("no warm-up", cold), ("warm-up", warm))
     }
-    tables = losses(trained)
-    return conclude(
-        "warmup",
-        tables=tables,
-        measured=warmup_claims(trained),
-        panels={"losses": Panel(lines_of(tables["curves"], "updates", trained))},
-        words=words_of(plan, task) | {"layers": layers, "d": d},
-    )
+    return conclude_losses("warmup", plan, task, trained, warmup_claims(trained), layers=layers, d=d)
 
 
 def warmup_claims(trained: Designs) -> dict[str, Measured]:
@@ -158,15 +167,10 @@ def ablation(settings: Settings) -> StudyResult:
         NEITHER: transformer(d, layers, without, norm="none"),
     }
     trained, frequency = train_designs("ablation", builds, task, plan), frequency_loss(task)
-    tables, updates = losses(trained), trained[FULL].updates
+    updates, measured = trained[FULL].updates, ablation_claims(trained, frequency)
     by_frequency = {"word frequencies": (updates, [frequency] * len(updates))}
-    return conclude(
-        "ablation",
-        tables=tables,
-        measured=ablation_claims(trained, frequency),
-        panels={"losses": Panel(lines_of(tables["curves"], "updates", trained), predicted=by_frequency)},
-        words=words_of(plan, task) | {"layers": layers, "d": d, "frequency": frequency},
-    )
+    words = {"layers": layers, "d": d, "frequency": frequency}
+    return conclude_losses("ablation", plan, task, trained, measured, by_frequency, **words)
 
 
 def frequency_loss(task: TranslationTask) -> float:
@@ -269,14 +273,7 @@ def contrast(
     """Train some designs on the same sentences and plot their losses."""
     plan, task = make_plan(settings), short_task(settings)
     trained = train_designs(name, builds, task, plan)
-    tables = losses(trained)
-    return conclude(
-        name,
-        tables=tables,
-        measured=measure(trained, task),
-        panels={"losses": Panel(lines_of(tables["curves"], "updates", trained))},
-        words=words_of(plan, task) | words,
-    )
+    return conclude_losses(name, plan, task, trained, measure(trained, task), **words)
 
 
 # Depth.

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +30,7 @@ from compare.studies.positions import accuracy
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import (
     Build,
+    Task,
     embedded_task,
     fit,
     lstm,
@@ -52,21 +52,14 @@ SYMBOLS, FIRST = 10, EOS + 1
 """Number of words, and the id of the first."""
 
 
-class Recall(NamedTuple):
-    """Sequences of random words, each to be translated by its first one."""
-
-    train: EncodedSplit
-    valid_batch: Batch
-    sizes: tuple[int, int] = (FIRST + SYMBOLS, FIRST + SYMBOLS)
-
-
 def recall(settings: Settings) -> StudyResult:
     """Train every cell to recall the first word of a sequence, and measure by length, beyond training too."""
     longest, pairs, tests, d = (2, 60, 5, 8) if settings.quick else (20, 20_000, 500, 64)
     lengths, draw = [longest // 2, longest, 2 * longest, 4 * longest], random.Random(settings.seed)
     probes = {length: first_words([length] * tests, draw) for length in lengths}
     split = sequences([draw.randint(1, longest) for _ in range(pairs)], draw)
-    task = Recall(split, first_words([draw.randint(1, longest) for _ in range(tests)], draw))
+    valid = first_words([draw.randint(1, longest) for _ in range(tests)], draw)
+    task = Task(split, valid, (FIRST + SYMBOLS, FIRST + SYMBOLS))
     plan = make_plan(settings, updates=1_200, batch_tokens=128, measure_every=100)
     builds = {name: lstm(PLAIN, d, direction="forward", cell=cell) for name, cell in CELLS.items()}
     trained = train_designs("recall", builds, task, plan)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -316,23 +316,20 @@ class Trained(NamedTuple):
         return [mean(losses) for losses in zip(*self.curves, strict=True)]
 
 
-class Task(Protocol):
+class Task(NamedTuple):
     """Data to train designs with."""
 
-    @property
-    def train(self) -> EncodedSplit:
-        """Training pairs."""
-
-    @property
-    def valid_batch(self) -> Batch:
-        """All validation pairs."""
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Number of entries of the source and of the target vocabulary."""
+    train: EncodedSplit
+    """Training pairs."""
+    valid_batch: Batch
+    """All validation pairs."""
+    sizes: tuple[int, int]
+    """Number of entries of the source and of the target vocabulary."""
 
 
-def train_designs(study: str, builds: Mapping[str, Build], task: Task, plan: Plan) -> dict[str, Trained]:
+def train_designs(
+    study: str, builds: Mapping[str, Build], task: Task | TranslationTask, plan: Plan
+) -> dict[str, Trained]:
     """Train all designs.
 
     Args:
@@ -354,7 +351,7 @@ def train_designs(study: str, builds: Mapping[str, Build], task: Task, plan: Pla
 
 
 def train(
-    label: str, build: Build, task: Task, plan: Plan, learning_rate: float, seed: int
+    label: str, build: Build, task: Task | TranslationTask, plan: Plan, learning_rate: float, seed: int
 ) -> tuple[list[float], Model]:
     """Train one design with one learning rate and seed.
 

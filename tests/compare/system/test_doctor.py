@@ -27,7 +27,9 @@ def test_this_machine_is_described(capsys: pytest.CaptureFixture[str]):
     assert f"{available_cores()} cores" in diagnoses["cpu"].text
     assert ("gpu" in diagnoses) == (not torch.cuda.is_available())
     assert main(["doctor", "--json"]) == 0
-    assert {"topic": "torch", "text": torch.__version__, "level": "ok"} in json.loads(capsys.readouterr().out)
+    assert {"topic": "torch", "text": metadata.version("torch"), "level": "ok"} in json.loads(
+        capsys.readouterr().out
+    )
 
 
 def test_packages_that_are_missing_or_do_not_fit_are_told_from_extras(monkeypatch: pytest.MonkeyPatch):
