@@ -1,11 +1,11 @@
 """Scores against paper and pencil, sacrebleu's own program, and the figures that WMT17 published."""
 
 import csv
-import gzip
 import json
 import math
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from compare.scoring import (
     corpus_bleu,
     score_texts,
 )
+from data.text import read_lines
 from tests.kits.cli import Refusal
 from tests.kits.paths import SHARED
 
@@ -195,9 +196,7 @@ def test_what_does_not_fit_is_named(texts: list[str], tmp_path: Path, refusal: R
 # --- published scores
 
 
-def read(path: Path) -> list[str]:
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-        return file.read().removesuffix("\n").split("\n")
+read = partial(read_lines, allow_blank=True)
 
 
 @needs_wmt17

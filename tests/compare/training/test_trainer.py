@@ -16,7 +16,6 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from compare.config.sections import RegularizationConfig
-from compare.system.measure import EnergyMeter
 from compare.system.processes import Interrupted
 from compare.training import checkpoints
 from compare.training import trainer as module
@@ -26,7 +25,6 @@ from compare.training.checkpoints import (
     Checkpoint,
     MetricsLog,
     MovingAverage,
-    RunningMetrics,
     TrainerState,
     Validation,
     load_state,
@@ -415,37 +413,6 @@ def test_no_file_is_written_before_one_that_it_relies_on(stream: BatchStream, tm
         *("train 3", snapshots[2], "valid 3", "sync metrics.jsonl", "trainer.pt", f"delete {snapshots[0]}"),
         *("average 3", "final.safetensors", "final 3"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        (
-            {"valid_every": 4, "log_every": 3, "checkpoint_every": 2},
-            "take update update wait take save take update wait take "
-            "update wait take validate snapshot save take",
-        ),
-        (
-            {"valid_every": 4, "log_every": 4, "average": 2, "average_every": 2},
-            "take update update wait take snapshot save take update "
-            "update wait take validate snapshot save take validate",
-        ),
-    ],
-    ids=["saved without a line", "copied to average"],
-)
-def test_queued_work_is_finished_before_times_and_energy_go_to_another_phase(
-    stream: BatchStream, tmp_path: Path, watch: Any, settings: dict[str, int], expected: str
-):
-    """Update 2 is saved, or its weights are copied, without a log line; update 4 is validated."""
-    run = trainer(stream, tmp_path, bleus(1), max_updates=4, **settings)
-    names = {"synchronize": "wait", "take": "take", "validate": "validate", "_save": "save"}
-    names |= {"_save_snapshot": "snapshot", "_update": "update"}
-    events: list[str] = []
-    for name, said in names.items():
-        owner = {"synchronize": RunningMetrics, "take": EnergyMeter}.get(name, run)
-        events = watch(owner, name, lambda *_, said=said: said)
-    run.run()
-    assert " ".join(events) == expected
 
 
 def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
