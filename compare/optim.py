@@ -78,8 +78,8 @@ def build_optimizer(model: "nn.Module", config: OptimConfig) -> "Optimizer":
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
-        is_matrix = parameter.dim() > 1 and not name.rpartition(".")[2].startswith(("bias", "gain"))
-        (matrices if is_matrix else others).append(parameter)
+        is_added = any(part.startswith(("bias", "gain")) for part in name.split("."))
+        (others if is_added or parameter.dim() < 2 else matrices).append(parameter)
     groups: list[dict[str, object]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
     return AdamW(
         groups,

@@ -193,7 +193,8 @@ class CountedVocabulary(Vocabulary):
     def encode(self, text: str) -> list[int]:
         """Encode one line of text as ids, without BOS and EOS."""
         id_of = self._vocab.stoi.get  # indexing would insert the unknown word into the vocabulary
-        return [id_of(token, UNK) for token in self._tokenize(text)]
+        ids = [id_of(token, UNK) for token in self._tokenize(text)]
+        return [index if index > EOS else UNK for index in ids]  # "<eos>" in a text is no end
 
     def _text(self, ids: list[int]) -> str:
         return self._detokenize([self._vocab.itos[index] for index in ids])

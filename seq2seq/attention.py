@@ -396,7 +396,7 @@ class Attention(nn.Module):
         self.normaliser = NORMALISERS[config.normaliser](query_size, config.reinforce)
         self.query_size, self.value_size = query_size, value_size
         self.num_heads, self.temperature = config.num_heads, config.temperature
-        self.warmup, self.is_uniform = config.attention_warmup or 0, False
+        self.warmup, self.is_uniform = config.attention_warmup, False
         self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
         """Whether a step reads the weights of the steps before it."""
         self.context_size = self.scorer.context_size

@@ -27,8 +27,9 @@ def check_fields(config: Any) -> None:
         ]
         if choices and value not in (*choices, field.default):
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
-        if kind in (int, int | None) and value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        least = 0 if field.default == 0 else 1
+        if kind in (int, int | None) and value is not None and value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
         if name.endswith("dropout") and not 0 <= value < 1:
             raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
 
@@ -91,9 +92,9 @@ class AttentionConfig:
     or by REINFORCE, or read from left to right ("monotonic")."""
     temperature: float = 1.0
     """Divides the scores before the normaliser: weights are sharper below 1 and more even above."""
-    attention_warmup: int | None = None
+    attention_warmup: int = 0
     """Updates at the start of training in which all scores are 0, so that attention is uniform and its score
-    untrained; default none. The first updates teach a language model only, and attention that moves meanwhile
+    untrained. The first updates teach a language model only, and attention that moves meanwhile
     takes a direction by chance, which it may keep."""
     reinforce: ReinforceConfig = DEFAULT_REINFORCE
     """Baseline, reward and entropy of normaliser "reinforce"."""
@@ -147,6 +148,8 @@ class AttentionConfig:
         rule("input_feeding", not before, 'needs placement "after": the cell reads the context')
         rule("context_to", before, 'needs placement "before"')
         rule("context_to_readout", before, 'needs placement "before"')
+        is_even = self.scope != "local-p" and self.normaliser not in ("straight-through", "monotonic")
+        rule("attention_warmup", is_even, "needs a normaliser that makes equal scores equal weights")
         is_sum = self.scope != "local-p" or self.normaliser in ("softmax", "sparsemax", "entmax-1.5")
         rule("normaliser", is_sum, 'cannot choose by scope "local-p", whose weights do not sum to 1')
 

@@ -102,7 +102,10 @@ class Comparison:
     @property
     def findable(self) -> str:
         """The smallest true difference that would have been found; none, where it is beyond any score."""
-        return f"a difference of {format_points(self.smallest)}" if self.smallest < 100 else "no difference"
+        # Of one seed no variance is known, so nothing is said of other seeds.
+        models = " between two trained models" if min(self.seeds) == 1 else ""
+        found = f"a difference of {format_points(self.smallest)}" if self.smallest < 100 else "no difference"
+        return f"{found}{models}"
 
 
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:

@@ -188,9 +188,14 @@ def tuning_curve(trials: Sequence[TrialResult]) -> Table:
 
     Args:
         trials: ended trials, as read by ``read_trials``.
+
+    Raises:
+        ValueError: they are of language models.
     """
     rows: list[Row] = []
     for label, candidates in group_trials(trials).items():
+        if not all(candidate.translates for candidate in candidates):
+            raise ValueError(NO_BLEU)
         first = [candidate.results[0] for candidate in candidates]
         scores, seconds = [trial.score for trial in first], fmean(trial.seconds for trial in first)
         rows += [

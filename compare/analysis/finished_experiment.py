@@ -152,7 +152,8 @@ def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool 
 
 def _corpus_of(runs: Sequence[FinishedRun]) -> Corpus:
     """Read the corpus of the runs; its hash must be the one that each result has recorded."""
-    data = runs[0].run.data
+    roots = [run.run.data for run in runs]
+    data = next((each for each in roots if Path(each.root).is_dir()), roots[0])  # it may have moved
     try:
         corpus = load_corpus(data)
     except FileNotFoundError as error:

@@ -490,6 +490,8 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Sampl
             else:
                 intervals = _intervals_of_rows(seed_rows, metric, suffix)
             aggregate |= intervals.columns(metric, suffix)
+    if aggregate.get("length_normalization") is None:  # penalties of two forms have no mean
+        aggregate |= {name: None for name in ("length_penalty", "length_penalty_sd") if name in aggregate}
     return aggregate
 
 

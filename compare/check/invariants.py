@@ -15,6 +15,7 @@ from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_models
 from compare.config.sections import run_name
 from compare.decoding.search import length_penalties
+from compare.experiment.budget import WARMUPS
 from compare.experiment.folder import DECIDED_BY_TIME, settings_hash
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data
@@ -342,7 +343,7 @@ INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
 # Invariants of the whole experiment.
 
 
-SCALED_BY_TIME = DECIDED_BY_TIME | {"train.checkpoint_every", "model.warmup_updates"}
+SCALED_BY_TIME = DECIDED_BY_TIME | {"train.checkpoint_every", *(f"model.{name}" for name in WARMUPS)}
 """Settings that a budget of time scales, each model its own."""
 PLACES = {"data.root", "train.seed", "train.init_from"}
 """Settings in which a published experiment.toml may differ from its runs."""

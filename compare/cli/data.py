@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -152,7 +153,8 @@ def prepare(
             )
     cli.show(made, render_summary(made), as_json=as_json)
     if out is not None and not dry_run:
-        logger.info(f"next: attnbench run {out}/experiment.toml --out runs/{out.resolve().name}")
+        runs = Path("runs", out.resolve().name)
+        logger.info(f"next: attnbench run {quote(f'{out}/experiment.toml')} --out {quote(str(runs))}")
     return 0
 
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any
 
 import typer
@@ -52,7 +53,7 @@ def table(
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
-    from compare.report.screen import show_experiment
+    from compare.report.screen import show_experiment, show_experiments
     from compare.report.table import default_shape, ensure_form, find_summary, refresh_views
     from compare.results.store import read_results
 
@@ -63,8 +64,14 @@ def table(
         refresh_views(folder)
     width = terminal_width()
     is_one = len(folders) == 1 and (folders[0] / "experiment.json").is_file()
-    if width is not None and is_one and form == "markdown" and not (columns or shape):
-        cli.print_visible(show_experiment(folders[0], width=width, data_root=corpus), end="")
+    if caption and form != "latex":
+        raise ValueError("--caption has no effect without --format latex: leave it out")
+    if width is not None and form == "markdown" and not (columns or shape):
+        if is_one:
+            text = show_experiment(folders[0], width=width, data_root=corpus)
+        else:
+            text = show_experiments(folders, width=width, data_root=corpus)
+        cli.print_visible(text, end="")
         return 0
     if not shape:
         shape = "rows" if form in ("csv", "json") else default_shape(folders)
@@ -98,7 +105,7 @@ def plot(
     ] = None,
     model: Annotated[str, typer.Option("--only", help="Draw the attention of this model or run.")] = "",
     out: Annotated[
-        Path | None, typer.Option(help="Output folder; for attention also a file [default: plots/].")
+        Path | None, typer.Option(help="Output folder, or for one figure a file [default: plots/].")
     ] = None,
     corpus: cli.CorpusFolder = "",
     list_figures: Annotated[bool, cli.list_option("List the figures.", _figures)] = False,
@@ -121,6 +128,8 @@ def plot(
         raise ValueError(
             "--format is for one figure, such as `attnbench plot FOLDER learning-updates`: name it"
         )
+    if forms and out is not None and out.suffix and not out.is_dir():
+        raise ValueError(f"--out {out} says the format by its ending: leave --format out, or name a folder")
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")
     formats = cli.parse_list(forms) or ["png", "svg"]
@@ -203,7 +212,9 @@ def check(
         "not_checked": found.not_checked,
     }
     not_checked = [f"not checked: {line}" for line in found.not_checked]
-    text = "\n".join(map(visible, [*differences, *found.notes, *not_checked, found.summary]))
+    shown = map(visible, [*differences, *found.notes, *not_checked, found.summary])
+    width = terminal_width()
+    text = "\n".join(fill(line, width, subsequent_indent="  ") if width else line for line in shown)
     cli.show(content, text, as_json=as_json)
     return 1 if differences else 0
 

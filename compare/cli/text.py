@@ -134,6 +134,8 @@ def score(
 
     differences = []
     if not all(path.is_dir() for path in systems):
+        if any(path.is_dir() for path in systems):
+            raise ValueError("give finished runs or files of translations, not both")
         if not ref:
             raise ValueError("--ref is missing: name references")
         for_external = ["--src"] if external else []

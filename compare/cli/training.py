@@ -45,6 +45,7 @@ def run(
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
+    from compare.integrations.trackers import ensure_tracker
     from compare.report.score_tables import render_estimates
     from compare.report.screen import show_experiment
     from compare.results.store import read_results
@@ -54,6 +55,8 @@ def run(
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"launch": compare.parse_launch(jobs, slurm), "context": str(config)}
     options |= {"seeds": cli.parse_seeds(seeds), "only": cli.parse_list(only)}
+    if track:
+        ensure_tracker(track)
     if dry_run:
         if is_main_process():
             estimates = compare.estimate_experiment(experiment, folder, **options)

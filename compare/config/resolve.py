@@ -153,9 +153,17 @@ class Run(Sections):
     def warnings(self) -> list[str]:
         """What to know of the settings."""
         warm_up, updates = self.model.optim.warmup_updates, self.train.max_updates
-        if warm_up <= updates:
-            return []
-        return [f"the warm-up of {warm_up:,} updates is longer than the training of {updates:,}"]
+        found, held = [], self.model.settings().get("attention_warmup", 0)
+        if warm_up > updates:
+            found.append(f"the warm-up of {warm_up:,} updates is longer than the training of {updates:,}")
+        if held >= updates:
+            found.append(f"attention_warmup {held:,} lasts for all {updates:,} updates: no score is trained")
+        if held and self.train.init_from is not None:
+            found.append(
+                f"attention that init_from has trained is not used for {held:,} updates: "
+                "set attention_warmup = 0"
+            )
+        return found
 
     def with_seed(self, seed: int) -> "Run":
         """Return the same run with another seed.

@@ -18,7 +18,7 @@ from compare.experiment.prepare import PreparedData
 from compare.experiment.timing import first_updates
 from compare.models.registry import Architecture, ResolvedModel, build, build_meta_model, count_weights
 from compare.results.store import Registry
-from compare.system.device import set_numerics
+from compare.system.device import set_numerics, this_machine
 from compare.system.measure import Workload, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
 from compare.training.step import TrainingWork, count_tokens
@@ -30,6 +30,16 @@ from data.batches import Batch
 def scaled_warmup(warmup: int, updates: int, max_updates: int) -> int:
     """Return the warm-up of ``updates`` updates, which is ``warmup`` in ``max_updates``."""
     return max(min(warmup, 1), round(warmup * updates / max_updates))
+
+
+WARMUPS = "warmup_updates", "attention_warmup"
+"""Settings of a model that count updates from the first on."""
+
+
+def shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
+    """Return the warm-ups that a model has, in proportion: of ``updates``, given those of ``max_updates``."""
+    given = {name: value for name in WARMUPS if (value := model.settings().get(name))}
+    return {name: scaled_warmup(value, updates, max_updates) for name, value in given.items()}
 
 
 def with_updates(run: Run, updates: int) -> Run:
@@ -45,11 +55,10 @@ def with_updates(run: Run, updates: int) -> Run:
         run: the run.
         updates: its new number of updates.
     """
-    train, optim = run.train, run.model.optim
-    warmup = scaled_warmup(optim.warmup_updates, updates, train.max_updates)
+    train = run.train
     return replace(
         run,
-        model=replace(run.model, optim=replace(optim, warmup_updates=warmup)),
+        model=run.model.override(shorter_warmups(run.model, updates, train.max_updates)),
         train=replace(
             train,
             max_updates=updates,
@@ -294,12 +303,19 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -
         The seconds by label.
 
     Raises:
-        ValueError: a model needs too much memory, or one is unknown and torchrun has started this process.
+        ValueError: a model needs too much memory, or one is unknown and this is another machine than that of
+            the others, or torchrun has started this process.
     """
     work = describe_work(runs)
     unknown = [run for run in runs if registry.calibrated_as.get(run.label) != work[run.label]]
     if unknown and torch.distributed.is_available() and torch.distributed.is_initialized():
         raise ValueError("budget.match = 'time' is measured by one process: begin without torchrun")
+    machine = str(this_machine(torch.device(runs[0].train.device)))
+    if unknown and registry.calibrated_on not in ("", machine):
+        raise ValueError(
+            f"budget.match = 'time' was measured on {registry.calibrated_on}, and this is {machine}: "
+            "add models there, or choose another folder with --out"
+        )
     spent = {run.label: 0.0 for run in unknown}
     updates = first_updates(prepared.stream, UPDATES, runs[0].train.accumulate)
     tokens = count_tokens(chain.from_iterable(updates))
@@ -320,7 +336,7 @@ def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -
     per_update = float(prepared.stream.token_counts(1).sum(axis=1).mean())
     for label in spent:
         registry.seconds_per_update[label] = per_update * spent[label] / (ROUNDS * tokens)
-        registry.calibrated_as[label] = work[label]
+        registry.calibrated_as[label], registry.calibrated_on = work[label], machine
     return registry.seconds_per_update
 
 

@@ -27,7 +27,6 @@ from compare.training.loss import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus
 from data.text import read_lines
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.fast import has_bf16_layers
 
 UP_TO_ROUNDING = "up to rounding, not bit by bit"
@@ -70,9 +69,9 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
 
 def gpu_conditions(run: Run) -> Figures:
     """Return the figures in which training on a GPU may differ; None for a processor."""
-    device, config = torch.device(run.train.device), run.model.architecture
-    parts = (config, getattr(config, "encoder", None), getattr(config, "decoder", None))  # of a hybrid
-    is_recurrent = any(isinstance(part, Seq2SeqConfig) for part in parts)
+    device, settings = torch.device(run.train.device), run.model.settings()
+    cells = {settings.get(name) for name in ("cell", "encoder_mixer", "decoder_mixer")}
+    is_recurrent = bool(cells & {"lstm", "gru", "rnn"})
     is_bf16 = device.type == "cuda" and run.train.precision == "bf16"
     in_fp32 = is_bf16 and is_recurrent and not has_bf16_layers()
     varies = device.type != "cpu" and not run.train.deterministic
@@ -171,9 +170,15 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
         "energy_j_per_1k_tokens": None if None in joules else 1000 * sum(joules) / seen,
         **{f"{phase}_s": sum(line[f"{phase}_s"] for line in windows) for phase in ("data", "train")},
         **{f"{phase}_s": final[f"{phase}_s"] for phase in ("validation", "checkpoint")},
-        "train_tokens_per_s": seen / sum(line["data_s"] + line["train_s"] for line in windows),
+        "train_tokens_per_s": _tokens_per_s(windows),
         **together_figures(windows),
     }
+
+
+def _tokens_per_s(windows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the speed of the training itself, waiting for batches included."""
+    seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
+    return float(seen / sum(line["data_s"] + line["train_s"] for line in windows))
 
 
 def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
@@ -187,10 +192,9 @@ def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
     if together == 1:
         return {}
     lines = [line for line in windows if line.get("processes") == together]
-    speed, _ = log_speed(lines)
     return {
         **{name: lines[-1][name] for name in ("processes", "devices", "nodes")},
-        "together_tokens_per_s_per_device": speed / lines[-1]["devices"],
+        "together_tokens_per_s_per_device": _tokens_per_s(lines) / lines[-1]["devices"],
     }
 
 
@@ -258,14 +262,21 @@ def speed_figures(
         precision: precision of training.
 
     Returns:
-        The fields of speed that were timed, the machine of the timing, and that of training if another.
+        The fields of speed that were timed, the machine of the timing, and those of training if others.
     """
-    figures: Figures = {"decode_s": raw.decode_s, "peak_memory_bytes": raw.peak_memory_bytes}
+    machine = raw.decoded_on if raw.timings is None else raw.timings.session
+    machines = list(dict.fromkeys(line["machine"] for line in metrics if "machine" in line))
+    machines = machines or [str(raw.decoded_on or machine)]  # earlier logs name none
+    figures: Figures = {
+        "decode_s": raw.decode_s,
+        "peak_memory_bytes": raw.peak_memory_bytes,
+        "trained_on": None if machines == [str(machine)] else " and ".join(machines),
+    }
     if raw.timings is None:
         return figures
     train, session = raw.timings.train, raw.timings.session
     beam, latency = raw.timings.beam, raw.timings.latency
-    peak, (_, tgt_share) = peak_flops(session.device, precision), log_speed(metrics)
+    peak, tgt_share = peak_flops(session.device, precision), _target_share(metrics)
     figures |= {item.name: getattr(session, item.name) for item in dataclasses.fields(Machine)}
     rates = [train.tokens / seconds for seconds in train.seconds]
     figures |= _with_spread("timed_tokens_per_s", train.tokens_per_s, rates)
@@ -276,8 +287,6 @@ def speed_figures(
         "cpu_share": min((share for share in shares if share is not None), default=None),
         "timed_together": session.timed_together,
     }
-    if raw.decoded_on and raw.decoded_on.device != session.device:
-        figures["trained_on"] = raw.decoded_on.device
     if (reference := raw.timings.reference_s) and session.best_reference_s:
         figures |= {
             "reference_ms": 1e3 * reference,
@@ -303,17 +312,8 @@ def _with_spread(name: str, value: float, repeats: Sequence[float]) -> Figures:
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
-def log_speed(metrics: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
-    """Compute the speed of the training itself.
-
-    Args:
-        metrics: lines of the training log.
-
-    Returns:
-        The median tokens per second over the lines, and the share of target tokens.
-    """
+def _target_share(metrics: Sequence[Mapping[str, Any]]) -> float:
+    """Return the share of target tokens in all tokens of a training log."""
     windows = [line for line in metrics if line["kind"] == "train"]
-    steady = windows[1:] or windows  # the first line includes start-up
-    tgt_tokens = sum(line["tgt_tokens"] for line in steady)
-    tokens = tgt_tokens + sum(line["src_tokens"] for line in steady)
-    return percentile([line["tokens_per_s"] for line in steady], 0.5), tgt_tokens / tokens
+    tgt_tokens = sum(line["tgt_tokens"] for line in windows)
+    return float(tgt_tokens / (tgt_tokens + sum(line["src_tokens"] for line in windows)))

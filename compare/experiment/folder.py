@@ -5,7 +5,7 @@ import json
 import logging
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, replace
 from difflib import unified_diff
 from fnmatch import fnmatchcase
@@ -178,7 +178,10 @@ def is_begun_shorter(run: RunFolder) -> bool:
                 f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
             )
         return False
-    existing = RunFolder.read(run.folder, data_root=run.run.data.root).run  # the corpus may have moved
+    existing, train = RunFolder.read(run.folder, data_root=run.run.data.root).run, run.run.train
+    if existing.train.init_hash == train.init_hash:  # these weights may have moved, as the corpus
+        existing = replace(existing, train=replace(existing.train, init_from=train.init_from))
+    existing = replace(existing, bench=run.run.bench)  # timings may be repeated with others
     if existing == run.run:
         return False
     if not _is_shorter(existing, run.run):
@@ -349,9 +352,12 @@ def begin_experiment(
     for run in (*runs, *external):
         asked = registry.asked_seeds.get(run.run.label, [])
         registry.asked_seeds[run.run.label] = sorted({*asked, run.run.train.seed})
-    registry.write(folder)
-    for run in shorter:
-        _lengthen(run)
+    with ExitStack() as locks:
+        for run in shorter:
+            locks.enter_context(lock_folder(run.folder))
+        registry.write(folder)
+        for run in shorter:
+            _lengthen(run)
 
 
 def _lengthen(run: RunFolder) -> None:
@@ -359,13 +365,12 @@ def _lengthen(run: RunFolder) -> None:
 
     The settings are written last, so that the same call goes on with what a killed process has left.
     """
-    with lock_folder(run.folder):
-        logger.info(f"{run.name}: continues to {run.run.train.max_updates:,} updates")
-        (run.folder / "result.json").unlink(missing_ok=True)
-        translations = [run.plain_output(test) for test in run.tests]
-        for made in (run.weights, run.selection, run.likelihoods, run.external, run.speed, *translations):
-            made.unlink(missing_ok=True)
-        write_atomically(run.config, run.run.to_toml())
+    logger.info(f"{run.name}: continues to {run.run.train.max_updates:,} updates")
+    (run.folder / "result.json").unlink(missing_ok=True)
+    translations = [run.plain_output(test) for test in run.tests]
+    for made in (run.weights, run.selection, run.likelihoods, run.external, run.speed, *translations):
+        made.unlink(missing_ok=True)
+    write_atomically(run.config, run.run.to_toml())
 
 
 def begin_run(run: RunFolder, prepared: PreparedData) -> None:

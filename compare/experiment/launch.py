@@ -381,6 +381,12 @@ def main() -> int:
 # Jobs of a cluster.
 
 
+def job_name(work: Work, experiment: Path) -> str:
+    """Name the jobs of one call in the folder of an experiment: the same call finds them again."""
+    text = f"{experiment.resolve()} {work.call}"
+    return f"attnbench-{hashlib.sha256(os.fsencode(text)).hexdigest()[:12]}"
+
+
 def _run_on_cluster(
     work: Work, number: int, options: Mapping[str, Any], experiment: Path, watch: _Watch
 ) -> None:
@@ -392,7 +398,7 @@ def _run_on_cluster(
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     parameters = {SLURM_KEYS[key]: value for key, value in options.items() if key != "cluster"}
-    name = f"attnbench-{hashlib.sha256(os.fsencode(experiment.resolve())).hexdigest()[:12]}"
+    name = job_name(work, experiment)
     cluster, folder = options.get("cluster", "slurm"), experiment / "slurm"
     queued = _queued(name) if cluster == "slurm" else []
     jobs: list[Any] = []

@@ -40,7 +40,6 @@ from compare.results.store import (
     read_result,
     read_results,
     save_result,
-    write_json_lines,
 )
 from compare.scoring import make_bleu
 from compare.system.device import tune_cpu
@@ -294,8 +293,6 @@ def run_each(
                 begin_run(run, prepared)
                 with log_to_file(run.folder / "log.txt"):
                     finish_run(run, prepared.for_seed(run.run.train.seed), reporter, processes)
-                with lock_folder(run.folder.parent, wait=True):
-                    write_json_lines(run.folder.parent)
         except Locked as locked:
             logger.warning(f"{position}: left out: {locked}")
         except ConnectionError:  # torchrun's other processes have ended

@@ -38,14 +38,14 @@ def run_model(
     folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
     """Train one model, from the start or from where it was stopped, and test the chosen weights."""
-    run, was_trained = folder.run, folder.weights.is_file()
+    run, was_begun = folder.run, (folder.folder / CHECKPOINTS / STATE).is_file()
     reset_peak_memory(torch.device(run.train.device))
 
     def test() -> Result:
         """Test the weights, in process 0, for whose searches the others wait."""
         seconds = evaluate_run(folder, translator, prepared.corpus)
-        # That of training is unknown where an earlier process has trained the model.
-        peak = None if was_trained else peak_memory_bytes(translator.device)
+        # Unknown where an earlier process has trained the model, or begun to.
+        peak = None if was_begun else peak_memory_bytes(translator.device)
         machine = this_machine(translator.device)
         write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
         figures = compute_figures(folder, prepared)

@@ -22,7 +22,6 @@ from compare.results.store import (
     read_registry,
     read_results,
     save_result,
-    write_json_lines,
     write_record,
 )
 from compare.system.device import set_numerics, this_machine
@@ -69,7 +68,6 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
             return
         for result in results:
             write_timings(RunFolder.read(folder / result.run), result, timings[result.label])
-        write_json_lines(folder)
 
 
 def timing_seconds(run: Run) -> float:

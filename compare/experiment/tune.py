@@ -22,13 +22,13 @@ import msgspec
 from compare.config.parse import SCHEMA, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment, ModelConfig, run_name
-from compare.experiment.budget import scaled_warmup
+from compare.experiment.budget import shorter_warmups
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, Status
+from compare.results.store import Result, Status, read_result
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
 from compare.system.processes import Locked, lock_folder
@@ -136,9 +136,14 @@ class Candidate:
         return self.results[0].settings
 
     @property
-    def bleu(self) -> float:
-        """Mean validation BLEU over seeds."""
-        return fmean(result.score for result in self.results)
+    def translates(self) -> bool:
+        """Whether it is of a translation model, as far as its trials tell."""
+        return all(result.status != "done" or result.bleu is not None for result in self.results)
+
+    @property
+    def bleu(self) -> float | None:
+        """Mean validation BLEU over seeds; None for language models."""
+        return fmean(result.score for result in self.results) if self.translates else None
 
     @property
     def loss(self) -> float:
@@ -149,7 +154,7 @@ class Candidate:
     def rank(self) -> tuple[float, int, float, int]:
         """Greater for a better one: higher BLEU, then fewer failures, lower loss and lower number."""
         failures = sum(each.loss is None for each in self.results)
-        return self.bleu, -failures, -self.loss, -self.trial
+        return self.bleu or 0.0, -failures, -self.loss, -self.trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,11 +227,13 @@ def tune_experiment(
         write_trials(folder, trials)
         winners = find_winners(trials)
         if missing or {draw.label for draw in draws.values()} - winners.keys():
+            (folder / BEST).unlink(missing_ok=True)  # of fewer trials
             return Tuning(trials=trials, missing=missing, best=None)
         write_atomically(folder / BEST, best_config(experiment, plan, trials))
     for trial in folder.glob(f"*/{CHECKPOINTS}"):
         with suppress(Locked), lock_folder(trial.parent):
-            shutil.rmtree(trial)
+            if read_result(trial.parent).status != "unfinished":
+                shutil.rmtree(trial)
     return Tuning(trials=trials, missing=0, best=folder / BEST)
 
 
@@ -269,9 +276,9 @@ def draw_candidates(
             draw = Draw(row.label, number, {name: value for name, value in values.items() if name in names})
             label = f"{row.label}-trial{number}"
             tuned = replace(row, overrides={**row.overrides, **draw.settings})
-            warmup = resolve_model(tuned, f"{context}: --space").optim.warmup_updates
-            short = scaled_warmup(warmup, updates, experiment.train.max_updates)
-            models.append(replace(tuned, label=label, overrides={**tuned.overrides, "warmup_updates": short}))
+            model = resolve_model(tuned, f"{context}: --space")
+            short = shorter_warmups(model, updates, experiment.train.max_updates)
+            models.append(replace(tuned, label=label, overrides={**tuned.overrides, **short}))
             draws[label] = draw
     budget = experiment.budget
     if budget.match != "none":
@@ -434,7 +441,8 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
         }
         if len({trial.seed for trial in trials}) > 1:
             row["seeds"] = winner and len(winner.results)
-            row["lowest_validation_bleu"] = winner and min(result.score for result in winner.results)
+            lowest = winner and winner.translates and min(result.score for result in winner.results)
+            row["lowest_validation_bleu"] = None if lowest is False else lowest
         rows.append(row)
     return rows
 
@@ -453,8 +461,9 @@ def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[Trial
         f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS_FILE} holds all.",
     ]
     lines += [
-        f"{label}: trial {winner.trial} of {counts[label]}, validation BLEU {winner.bleu:.2f}, "
-        f"loss {winner.loss:.3f}, means of {len(winner.results)} seeds"
+        f"{label}: trial {winner.trial} of {counts[label]}, validation "
+        + ("" if winner.bleu is None else f"BLEU {winner.bleu:.2f}, ")
+        + f"loss {winner.loss:.3f}, means of {len(winner.results)} seeds"
         for label, winner in winners.items()
     ]
     settings = {label: winner.settings for label, winner in winners.items()}

@@ -221,7 +221,7 @@ CHECKS: Mapping[str, Callable[["Model", Tensor, Tensor, Tensor], None]] = {
 
 
 def check_construction(make: "Callable[[], Model]") -> None:
-    """A score takes (query_size, value_size, config) and hands them to super().__init__ first."""
+    """It can be built; a score takes (query_size, value_size, config) and hands them to super().__init__."""
     make()
 
 

@@ -21,6 +21,7 @@ SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "positions": ("sinusoidal", "learned"),
     "head_size": (None,),
     "value_size": (None,),
+    "num_kv_heads": (None,),
     "attention_kind": ("scaled",),
     "projections": ("separate",),
     "encoder_mask": ("full",),

@@ -9,6 +9,7 @@ import logging
 import math
 import shutil
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,6 +81,12 @@ TRACKERS: dict[str, Callable[[Path, str, Mapping[str, Any]], TrackedRun]] = {
 """(folder of the experiment, name of a run, its settings) -> the run in the tracker."""
 
 
+def ensure_tracker(name: str) -> None:
+    """Raise ValueError for a name that is no tracker's."""
+    if name not in TRACKERS:
+        raise ValueError(f"unknown tracker {name!r}; {did_you_mean(name, TRACKERS)}")
+
+
 @contextmanager
 def track_metrics(folder: str | Path, tracker: str) -> Iterator[None]:
     """Send what is appended to the metrics logs of an experiment to a tracker, during a block.
@@ -94,8 +101,7 @@ def track_metrics(folder: str | Path, tracker: str) -> Iterator[None]:
     Raises:
         ValueError: another name.
     """
-    if tracker not in TRACKERS:
-        raise ValueError(f"unknown tracker {tracker!r}; {did_you_mean(tracker, TRACKERS)}")
+    ensure_tracker(tracker)
     ending = threading.Event()
     arguments = (Path(folder), tracker, ending)
     thread = threading.Thread(target=_follow, args=arguments, daemon=True, name="tracker")
@@ -114,12 +120,16 @@ def _follow(folder: Path, tracker: str, ending: threading.Event) -> None:
     try:
         shutil.rmtree(folder / FOLDER / tracker, ignore_errors=True)  # all of it is written again
         runs: dict[Path, TrackedRun] = {}
-        sent: dict[Path, int] = {}
+        sent: dict[Path, set[tuple[str, int]]] = defaultdict(set)
         while True:
             last = ending.is_set()
             for log in sorted(folder.glob(f"*/{METRICS_FILE}")):
                 *lines, _ = log.read_bytes().split(b"\n")  # the last one is empty, or being written
-                for line in map(json.loads, lines[sent.get(log, 0) :]):
+                for line in map(json.loads, lines):
+                    # A run that continues after a kill repeats the same lines from its last saved state.
+                    if (key := (line["kind"], line["update"])) in sent[log]:
+                        continue
+                    sent[log].add(key)
                     if log not in runs:
                         settings = RunFolder.read(log.parent).run.settings()
                         runs[log] = TRACKERS[tracker](folder, log.parent.name, settings)
@@ -132,8 +142,6 @@ def _follow(folder: Path, tracker: str, ending: threading.Event) -> None:
                     runs[log].log(values, line["update"])
                     if line["kind"] == "final":
                         runs.pop(log).finish()
-                # A run that continues after a kill repeats the same lines from its last saved state.
-                sent[log] = max(sent.get(log, 0), len(lines))
             if last:
                 break
             ending.wait(POLL_S)

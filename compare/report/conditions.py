@@ -5,7 +5,6 @@ import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from compare.analysis.tables import find_groups, groups_text
 from compare.config.sections import EXTERNAL, EXTRA_TOKENS
@@ -31,7 +30,8 @@ ENDS = {
 STILL_IMPROVING = 0.5
 """Validation BLEU that the last quarter of the updates adds to a model that was still improving."""
 IMPROVING = (
-    f"Warning: still improving when stopped (the last quarter gained {STILL_IMPROVING} validation BLEU)"
+    "Warning: still improving when stopped (the last quarter gained "
+    f"{STILL_IMPROVING} validation BLEU or more)"
 )
 
 
@@ -80,9 +80,12 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 def describe_presets(rows: Sequence[Row]) -> list[str]:
     """Name the presets of the models whose labels say something else, such as "small: lstm"."""
-    presets = {row["label"]: row.get("preset") for row in rows if row.get("label")}
+    named = [row for row in rows if row.get("label")]
+    models = dict(zip(_models(named), named, strict=True))
     return [
-        f"{label}: {preset}" for label, preset in presets.items() if preset not in (None, label, EXTERNAL)
+        f"{model}: {row['preset']}"
+        for model, row in models.items()
+        if row.get("preset") not in (None, row["label"], EXTERNAL)
     ]
 
 
@@ -131,7 +134,7 @@ def _timings(rows: Sequence[Row]) -> list[str]:
     lines = ["median of repeats (lowest–highest), the models in turn, one seed per model"]
     for name, what in (("cpu_share", "CPU share"), ("reference_share", "machine speed")):
         shares = [row[name] for row in rows if row.get(name) is not None]
-        lines += [f"{what} at least {min(shares):.0%}"] if shares else []
+        lines += [f"{what} at least {math.floor(100 * min(shares))}%"] if shares else []
     times = [row["reference_ms"] for row in rows if row.get("reference_ms") is not None]
     return [*lines, *([f"reference work {max(times):.0f} ms"] if times else [])]
 
@@ -150,16 +153,23 @@ def _differing_data(rows: Sequence[Row]) -> Iterator[str]:
 
 def _differing_settings(rows: Sequence[Row]) -> Iterator[str]:
     if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
-        begun = [row for row in rows if row.get("settings_hash") is not None]
+        begun = [row for row in rows if row.get("settings_hash") and row.get("preset") != EXTERNAL]
         names = [name for name in SHARED if len({row.get(name) for row in begun}) > 1]
         text = f": {', '.join(names)}" if names else ""
         yield f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})"
 
 
+def _models(rows: Sequence[Row]) -> list[str]:
+    """Name the model of each row by its label, and by its experiment where there are several."""
+    keys = ["label", "experiment"] if len(distinct(rows, "experiment")) > 1 else ["label"]
+    return [" ".join(str(row[key]) for key in keys) for row in rows]
+
+
 def _names(rows: Sequence[Row]) -> list[str]:
-    """Name each row by its label, and by experiment and seed where there are several."""
-    keys = ["label", *(key for key in ("experiment", "seed") if len(distinct(rows, key)) > 1)]
-    return [" ".join(f"seed {row[key]}" if key == "seed" else str(row[key]) for key in keys) for row in rows]
+    """Name each row by its model, and by its seed where there are several."""
+    if len(distinct(rows, "seed")) < 2:
+        return _models(rows)
+    return [f"{model} seed {row['seed']}" for model, row in zip(_models(rows), rows, strict=True)]
 
 
 def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
@@ -180,37 +190,41 @@ def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
-    seeds: dict[tuple[Any, Any], list[float]] = {}
-    for row in rows:
+    seeds: dict[str, list[float]] = {}
+    for row, model in zip(rows, _models(rows), strict=True):
         if row.get(PRIMARY) is not None:
-            seeds.setdefault((row.get("experiment"), row.get("label")), []).append(row[PRIMARY])
-    for (_, label), scores in seeds.items():
+            seeds.setdefault(model, []).append(row[PRIMARY])
+    for label, scores in seeds.items():
         if groups := find_groups(scores):
             rate = f"{len(groups[0])} of {len(scores)} in the lower one"
             yield f"Warning: seeds of {label} form two groups, {groups_text(groups)} BLEU, {rate}"
 
 
 def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
-    slow = {str(row.get("label")): None for row in rows if (row.get("width_multiple") or 8) % 8}
+    models = zip(_models(rows), rows, strict=True)
+    slow = {model: None for model, row in models if (row.get("width_multiple") or 8) % 8}
     if slow:
         yield f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"
 
 
 def _speeds(rows: Sequence[Row]) -> Iterator[str]:
-    names = ("device", "torch", "threads", "precision")
+    machine = ("device", "torch", "threads")
+    names = (*machine, "precision")
     different = [name for name in names if len(distinct(rows, name)) > 1]
     ids = [row.get("timed_together") for row in rows if row.get("timed_tokens_per_s") is not None]
     if different:
         yield f"Warning: {', '.join(different)} differ between rows, so their speeds do not compare"
     elif len(set(ids)) > 1 or (len(ids) > 1 and ids[0] is None):
         yield "Warning: these rows were not timed together, so their speeds do not compare"
-    trained_on = {row.get("trained_on") or row.get("device") for row in rows}
-    if "device" not in different and len(trained_on - {None}) > 1:
+    trained_on = {row.get("trained_on") or tuple(map(row.get, machine)) for row in rows if row.get("device")}
+    if len(trained_on) > 1 and not {*machine} & {*different}:
         yield "Warning: these rows were trained on different machines, so their minutes do not compare"
     reasons = {"cpu_share": "with too little of the processor", "reference_share": "below the machine's best"}
     for name, reason in reasons.items():
         shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
-            (row["label"], row[name]) for row in rows if row.get(name) is not None
+            (model, row[name])
+            for model, row in zip(_models(rows), rows, strict=True)
+            if row.get(name) is not None
         )
         disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
         if disturbed:
@@ -219,12 +233,12 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
-    models: dict[tuple[Any, Any], list[Row]] = {}
-    for row in rows:
+    models: dict[str, list[Row]] = {}
+    for row, model in zip(rows, _models(rows), strict=True):
         if row.get("status", "done") == "done" and row.get("preset") != EXTERNAL:
-            models.setdefault((row.get("experiment"), row.get("label")), []).append(row)
+            models.setdefault(model, []).append(row)
     labels: dict[str, list[str]] = {}
-    for (_, label), runs in models.items():
+    for label, runs in models.items():
         ends = [row.get("stopped_by") for row in runs]
         notes = {note: ends.count(end) for end, note in ENDS.items()}
         notes[IMPROVING] = sum((row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in runs)
@@ -232,10 +246,9 @@ def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
             if holding:
                 some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
                 labels.setdefault(note, []).append(f"{label}{some}")
-    every = list(dict.fromkeys(label for _, label in models))
     for note in sorted(labels, reverse=True):
-        names = list(dict.fromkeys(labels[note]))
-        yield f"{note}: {'all models' if names == every and len(every) > 1 else ', '.join(names)}"
+        are_all = labels[note] == list(models) and len(models) > 1
+        yield f"{note}: {'all models' if are_all else ', '.join(labels[note])}"
 
 
 def _recorded(rows: Sequence[Row]) -> Iterator[str]:

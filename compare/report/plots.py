@@ -64,7 +64,7 @@ def draw_figure(
         folder: the folder of the experiment.
         kind: name of the figure, one of ``list_figures()``.
         formats: some of png, svg and pdf.
-        out: the folder of the files; by default plots in ``folder``.
+        out: the file, whose ending is its format, or a folder; by default plots in ``folder``.
         data_root: the folder of the corpus; empty: that of the config.
 
     Returns:
@@ -77,12 +77,14 @@ def draw_figure(
     folder = Path(folder)
     if kind not in PLOTS:
         raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*PLOTS, ATTENTION])}")
+    if file := _output_file(out):
+        formats = [file.suffix.removeprefix(".")]
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
-    plots = plots_folder(folder, out)
+    path = file.with_suffix("") if file else plots_folder(folder, out) / kind
     plan = PLOTS[kind]
     finished = load_finished(folder, data_root=data_root, needs_texts=plan.needs_texts)
-    return save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / kind, formats)
+    return save_figure(plan.plot(plan.table(finished).rows, finished.styles), path, formats)
 
 
 def read_search(folder: Path) -> list[TrialResult]:
@@ -91,7 +93,7 @@ def read_search(folder: Path) -> list[TrialResult]:
     trials = read_trials(folder) if path.exists() else []
     if not trials:
         raise ValueError(
-            f"{path}: no trials of a search: publish the experiment with --tuning FOLDER of attnbench tune"
+            f"{path}: no trials of a search: name the folder that attnbench tune wrote, with --tuning"
         )
     return trials
 

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 from compare.config.parse import SCHEMA, load_experiment
 from compare.config.resolve import Run, runs_to_toml
@@ -131,7 +132,7 @@ def _open_run(folder: Path, result: Result, data_root: str) -> RunFolder:
         if hashes.get(name, recorded if name == weights else None) != recorded:
             raise ValueError(
                 f"{folder / name} is not what its result was computed from: restore it, "
-                f"or look at `attnbench check {folder.parent}`"
+                f"or look at `attnbench check {quote(str(folder.parent))}`"
             )
     return run
 

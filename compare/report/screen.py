@@ -4,12 +4,13 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from compare.analysis.tables import Row
 from compare.config.sections import EXTERNAL
 from compare.report.conditions import describe_presets, distinct, find_warnings, list_left_out
-from compare.report.table import find_summary
+from compare.report.table import default_shape, find_summary, frame_rows, load_table
 from compare.results.columns import (
     COLUMNS,
     PRIMARY,
@@ -20,7 +21,7 @@ from compare.results.columns import (
     further_tests,
     score_column,
 )
-from compare.results.store import has_means, read_results, write_protection
+from compare.results.store import has_means, load_results, read_results, write_protection
 from compare.results.text import UNKNOWN, describe_seeds, table_text
 from compare.system.plugins import plugin_problem
 
@@ -48,16 +49,26 @@ def show_experiment(
     summary = find_summary(folder, results, data_root)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
-    table = folder / "table.md" if (folder / "table.md").is_file() else None
-    where = f"more columns, and conditions: {table or f'attnbench table {folder} --columns wide'}"
+    path, has_file = quote(str(folder)), (folder / "table.md").is_file()
+    whole = f"{folder}/table.md" if has_file else f"attnbench table {path} --columns wide"
+    where = f"more columns, and conditions: {whole}"
     out = " --out report.html" if write_protection(folder) else ""
     return render_screen(
         rows if has_means(results) else shown,
         shown,
         width=width,
         notes=outcome,
-        last=where if closing else f"{where}   next: attnbench report {folder}{out}",
+        last=where if closing else f"{where}   next: attnbench report {path}{out}",
     )
+
+
+def show_experiments(folders: Sequence[Path], *, width: int, data_root: str = "") -> str:
+    """Show several experiments, or single runs, in one table; arguments as for ``show_experiment``."""
+    shape = default_shape(folders)
+    rows = frame_rows(load_table(folders, shape, data_root=data_root))
+    runs = frame_rows(load_results(*folders))
+    whole = f"attnbench table {' '.join(quote(str(folder)) for folder in folders)} --columns wide"
+    return render_screen(rows, runs, width=width, last=f"more columns, and conditions: {whole}")
 
 
 def render_screen(
@@ -83,7 +94,7 @@ def render_screen(
     presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
     lines = [*(f"! {each.removeprefix('Warning: ')}" for each in warnings), *presets, _shared(ended), last]
     above, below = (
-        [textwrap.fill(line, width, subsequent_indent="  ") for line in part if line]
+        [textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in part if line]
         for part in (notes, lines)
     )
     return "\n".join((*above, *[""] * bool(above), table, "", *below)) + "\n"
@@ -97,6 +108,8 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
         primary = [COLUMNS["seed"], bleu_and_interval_column()]
         primary = primary[len({row.get("seed") for row in rows}) == 1 :]
     columns = [COLUMNS["label"], *primary]
+    if len({row.get("experiment") for row in rows}) > 1:
+        columns.insert(1, COLUMNS["experiment"])
     if any(row.get("status", "done") != "done" for row in rows):
         columns.insert(1, COLUMNS["status"])
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
@@ -133,5 +146,6 @@ def _shared(runs: Sequence[Row]) -> str:
     parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     plural = "s" if threads != ["1"] else ""
-    parts += [f"{threads[0]} CPU thread{plural}"] if len(threads) == 1 and not on_gpu else []
+    is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")
+    parts += [f"{threads[0]} CPU thread{plural}"] if is_of_training else []
     return ", ".join(part for part in parts if part) + "." if any(parts) else ""

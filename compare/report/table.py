@@ -84,7 +84,7 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
     groups = GROUPS if names is None else {column.group for column in columns.values()}
     if any(row.get("status", "done") != "done" for row in rows):
         columns["status"] = COLUMNS["status"]
-    ended = [run for run in runs if run["status"] == "done"] or rows
+    ended = [run for run in runs or rows if run.get("status", "done") == "done"] or rows
     notes = [
         f"{name}: {values}"
         for name, values in list_conditions(ended)
@@ -284,17 +284,18 @@ def render_table(
     if form == "csv":
         return str(chosen.to_csv(index=False, lineterminator="\n"))
     if form == "json":
-        return visible_lines(json_text(_rows(chosen))) + "\n"
-    shown = _rows(frame)
+        return visible_lines(json_text(frame_rows(chosen))) + "\n"
+    shown = frame_rows(frame)
     if form == "markdown":
         above = "".join(f"- {escape_markdown(sentence)}\n" for sentence in outcome)
-        text = markdown(layout_table(shown, columns, _rows(all_runs)))
+        text = markdown(layout_table(shown, columns, frame_rows(all_runs)))
         return f"{above}\n{text}" if above else text
     names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
     if columns is None and not are_language_models(shown):
         interval = ["combined [95%]"] if _are_means(shown) else []
-        columns = ["model", "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
-    table = layout_table(shown, columns, _rows(all_runs))
+        which = [name for name in ("experiment", "seed") if len(distinct(shown, name)) > 1]
+        columns = ["model", *which, "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
+    table = layout_table(shown, columns, frame_rows(all_runs))
     return latex(replace(table, notes=[*outcome, *table.notes]), names, caption)
 
 
@@ -322,7 +323,7 @@ def _check_tasks(frame: "pd.DataFrame") -> None:
         )
 
 
-def _rows(frame: "pd.DataFrame") -> list[Row]:
+def frame_rows(frame: "pd.DataFrame") -> list[Row]:
     """Return the rows of ``frame`` as plain Python values, None for unknown ones."""
     known = frame.notna() & ~frame.isin([math.inf, -math.inf])
     rows = frame.astype(object).where(known, None).to_dict("records")
@@ -446,8 +447,8 @@ def refresh_views(folder: Path) -> None:
         return
     with suppress(Locked), lock_folder(folder):  # or results of before a run ended might replace later ones
         results, lines = read_results(folder), folder / LINES
-        if lines.is_file() and lines.read_text(encoding="utf-8", errors="replace") == to_json_lines(results):
-            return  # written last, so the others are of these results too
+        if not lines.is_file() or lines.read_text("utf-8", errors="replace") == to_json_lines(results):
+            return  # written last, so the others are of these results too, or not yet there
         if any(plugin_problem(folder / result.run) for result in results):
             return
         _write(folder, results, only_known=True)

@@ -226,7 +226,7 @@ def _ends(kinds: Sequence[str], test: str) -> list[tuple[str, str]]:
 def bleu_and_interval_column(test: str = "") -> Column:
     """Return the column of BLEU with the interval of a single run: "38.1 [36.6, 39.7]"."""
     score = score_column(PRIMARY, test)
-    interval = replace(score, ends=_ends(["ci"], test))
+    interval = replace(score, ends=_ends(["ci", "combined"], test))
 
     def text(row: Row) -> str:
         return score.text(row) if interval.order(row) is None else f"{score.text(row)} {interval.text(row)}"
@@ -353,9 +353,9 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     """
     intervals = map(bleu_and_interval_column, ("", *tests))
     by_title: dict[str, Column] = {column.title.casefold(): column for column in intervals}
-    for column in list_columns(tests):
-        for text in (column.heading, column.title, f"{column.title} [95%]"):
-            by_title.setdefault(text.casefold(), column)
+    for spelling in ("{0.heading}", "{0.title}", "{0.title} [95%]"):  # a heading before what resembles it
+        for column in list_columns(tests):
+            by_title.setdefault(spelling.format(column).casefold(), column)
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
     known = [text for column in list_columns(tests) for text in (column.name, column.title)]
@@ -384,18 +384,18 @@ def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
 
 
 def explain_columns() -> list[Row]:
-    """Return heading, field, default visibility and explanation of every column, one row each."""
+    """Return heading, explanation, field and default visibility of every column, one row each."""
     rows = [
         {
             "column": column.heading,
+            "explanation": column.help,
             "field": ", ".join(column.stored[0]),
             "shown": column.shown,
-            "explanation": column.help,
         }
         for column in list_columns()
     ]
     further = [
-        {"column": "", "field": field, "shown": "if chosen", "explanation": text}
+        {"column": "", "explanation": text, "field": field, "shown": "if chosen"}
         for field, text in _DECLARED["further"].items()
     ]
     return [*rows, *further]

@@ -207,6 +207,15 @@ def _mask_files(run: Run) -> dict[str, Path]:
 # The model of a finished run, or those of several as an ensemble.
 
 
+def ensure_run(folder: Path) -> None:
+    """Raise ValueError, or FileNotFoundError, if ``folder`` is not that of a run."""
+    ensure_folder(folder)
+    if not (folder / "config.toml").is_file():
+        runs = sorted(path.parent for path in folder.glob("*/config.toml"))
+        example = runs[0] if runs else "runs/demo/bahdanau-seed1"
+        raise ValueError(f"{folder}: no config.toml: give the folder of one run, such as {example}")
+
+
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
     """Load the model of a finished run, or one that ``save_pretrained`` wrote.
 
@@ -226,11 +235,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             or the device cannot be used.
     """
     folder = Path(run)
-    ensure_folder(folder)
-    if not (folder / "config.toml").is_file():
-        runs = sorted(path.parent for path in folder.glob("*/config.toml"))
-        example = runs[0] if runs else "runs/demo/bahdanau-seed1"
-        raise ValueError(f"{folder}: no config.toml: give the folder of one run, such as {example}")
+    ensure_run(folder)
     trained = RunFolder.read(folder)
     vocabularies, recorded = load_pair(folder), read_result(folder).files
     for name, path in {FILE_NAME: plain_or_gzip(folder / FILE_NAME), **trained.masks()}.items():

@@ -275,11 +275,6 @@ def read_results(experiment: Path) -> list[Result]:
     return [_read_own_result(experiment / name) for name in [*planned, *others]]
 
 
-def write_json_lines(experiment: Path) -> None:
-    """Rebuild results.jsonl, one result per line, from the result files."""
-    write_atomically(experiment / "results.jsonl", to_json_lines(read_results(experiment)))
-
-
 def to_json_lines(results: Iterable[Result]) -> str:
     """Format ``results`` as the content of results.jsonl."""
     return "".join(result.to_json(indent=0) + "\n" for result in results)
@@ -363,7 +358,7 @@ def _read_own_result(folder: Path) -> Result:
     if result.run not in (folder.name, run_name(*_label_and_seed(folder.name))):
         raise ValueError(
             f"{folder / 'result.json'} is of label {abbreviate(result.label)} and seed {result.seed}, "
-            f"but its folder is not {abbreviate(result.run)}: put the run's own back"
+            f"but its folder is not {abbreviate(result.run)}: rename it, or move it out of the experiment"
         )
     return result
 
@@ -395,6 +390,8 @@ class Registry:
     """Measured by label, for a budget of time."""
     calibrated_as: dict[str, str] = field(default_factory=dict)
     """Hash of what was measured, by label."""
+    calibrated_on: str = ""
+    """The machine that was measured."""
     published: dict[str, str] | None = None
     """Name of the corpus and version of the code, in a published folder."""
 

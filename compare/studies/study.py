@@ -1,5 +1,6 @@
 """Studies: settings, claims as ranges of measured numbers, results, reports, and the list of all of them."""
 
+import json
 import math
 import re
 import time
@@ -279,6 +280,7 @@ class StudyReport:
         from compare.report.drawing import save_figure
 
         path = folder / self.name
+        (path / "study.json").unlink(missing_ok=True)
         save_figure(self.findings.figure, path / "plot")
         for name, table in self.findings.tables.items():
             write_atomically(
@@ -384,7 +386,8 @@ def run_study(
         The report, also written as JSON, Markdown and plots: claims with verdicts, tables, conditions.
 
     Raises:
-        ValueError: unknown study, or ``runs`` for a study that reads none, or ``data_root`` without ``runs``.
+        ValueError: unknown study, ``runs`` for a study that reads none, ``data_root`` without ``runs``, or
+            ``quick`` where there is a report of full size.
     """
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)} (attnbench study lists all)")
@@ -393,6 +396,9 @@ def run_study(
         raise ValueError(f"study {name} reads no finished runs: leave them out")
     if data_root and runs is None:
         raise ValueError("data.root is the corpus of finished runs: name these too, with --runs")
+    record = Path(folder) / name / "study.json"
+    if quick and record.is_file() and not json.loads(record.read_text(encoding="utf-8"))["quick"]:
+        raise ValueError(f"{record.parent} has a report of full size: choose another folder with --out")
     import torch
 
     from compare.system.device import device_name, tune_cpu

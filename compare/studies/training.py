@@ -92,7 +92,7 @@ def translator(family: str, d: int, dropout: float) -> Build:
 
 def family_of(architecture: Architecture) -> str | None:
     """Classify a model as one of ``TRANSLATORS``; None for any other."""
-    if isinstance(architecture, TransformerConfig):
+    if type(architecture) is TransformerConfig:  # not one with other layers
         return TRANSFORMER
     if not isinstance(architecture, Seq2SeqConfig) or architecture.cell != "lstm":
         return None

@@ -111,6 +111,10 @@ class Machine:
     clock_mhz: float | None
     """Median clock of the processors now; None where the system does not tell."""
 
+    def __str__(self) -> str:
+        """Name what decides rounding and speed: "AMD EPYC, torch 2.13.0, threads: 2"."""
+        return f"{self.device}, torch {self.torch}, threads: {self.threads}"
+
 
 def this_machine(device: torch.device) -> Machine:
     """Describe this machine, and this process's use of it."""

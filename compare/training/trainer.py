@@ -17,6 +17,7 @@ from compare.decoding.translator import Translator
 from compare.optim import OptimConfig, build_optimizer
 from compare.protocol import Scheduled
 from compare.scoring import corpus_bleu
+from compare.system.device import this_machine
 from compare.system.measure import EnergyMeter, SharedThreads
 from compare.system.processes import SINGLE, Interrupted, Processes, StopRequest, stop_on_signals
 from compare.training.checkpoints import (
@@ -230,6 +231,7 @@ class Trainer:
         line = self.running_metrics.compute_and_reset(self.state.seconds)
         line = {"kind": "train", **self.state.log_fields(), **line}
         line["learning_rate"] = self.optimizer.param_groups[0]["lr"]
+        line["machine"] = str(this_machine(self.device))
         processes = self.processes
         if processes.size > 1:
             line |= {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
@@ -315,6 +317,8 @@ class Trainer:
     def _warn_of_lost_attention(self, attention: SourceAttention | None) -> None:
         """Warn, once per call of ``run``, if attention has had the time to find the source and has not."""
         if attention is None or attention.found or self.state.update < ATTENTION_BY or self._warned:
+            return
+        if any(getattr(module, "is_uniform", False) for module in self.scheduled):  # by attention_warmup
             return
         self._warned = True
         logger.warning(

@@ -10,10 +10,11 @@ import transformer.formulas
 from compare import formulas
 from compare.decoding.search import LengthPenalty, best_continuations, mean_probability
 from compare.models.presets import PRESETS
+from compare.models.registry import build
 from compare.optim import OptimConfig, build_optimizer
 from compare.training.checkpoints import MovingAverage
-from seq2seq import NORMALISERS, SCORES
-from tests.kits.contract import make
+from seq2seq import NORMALISERS, SCORES, Seq2SeqConfig
+from tests.kits.contract import tiny
 
 N, V = 7, 11
 Y = torch.tensor([0, 10, 3, 3, 7, 1, 2])
@@ -73,7 +74,8 @@ def test_adamw_clipping_and_the_moving_average(decay: float) -> None:
 
 @pytest.mark.parametrize("name", ["rnmt-plus", "min-gru", "transformer"])
 def test_weight_decay_leaves_biases_and_gains_alone(name: str) -> None:
-    module = make(name)
+    changes = {"positions": "t5"} if name == "transformer" else {}
+    module = build(tiny(name).override(changes).architecture, 9, 9)
     before = {name: each.detach().clone() for name, each in module.named_parameters()}
     sum(each.sum() for each in module.parameters()).mul(0.0).backward()
     build_optimizer(module, OptimConfig(learning_rate=0.1, weight_decay=0.5)).step()
@@ -116,7 +118,13 @@ def test_a_preset_lists_the_formulas_of_its_settings(name: str) -> None:
     values = {(key, str(value).replace("-", "_")) for key, value in preset.model.settings().items()}
     named = {each for key, value in values for each in (value, f"{value}_{key}") if each in known}
     without = {"self_attention", *(["relu"] if name == "ladder" else [])}
-    assert named - without <= {each for functions in listed.values() for each in functions}
+    every = {each for functions in listed.values() for each in functions}
+    assert named - without <= every
+    decoder = getattr(preset.model.architecture, "decoder", preset.model.architecture)
+    steps = {"lstm_step", "bahdanau_step", "luong_step", "gnmt_step"}
+    assert len(steps & every) == (isinstance(decoder, Seq2SeqConfig) and not name.endswith("-lm"))
+    attention = getattr(decoder, "attention", None)
+    assert ("mapped_values" in every) == bool(attention and SCORES[attention.score].is_mapped(attention))
 
 
 def test_every_mechanism_of_attention_has_a_formula() -> None:

@@ -149,6 +149,8 @@ def test_text_that_looks_like_a_special_is_only_text() -> None:
         ids = vocabulary.encode("<eos> <pad>")
         assert not {PAD, UNK, BOS, EOS} & set(ids)
         assert vocabulary.decode(ids) == "<eos> <pad>"
+    given = build_vocabulary("given", ["a b"], size=100)
+    assert given.encode("a <eos> <bos> <pad> b") == [4, UNK, UNK, UNK, 5]
 
 
 @pytest.mark.parametrize("line", ["rid@@ ing a hor@@ se .", "▁rid ing ▁a ▁hor se ▁."])

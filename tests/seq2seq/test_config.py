@@ -33,6 +33,8 @@ ATTENTION: list[tuple[dict[str, Any], str]] = [
     (AFTER | {"context_to_readout": False}, 'context_to_readout false needs placement "before"'),
     ({"normaliser": "reinforce", "scope": "local-p"}, '"reinforce" cannot choose by scope "local-p"'),
     ({"normaliser": "monotonic", "scope": "local-p"}, '"monotonic" cannot choose by scope "local-p"'),
+    ({"normaliser": "monotonic", "attention_warmup": 9}, "attention_warmup 9 needs a normaliser that makes"),
+    ({"attention_warmup": -1}, "attention_warmup must be at least 0, got -1"),
 ]
 MODEL: list[tuple[dict[str, Any], str]] = [
     ({"hidden_size": -2}, "hidden_size must be at least 1, got -2"),

@@ -215,7 +215,7 @@ ERRORS = (
     "best threshold, both chosen on validation; means over seeds. The diagonal needs no model."
 )
 ERROR_COLUMNS = ("label", "seed", "read", "method", "aer", "precision", "recall")
-HEADS = "On validation, by arg max; means over seeds."
+HEADS = "On validation, by arg max, for every run: a head of one seed has nothing to do with that of another."
 SPREAD = (
     "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
     "heads, lowest head (narrowest) and highest (widest). Shares are of the logarithm of the source "
@@ -237,7 +237,7 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
             yield _error_bars(found.rows, finished)
             rows = [{name: row.get(name) for name in ERROR_COLUMNS} for row in found.rows]
             yield Table(ERRORS, mean_over_seeds(rows), "Alignment errors")
-            yield Table(HEADS, mean_over_seeds(found.heads), "Alignment errors of every head")
+            yield Table(HEADS, found.heads, "Alignment errors of every head")
         else:
             yield "Alignment errors are not shown: the corpus has no gold links."
         yield Table(SPREAD, mean_over_seeds(found.spread), "Entropy of attention")
@@ -342,13 +342,13 @@ def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section
 
 def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
     trials = read_search(folder)
-    curve = tuning_curve(trials)
     yield from _tuning_notes(finished, trials)
     yield from _search_differences(finished, folder, trials)
-    yield _drawing("tuning", finished, curve.rows)
     yield Table(
         "Effort of the search, and the best trial of each model.", summarize(trials), "Trials and winners"
     )
+    curve = tuning_curve(trials)
+    yield _drawing("tuning", finished, curve.rows)
     yield curve
 
 

@@ -213,7 +213,7 @@ WON = Comparison(
         ({"seeds": (3, 1)}, "significant on this test set, with one seed"),
         (
             {"seeds": (1, 1), "p": 0.3, "interval": Interval(-0.5, 0.5)},
-            "no difference shown; a difference of 3.2 would have been found",
+            "no difference shown; a difference of 3.2 between two trained models would have been found",
         ),
         ({"failed": ("old seed 4",)}, "not compared, as runs failed: old seed 4"),
     ],

@@ -145,13 +145,15 @@ def test_time_buys_updates(tiny_toml: Path, prepared: PreparedData):
 def test_time_scales_what_is_a_share_of_training(tiny_toml: Path, prepared: PreparedData):
     """Validations at the same shares of training, as many of them, and a learning rate of the same curve."""
     plan = replace(load_experiment(tiny_toml).train, max_updates=4100, valid_every=450, checkpoint_every=450)
-    slow = replace(REFERENCE, label="slow", overrides={**SMALL, "warmup_updates": 400})
+    slow = replace(
+        REFERENCE, label="slow", overrides={**SMALL, "warmup_updates": 400, "attention_warmup": 100}
+    )
     runs = runs_of(tiny_toml, REFERENCE, slow, match="time", amount=4100)
     runs = [replace(run, train=plan) for run in runs]
     same, half = match_budget(runs, prepared, measured(runs, 1.0, 2.0))
     assert (same.train, same.model) == (plan, runs[0].model)
     assert (half.train.max_updates, half.train.valid_every, half.train.checkpoint_every) == (2050, 225, 225)
-    assert half.model == runs[1].model.override({"warmup_updates": 200})
+    assert half.model == runs[1].model.override({"warmup_updates": 200, "attention_warmup": 50})
     path = tiny_toml.with_name("written.toml")
     path.write_text(runs_to_toml(in_one_plan([same, half])))  # from which the same budget gives the same runs
     again = resolve_models(load_experiment(path))
@@ -249,3 +251,7 @@ def test_a_changed_model_is_calibrated_again(
     assert registry.seconds_per_update["luong"] == 1.0
     assert registry.seconds_per_update["transformer"] != 2.0
     assert registry.calibrated_as == describe_work(changed)
+    monkeypatch.setattr(calibration, "this_machine", lambda _: "a faster one")
+    calibrate(changed, prepared, registry)  # nothing is to be measured
+    with pytest.raises(ValueError, match=r"was measured on .*, and this is a faster one: add models there"):
+        calibrate(runs, prepared, registry)

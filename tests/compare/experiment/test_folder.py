@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from compare.config.resolve import resolve_models
 from compare.experiment import folder as folder_module
 from compare.experiment import run as run_all
 from compare.experiment.dry_run import estimate_experiment
-from compare.experiment.folder import choose_models, locked_for_setup
+from compare.experiment.folder import choose_models, is_begun_shorter, locked_for_setup
 from compare.experiment.run import run_experiment
+from compare.report.table import refresh_views, write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.system.log import Reporter
@@ -72,6 +74,36 @@ def test_a_corpus_that_has_moved_goes_on(copy: Path, tiny_toml: Path, tmp_path: 
     assert [RunFolder.read(run).run.data.root for run in (again, kept)] == [str(root), str(former)]
     changed = {path for path, content in files(kept).items() if before.get(path) != content}
     assert {Path(path).name for path in changed} <= {"result.json", "speed.json"}  # timed together again
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_tables_of_two_places_of_a_corpus(
+    copy: Path, third_model: Path, tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Finished runs name where it was, and the one that was added where it is."""
+    root = tiny_toml.parent / "corpus"
+    for row in ROWS:
+        config = copy / row / "config.toml"
+        config.write_text(config.read_text().replace(root.as_posix(), (tmp_path / "gone").as_posix()))
+    assert main(["run", str(third_model), "--out", str(copy)]) == 0
+    assert "No intervals" not in (copy / "table.md").read_text()
+
+
+def test_timings_may_be_repeated_more_often(copy: Path, run_tiny: Callable[..., Path]):
+    run_tiny(copy, "bench.repeats=7")  # and what is done stays
+
+
+def test_initial_weights_that_have_moved_are_found_by_their_hash(copy: Path, tiny_toml: Path):
+    run = RunFolder.read(copy / ROWS[0])
+    there, here = (
+        replace(run.run, train=replace(run.run.train, init_from=path, init_hash="5" * 64))
+        for path in ("/former/place", "/new/place")
+    )
+    run.config.write_text(there.to_toml())
+    assert not is_begun_shorter(replace(run, run=here))
+    other = replace(here, train=replace(here.train, init_hash="6" * 64))
+    with pytest.raises(ValueError, match="holds another experiment"):
+        is_begun_shorter(replace(run, run=other))
 
 
 def test_other_data_in_the_same_folder_is_refused(
@@ -239,6 +271,40 @@ def test_it_equals_training_from_the_start_also_after_a_kill(
     before = files(folder / ROWS[0])
     run_tiny(folder, *SETTINGS, "train.max_updates=14")  # nothing is left to do
     assert files(folder / ROWS[0]) == before
+
+
+def test_nothing_is_lengthened_while_one_run_is_in_use(
+    folder: Path, run_tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+):
+    def locked(path: Path, *, wait: bool = False) -> object:
+        if path == folder / ROWS[1]:
+            raise run_all.Locked(f"{path} is in use by process 7")
+        return lock_folder(path, wait=wait)
+
+    monkeypatch.setattr(folder_module, "lock_folder", locked)
+    with pytest.raises(run_all.Locked):
+        run_tiny(folder, *SETTINGS, "train.max_updates=14")
+    assert [result.status for result in read_results(folder)] == ["done", "done"]
+
+
+@pytest.mark.usefixtures("without_plots")
+def test_tables_that_a_stopped_call_left_behind_are_found_stale(
+    copy: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
+):
+    write_views(copy)
+    finish, begun = run_all.finish_run, []
+
+    def stop_at_the_second(*arguments: object) -> object:
+        begun.append(arguments)
+        if len(begun) > 1:
+            raise KeyboardInterrupt
+        return finish(*arguments)
+
+    monkeypatch.setattr(run_all, "finish_run", stop_at_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(load_experiment(tiny_toml), copy, seeds=[1, 2])
+    refresh_views(copy)
+    assert len(json.loads((copy / "table.json").read_text())) == len(read_results(copy)) > 2
 
 
 def test_what_cannot_be_continued_is_refused(

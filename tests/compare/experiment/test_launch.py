@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -220,6 +221,14 @@ def test_cores_and_gpus_are_shared_out(monkeypatch: pytest.MonkeyPatch):
     assert shares(2, "cuda") == [("4", "5"), ("4", "7")]
     assert shares(2, "cuda:1") == [("4", "5,7")] * 2
     assert (launch._suitable_jobs("cpu"), launch._suitable_jobs("cuda")) == (4, 2)
+
+
+def test_jobs_are_of_one_call(tmp_path: Path):
+    """The same command finds its jobs again, and one with other seeds does not wait for them."""
+    call = partial(run_experiment, folder=tmp_path)
+    first, again, other = (launch.Work(partial(call, seeds=seeds)) for seeds in ([1], [1], [2]))
+    assert launch.job_name(first, tmp_path) == launch.job_name(again, tmp_path)
+    assert launch.job_name(first, tmp_path) != launch.job_name(other, tmp_path)
 
 
 def test_the_cluster_is_asked_for_the_jobs_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

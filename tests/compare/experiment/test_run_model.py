@@ -31,7 +31,7 @@ from compare.results.store import read_result, read_results
 from compare.scoring import all_metrics, score_texts
 from compare.system.log import Reporter
 from compare.system.processes import Interrupted
-from compare.training.checkpoints import read_metrics
+from compare.training.checkpoints import FINAL, read_metrics
 from data.files import hash_file
 from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal
@@ -80,6 +80,16 @@ def test_a_choice_at_the_upper_edge_is_warned_of(best: int, copy: Path, monkeypa
     assert chosen == LengthPenalty((0.0, 0.5, 4.0)[best], "wu")
     warnings = quality_figures(folder, corpus)["warnings"] or ""
     assert ("is the largest of the grid" in warnings) == (best == 2)
+
+
+def test_the_memory_of_a_training_that_another_process_began_is_unknown(
+    copy: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = copy / ROWS[0]
+    (run / "result.json").unlink()
+    (run / "checkpoints" / FINAL).unlink()  # stopped after the last update
+    done, _ = run_experiment(load_experiment(tiny_toml), copy, Reporter())
+    assert (done.status, done.peak_memory_bytes) == ("done", None)
 
 
 @pytest.mark.parametrize("place", ["write_atomically", "write_record"])

@@ -22,9 +22,9 @@ from compare.experiment.compute_result import (
     UP_TO_ROUNDING,
     gpu_conditions,
     late_gain,
-    log_speed,
     size_figures,
     speed_figures,
+    together_figures,
     training_figures,
 )
 from compare.experiment.folder import settings_hash
@@ -92,10 +92,9 @@ def test_metrics_that_were_lost_are_a_clear_error(finished: Path):
 
 # Speed.
 METRICS = [
-    {"kind": "train", "tokens_per_s": 1.0, "src_tokens": 999, "tgt_tokens": 1},  # start-up
-    {"kind": "train", "tokens_per_s": 50.0, "src_tokens": 30, "tgt_tokens": 70},
-    {"kind": "train", "tokens_per_s": 90.0, "src_tokens": 20, "tgt_tokens": 80},
-    {"kind": "train", "tokens_per_s": 60.0, "src_tokens": 40, "tgt_tokens": 60},
+    {"kind": "train", "src_tokens": 30, "tgt_tokens": 70},
+    {"kind": "train", "src_tokens": 20, "tgt_tokens": 80},
+    {"kind": "train", "src_tokens": 40, "tgt_tokens": 60},
     {"kind": "valid"},
 ]
 SESSION = {
@@ -163,16 +162,27 @@ def test_speeds_by_hand(tmp_path: Path):
             "clock_mhz": 2600.0,
             "decode_s": 7.0,
             "peak_memory_bytes": 10,
+            "trained_on": None,
         }
     )
 
 
-def test_another_machine_of_training_is_named(tmp_path: Path):
-    for name, figures in (("Another CPU", {"trained_on": "Another CPU"}), (SESSION["device"], {})):
-        machine = {key: SESSION[key] for key in ("torch", "threads", "cores", "clock_mhz")} | {"device": name}
-        raw = msgspec.convert(nested(SPEED) | {"decoded_on": machine}, RawSpeed)
-        found = speed_figures(raw, METRICS, flops=1e9, precision="bf16")
-        assert {key: value for key, value in found.items() if key == "trained_on"} == figures
+@pytest.mark.parametrize(
+    ("logged", "decoded", "expected"),
+    [
+        ([], {}, None),
+        ([], {"threads": 1}, "NVIDIA H100 80GB HBM3, torch 9.9, threads: 1"),
+        (["NVIDIA H100 80GB HBM3, torch 9.9, threads: 4"], {"device": "a CPU"}, None),
+        (["A", "B", "B"], {}, "A and B"),  # stopped, and continued elsewhere
+    ],
+)
+def test_other_machines_of_training_are_named(
+    logged: list[str], decoded: dict[str, Any], expected: str | None
+):
+    machine = {key: SESSION[key] for key in ("device", "torch", "threads", "cores", "clock_mhz")} | decoded
+    raw = msgspec.convert(nested(SPEED) | {"decoded_on": machine}, RawSpeed)
+    metrics = [line | {"machine": name} for line, name in zip(METRICS, logged, strict=False)] or METRICS
+    assert speed_figures(raw, metrics, flops=1e9, precision="bf16")["trained_on"] == expected
 
 
 def test_the_slowest_reference_work_tells_how_fast_the_machine_was(tmp_path: Path):
@@ -206,12 +216,13 @@ def test_a_run_that_is_not_timed_yet_has_its_own_costs_only(tmp_path: Path):
     write_record(tmp_path / "speed.json", RawSpeed(**costs))
     assert json.loads((tmp_path / "speed.json").read_text()) == costs | {"decoded_on": None, "timings": None}
     figures = speed_figures(read_speed(tmp_path / "speed.json"), METRICS, flops=1e9, precision="fp32")
-    assert figures == costs
+    assert figures == costs | {"trained_on": None}
 
 
-def test_the_speed_of_the_training_itself_is_in_its_log():
-    assert log_speed(METRICS) == (60.0, 0.7)
-    assert log_speed(METRICS[:1]) == (1.0, 0.001)
+def test_the_speed_per_device_is_that_of_all_divided():
+    times = {"data_s": 1.0, "joules": None, "processes": 2, "devices": 2, "nodes": 1}
+    windows = [line | times | {"train_s": s} for line, s in zip(METRICS[:3], (9.0, 1.0, 2.0), strict=True)]
+    assert together_figures(windows)["together_tokens_per_s_per_device"] == 300 / 15 / 2
 
 
 # Training on a GPU.
@@ -224,14 +235,26 @@ def make_run(tiny_toml: Path, label: str, **train: object) -> Run:
 
 @pytest.mark.parametrize("has_bf16", [False, True])
 @pytest.mark.parametrize(
-    ("label", "precision"), [("luong", "bf16"), ("luong", "fp32"), ("transformer", "bf16")]
+    ("preset", "precision"),
+    [
+        ("luong-general", "bf16"),
+        ("luong-general", "fp32"),
+        ("ladder", "bf16"),
+        ("rnn-transformer", "bf16"),
+        ("transformer", "bf16"),
+        ("min-gru", "bf16"),
+        ("rnmt-plus", "bf16"),
+    ],
 )
 def test_the_row_says_where_recurrent_layers_are_not_in_its_precision(
-    label: str, precision: str, has_bf16: bool, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
+    preset: str, precision: str, has_bf16: bool, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
 ):
+    """Only of cells that cuDNN computes."""
     monkeypatch.setattr(compute_result, "has_bf16_layers", lambda: has_bf16)
-    run = make_run(tiny_toml, label, device="cuda:1", precision=precision, deterministic=True)
-    differs = (label, precision, has_bf16) == ("luong", "bf16", False)
+    run = make_run(tiny_toml, "luong", device="cuda:1", precision=precision, deterministic=True)
+    run = dataclasses.replace(run, model=resolve_model(ModelConfig(preset=preset, label=preset)))
+    is_recurrent = preset in ("luong-general", "ladder", "rnn-transformer")
+    differs = is_recurrent and precision == "bf16" and not has_bf16
     expected = {"recurrent_precision": "fp32" if differs else None, "reproducible": None}
     assert gpu_conditions(run) == expected
 

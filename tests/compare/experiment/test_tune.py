@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from compare.analysis.efficiency import tuning_curve
 from compare.analysis.finished_experiment import load_finished
 from compare.cli import main
 from compare.config.parse import load_experiment
@@ -101,7 +102,7 @@ def test_the_space_of_the_options():
 
 
 def test_candidates_are_the_models_with_drawn_settings_and_a_warm_up_in_proportion(tiny_toml: Path):
-    experiment = load_experiment(tiny_toml, ["scoring.baseline=luong"])
+    experiment = load_experiment(tiny_toml, ["scoring.baseline=luong", "models.luong.attention_warmup=8"])
     space = {"warmup_updates": (20,), "learning_rate": LogRange(1e-3, 1e-2), "recurrent_dropout": (0.1, 0.2)}
     drawn, draws = draw_candidates(experiment, TuningPlan(trials=2, updates=45, space=space))
     assert list(draws) == [f"{label}-trial{number}" for number in (1, 2) for label in LABELS]
@@ -112,7 +113,8 @@ def test_candidates_are_the_models_with_drawn_settings_and_a_warm_up_in_proporti
             model = runs[f"{label}-trial{number}"]
             assert model.optim.warmup_updates == 10  # half the updates, half the warm-up
             assert model.optim.learning_rate == draw["learning_rate"]
-        assert runs[f"luong-trial{number}"].settings()["recurrent_dropout"] == draw["recurrent_dropout"]
+        luong = runs[f"luong-trial{number}"].settings()
+        assert (luong["recurrent_dropout"], luong["attention_warmup"]) == (draw["recurrent_dropout"], 4)
         assert "recurrent_dropout" not in draws[f"transformer-trial{number}"].settings
 
 
@@ -184,6 +186,10 @@ def test_the_best_is_chosen_by_mean_bleu_then_failures_loss_and_number():
     steady = [trial(number=1, seed=seed, bleu=None, loss=2.0, status="done") for seed in (1, 2)]
     wild = [trial(number=2, bleu=None, loss=1.9, status="done"), trial(number=2, seed=2, bleu=None)]
     assert find_winners([*steady, *wild])["lstm"].trial == 1  # of language models, which have no BLEU
+    (row,) = summarize(steady)
+    assert row["validation_bleu"] is row["lowest_validation_bleu"] is None
+    with pytest.raises(ValueError, match="there is no BLEU"):
+        tuning_curve(steady)
     (row,) = summarize([one, two, third, *again])
     assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)
     assert (row["seeds"], row["lowest_validation_bleu"], row["learning_rate"]) == (2, 2.0, 0.001)
@@ -209,6 +215,13 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
         patch.setattr(run_module, "lock_folder", lock)
         left = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10))
         assert (left.missing, left.best, len(left.trials)) == (1, None, 5)
+        assert not (folder / "best.toml").exists()
+    state = folder / "luong-trial3-seed1" / "checkpoints" / "trainer.pt"
+    state.parent.mkdir(parents=True)
+    state.touch()
+    tune(tiny_toml, folder, TuningPlan(trials=3, updates=10, only=["transformer"]))
+    assert state.exists()  # of a trial that has not ended
+    shutil.rmtree(state.parent.parent)
     more = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10))
     assert untimed(more.trials[:4]) == untimed(read_trials(tuned))
     assert [each.trial for each in more.trials[4:]] == [3, 3]

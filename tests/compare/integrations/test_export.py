@@ -32,6 +32,7 @@ PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     [
         ({"positions": "rotary"}, "with positions 'rotary': only 'sinusoidal' or 'learned'"),
         ({"norm": "none"}, "with norm 'none'"),
+        ({"num_kv_heads": 2}, "with num_kv_heads 2"),
         ({"cross_mask": "window:3"}, "with cross_mask 'window:3'"),
         ({"bias": False}, "with bias False"),
         ({"projections": "shared-qk"}, "with projections 'shared-qk'"),

@@ -56,7 +56,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 def expected(folder: Path, run: str) -> Lines:
     """The numbers of a log, under the names that trackers show."""
     lines = read_metrics(folder / run / "metrics.jsonl")
-    others = ("kind", "update", "chosen")
+    others = ("kind", "update", "chosen", "machine")
     return [
         (
             line["update"],
@@ -88,7 +88,7 @@ def test_lines_of_runs_side_by_side_are_not_mixed(wandb: StandIn, copy: Path):
 
 
 def test_lines_are_sent_as_they_are_written(wandb: StandIn, copy: Path, monkeypatch: pytest.MonkeyPatch):
-    """Half a line waits; a log that a continued run has cut back is not sent twice; a new run is sent."""
+    """Half a line waits; a log that a continued run has cut back is sent once; a longer run is sent."""
     monkeypatch.setattr(trackers, "POLL_S", 0.01)
     log = copy / ROWS[0] / "metrics.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
@@ -100,8 +100,8 @@ def test_lines_are_sent_as_they_are_written(wandb: StandIn, copy: Path, monkeypa
             time.sleep(0.01)
         assert len(wandb.lines[ROWS[0]]) == number
 
-    def replace(count: int) -> None:
-        log.with_suffix(".new").write_bytes(b"".join(lines[:count]))
+    def replace(count: int, *more: bytes) -> None:
+        log.with_suffix(".new").write_bytes(b"".join((*lines[:count], *more)))
         log.with_suffix(".new").replace(log)
 
     log.write_bytes(b"".join(lines[:5]) + lines[5][:10])
@@ -113,7 +113,9 @@ def test_lines_are_sent_as_they_are_written(wandb: StandIn, copy: Path, monkeypa
         replace(3)
         replace(8)
         sent(8)
-    assert wandb.lines[ROWS[0]] == expected(copy, ROWS[0])
+        assert wandb.lines[ROWS[0]] == expected(copy, ROWS[0])
+        replace(6, b'{"kind":"train","update":999,"loss":1}\n')  # the last lines of a shorter training go
+    assert wandb.lines[ROWS[0]][8:] == [(999, {"train/loss": 1})]
     assert wandb.finished == [ROWS[0]]  # at the end, as its log has no final line
 
 

@@ -204,6 +204,7 @@ def test_without_its_corpus_an_experiment_has_curves_but_no_heat_maps(copy: Path
     assert {path.name.split(".")[0] for path in draw_plots(copy, out=tmp_path)} == CURVES
     assert "no heat maps of attention: " in caplog.text
     assert draw_figure(copy, "learning-updates", ["svg"], out=tmp_path)
+    assert draw_figure(copy, "learning-updates", out=tmp_path / "a.svg") == [tmp_path / "a.svg"]
     with pytest.raises(FileNotFoundError):
         draw_figure(copy, "length", ["svg"], out=tmp_path)
 

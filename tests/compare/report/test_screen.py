@@ -1,6 +1,7 @@
 """What a terminal shows of an experiment."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from compare.analysis.comparison import summarise
 from compare.analysis.tables import find_groups
 from compare.cli import main
 from compare.report.closing import CLOSING_WIDTH, length_chart, show_closing
-from compare.report.screen import render_screen, show_experiment
+from compare.report.screen import render_screen, show_experiment, show_experiments
 from compare.report.table import refresh_views, write_views
 from compare.results.store import SUMMARY, has_means, read_results, save_result, stored_summary
 from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
@@ -26,6 +27,17 @@ def test_no_line_is_wider_than_the_terminal(made: Path, width: int):
     lines = text.split("\n\n")[1].splitlines()
     assert lines[0].startswith("model")
     assert {line.split()[0] for line in lines[1:4]} == {"lstm", "rnn", "transformer"}
+
+
+def test_two_experiments_are_told_apart_and_paths_can_be_pasted(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    copied = Path(shutil.copytree(made, "an other"))
+    assert "attnbench report 'an other'" in show_experiment(copied, width=200)
+    text = show_experiments([made, copied], width=100)
+    assert max(map(len, text.splitlines())) <= 100
+    assert {made.name, "other"} <= set(text.split())
 
 
 def test_rows_are_sorted_by_bleu_and_the_fullest_screen_has_the_rest(made: Path):

@@ -14,7 +14,7 @@ import pytest
 
 from compare.analysis.tables import Table, mean_over_seeds
 from compare.cli import main
-from compare.report.conditions import find_warnings
+from compare.report.conditions import describe_presets, find_warnings
 from compare.report.table import FORMS, find_summary, latex, load_table, render_table
 from compare.results.columns import COLUMNS, Column
 from compare.results.store import (
@@ -201,6 +201,31 @@ def test_settings_that_differ_are_named():
     assert find_warnings(mixed)[0].endswith("(1, 2: ema)")  # a method that only some rows use
 
 
+def test_models_of_one_label_in_two_experiments_are_told_apart():
+    rows = [
+        {"label": "a", "experiment": "short", "stopped_by": "updates", "preset": "lstm", "width_multiple": 4},
+        {"label": "a", "experiment": "long", "stopped_by": "patience", "preset": "gru"},
+    ]
+    assert find_warnings(rows) == [
+        "Warning: widths that are not multiples of 8, which can cost speed: a short",
+        "Stopped by the budget, with all updates used: a short",
+        "Stopped by patience, as validation no longer improved: a long",
+    ]
+    assert describe_presets(rows) == ["a short: lstm", "a long: gru"]
+    frame = to_frame([DONE, changed(seed=2)])
+    assert "model & seed & BLEU" in render_table(frame, "latex")
+    frame.insert(0, "experiment", ["short", "long"])
+    assert "model & experiment & seed & BLEU" in render_table(frame, "latex")
+
+
+def test_only_rows_that_ended_and_were_trained_here_have_conditions():
+    threads = "threads differ between rows"
+    assert threads not in render_table([DONE, changed(seed=2), replace(FAILED, threads=1)])
+    rows = [changed(settings_hash="1").flat(), changed(settings_hash="2", label_smoothing=0.5).flat()]
+    outside = {"label": "theirs", "preset": "external", "settings_hash": "3"}
+    assert find_warnings([*rows, outside])[0].endswith(": label_smoothing)")
+
+
 def test_notes_of_means_are_those_of_the_runs():
     """Means have no value where the seeds differ, and no row for a run that failed."""
     ends = [("updates", "1", 0.9, 0.5), ("patience", "2", 1.1, 0.49)]
@@ -216,7 +241,7 @@ def test_notes_of_means_are_those_of_the_runs():
         "2 of 2 length ratios outside 0.97 to 1.03, which changes BLEU; worst a seed 1, 0.900",
         "- Stopped by the budget, with all updates used: a (1 of 2 seeds)\n",
         "- Stopped by patience, as validation no longer improved: a (1 of 2 seeds)\n",
-        "quarter gained 0.5 validation BLEU): a (1 of 2 seeds)",
+        "quarter gained 0.5 validation BLEU or more): a (1 of 2 seeds)",
     ):
         assert text in notes
 

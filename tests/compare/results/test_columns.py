@@ -11,15 +11,22 @@ from compare.results.columns import (
     FIGURES,
     INTERVALS,
     bleu_interval_column,
+    explain_columns,
     find_column,
     further_tests,
+    list_columns,
     score_column,
 )
 from compare.results.store import Result, load_results, save_result
+from compare.results.text import table_text
 from compare.scoring import METRICS
 from tests.kits.paths import ROOT
 
 ROW = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_long": 9.5, "ter": 41.26}
+
+
+def test_explanations_fit_a_narrow_terminal():
+    assert "explanation" in table_text(explain_columns(), width=80).splitlines()[0]
 
 
 def test_every_figure_of_a_result_is_declared_in_its_order():
@@ -73,6 +80,9 @@ def test_the_interval_of_the_test_set_is_that_of_the_mean_or_of_the_run():
 def test_bleu_with_its_interval_is_a_column_of_its_own():
     assert find_column("BLEU [95%]").text(ROW) == "38.1 [36.6, 39.7]"
     assert find_column("bleu").text(ROW) == "38.1"
+    mean = {"bleu": 38.1, "bleu_sd": 0.5, "bleu_combined_low": 35.0, "bleu_combined_high": 41.0}
+    assert find_column("BLEU [95%]").text(mean) == "38.1 ± 0.5 [35.0, 41.0]"
+    assert all(find_column(each.heading, ["long"]) == each for each in list_columns(["long"]))
 
 
 def test_further_test_sets_are_found_by_their_perplexity():

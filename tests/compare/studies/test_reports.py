@@ -83,9 +83,13 @@ def test_the_same_seed_gives_the_same_numbers(name, reports, tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_another_seed_gives_other_numbers(reports, tmp_path):
+def test_another_seed_gives_other_numbers_and_a_try_overwrites_no_report(reports, tmp_path):
     other = run_study("norm", tmp_path, seed=2, quick=True)
     assert other.findings.tables["layers"] != reports("norm").findings.tables["layers"]
+    record = tmp_path / "norm" / "study.json"
+    record.write_text(record.read_text().replace('"quick": true', '"quick": false'))
+    with pytest.raises(ValueError, match="has a report of full size: choose another folder with --out"):
+        run_study("norm", tmp_path, quick=True)
 
 
 def test_a_claim_is_a_range():

@@ -110,6 +110,11 @@ def test_attention_that_has_not_found_the_source_is_logged_and_warned_of_once(
     assert {line["link_mass"] for line in lines} == {0.01}
     (warning,) = (message for message in caplog.messages if "attention has not found" in message)
     assert "by update 4" in warning
+    caplog.clear()
+    held = AttentionConfig(attention_warmup=100)  # uniform on purpose
+    config = Seq2SeqConfig(attention=held, embedding_size=8, hidden_size=8)
+    trainer(stream, tmp_path / "held", [Validation(3.0, 1.0, lost)], architecture=config).run()
+    assert "attention has not found" not in caplog.text
 
 
 @pytest.mark.parametrize(("clip_norm", "factor"), [(1.0, 1 / 5), (8.0, 1.0), (0.0, 1.0)])
