@@ -1,8 +1,9 @@
 """Presets: models of the literature under the names used there, each a file of ``compare/models/presets``.
 
 A file has the description and the paper, the settings that differ from the defaults of the family and of the
-optimizer, the formulas by package, and the departures from the model of the paper. Batches, vocabulary, loss
-and search are no part of a preset: the experiment sets them for all models alike.
+optimizer, the formulas by package, and the departures from the model of the paper, to which ``departures_of``
+adds those of another preset. Batches, vocabulary, loss and search are no part of a preset: the experiment sets
+them for all models alike.
 """
 
 import inspect
@@ -70,11 +71,13 @@ class Preset:
 
 
 def _read_presets() -> dict[str, Preset]:
-    presets = {}
-    for name, table in read_presets().items():
+    presets, tables = {}, read_presets()
+    listed = {name: table.pop("departures", []) for name, table in tables.items()}
+    for name, table in tables.items():
         architecture = _read_config(table.pop("model"))
         optim = msgspec.convert(table.pop("optim", {}), OptimConfig)
-        departures = msgspec.convert(table.pop("departures", ()), tuple[Departure, ...])
+        all_listed = [*listed.get(table.pop("departures_of", ""), []), *listed[name]]
+        departures = msgspec.convert(all_listed, tuple[Departure, ...])
         presets[name] = Preset(architecture=architecture, optim=optim, departures=departures, **table)
     return presets
 
