@@ -2,8 +2,8 @@
 
 A file has the description and the paper, the settings that differ from the defaults of the family and of the
 optimizer, the formulas by package, and the departures from the model of the paper, to which ``departures_of``
-adds those of another preset. Batches, vocabulary, loss and search are no part of a preset: the experiment sets
-them for all models alike.
+adds those of another preset. Batches, vocabulary, loss and search are no part of a preset: the experiment
+sets them for all models alike.
 """
 
 import inspect
