@@ -121,10 +121,15 @@ def _follow(folder: Path, tracker: str, ending: threading.Event) -> None:
         shutil.rmtree(folder / FOLDER / tracker, ignore_errors=True)  # all of it is written again
         runs: dict[Path, TrackedRun] = {}
         sent: dict[Path, set[tuple[str, int]]] = defaultdict(set)
+        sizes: dict[Path, int] = {}
         while True:
             last = ending.is_set()
             for log in sorted(folder.glob(f"*/{METRICS_FILE}")):
-                *lines, _ = log.read_bytes().split(b"\n")  # the last one is empty, or being written
+                content = log.read_bytes()
+                if sizes.get(log) == len(content):
+                    continue
+                sizes[log] = len(content)
+                *lines, _ = content.split(b"\n")  # the last one is empty, or being written
                 for line in map(json.loads, lines):
                     # A run that continues after a kill repeats the same lines from its last saved state.
                     if (key := (line["kind"], line["update"])) in sent[log]:
