@@ -214,7 +214,9 @@ def check(
     not_checked = [f"not checked: {line}" for line in found.not_checked]
     shown = map(visible, [*differences, *found.notes, *not_checked, found.summary])
     width = terminal_width()
-    text = "\n".join(fill(line, width, subsequent_indent="  ") if width else line for line in shown)
+    text = "\n".join(
+        fill(line, width, subsequent_indent="  ", break_on_hyphens=False) if width else line for line in shown
+    )
     cli.show(content, text, as_json=as_json)
     return 1 if differences else 0
 

@@ -441,8 +441,8 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
         }
         if len({trial.seed for trial in trials}) > 1:
             row["seeds"] = winner and len(winner.results)
-            lowest = winner and winner.translates and min(result.score for result in winner.results)
-            row["lowest_validation_bleu"] = None if lowest is False else lowest
+            scores = [result.score for result in winner.results] if winner and winner.translates else None
+            row["lowest_validation_bleu"] = scores and min(scores)
         rows.append(row)
     return rows
 
