@@ -29,11 +29,14 @@ TOKENIZE: Tokenizer = "13a"
 """sacreBLEU's tokenizer where no other is asked for; experiments have ``scoring.tokenize``."""
 LANGUAGE_TOKENIZERS: dict[str, Tokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 """The tokenizers that sacreBLEU takes by target language; of all others ``TOKENIZE``."""
+ISO_639_3 = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
+"""Codes of three letters for these languages, as some corpora have them."""
 
 
 def language_tokenizer(language: str) -> Tokenizer:
-    """Return sacreBLEU's tokenizer of a target language, which may have more to it: zh-CN, zh_TW, lc.zh."""
-    return LANGUAGE_TOKENIZERS.get(re.split("[-_]", language.rpartition(".")[2])[0], TOKENIZE)
+    """Return sacreBLEU's tokenizer of a target language, or of more than its name: zh-CN, lc.zh, zho_Hans."""
+    code = re.split("[-_]", language.rpartition(".")[2].lower())[0]
+    return LANGUAGE_TOKENIZERS.get(ISO_639_3.get(code, code), TOKENIZE)
 
 
 # Base class of metrics, their options and their scores.
@@ -254,14 +257,14 @@ def register_metric(metric: Metric) -> None:
         metric: an instance of a subclass of ``Metric``; ``metric.name`` is its name in options and columns.
 
     Raises:
-        ValueError: not an instance of such a subclass, or the name is taken or has other characters than
-            lower-case letters, digits and underscores.
+        ValueError: not an instance of such a subclass, or the name is taken, also by a figure of
+            ``SystemScores``, or has other characters than lower-case letters, digits and underscores.
     """
     if not isinstance(metric, Metric):
         raise ValueError(f"a metric must be an instance of a subclass of Metric, found {metric!r:.80}")
     if not re.fullmatch("[a-z][a-z0-9_]*", metric.name):
         raise ValueError(f"metric {metric.name!r}: use lower-case letters, digits and underscores alone")
-    if metric.name in METRICS:
+    if metric.name in METRICS or metric.name in {item.name for item in fields(SystemScores)}:
         raise ValueError(f"the metric {metric.name!r} exists already: choose another name")
     METRICS[metric.name] = metric
 
@@ -396,6 +399,7 @@ def score_texts(
         ValueError: one string instead of a list, texts of different length or without lines, or a
             tokenizer whose package is not installed.
     """
+    hypotheses, *references = map(list_lines, (hypotheses, *references))  # type: ignore[assignment]
     _check_lengths(hypotheses, references)
     options = MetricOptions(tokenize=scoring.tokenize, lowercase=scoring.lowercase, n_bootstrap=n_bootstrap)
     columns: dict[str, float | str] = {}

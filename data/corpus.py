@@ -206,7 +206,7 @@ def read_pairs(src_path: str | Path, tgt_path: str | Path) -> Pairs:
     Raises:
         FileNotFoundError: one of the files does not exist.
         ValueError: the files differ in their number of lines or change while they are read, or a line is
-            blank, too long or not UTF-8; see ``iter_lines``.
+            blank or not UTF-8; see ``iter_lines``.
     """
     src_path, tgt_path = Path(src_path), Path(tgt_path)
     with ensure_unchanged(src_path, tgt_path):

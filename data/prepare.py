@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.files import ProgressCallback, described, ensure_unchanged, new_folder, no_progress
-from data.formats import PairBlock, Source
+from data.formats import PairBlock, Source, is_language
 from data.marks import BROKEN_TEXT, MarkedLines, find_marks, notable_marks
 from data.text import BUFFER, count_words, display_name, open_text
 from data.workers import map_blocks
@@ -260,6 +260,16 @@ class PreparationPlan:
     """Number of pairs of test, likewise."""
     seed: int = 1
     """Seed of the draw of valid and test."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for languages that cannot be the suffixes of two files, and for empty sets."""
+        parts = [part for lang in self.langs for part in lang.split(".")]
+        if len(set(self.langs)) != 2 or len(self.langs) != 2 or not all(map(is_language, parts)):
+            raise ValueError(f"langs {self.langs!r}: must be two names, such as ('en', 'de')")
+        for name in ("valid", "test"):
+            size = getattr(self, name)
+            if size is not None and size < 1:
+                raise ValueError(f"{name} {size}: must be at least 1, or None for a tenth of the corpus")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,8 +79,10 @@ def sample(
         itself: without temperature, filters and length penalty, end of sentence included.
 
     Raises:
-        ValueError: the model's logits are NaN or have no softmax.
+        ValueError: ``number`` is below 1, or the model's logits are NaN or have no softmax.
     """
+    if number < 1:
+        raise ValueError(f"n_best must be at least 1, found {number}")
     device, synchronous, steps = src.device, is_synchronous(src.device), int(limits.max()) + 1
     draws = _uniforms(src, src_mask, sampling.seed, number, steps, repeats).to(device)
     rows, limits = torch.arange(src.size(0), device=device), limits.to(device)

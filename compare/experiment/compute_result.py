@@ -18,7 +18,7 @@ from compare.models.registry import Architecture, build_meta_model, count_weight
 from compare.results.records import RawSpeed, read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, recorded_settings
-from compare.scoring import SystemScores, all_metrics, score_texts
+from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
 from compare.system.measure import peak_flops, percentile
 from compare.system.plugins import code_version
@@ -224,7 +224,7 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
     perplexities = {test: folder.perplexities(test) for test in corpus.tests}
     first, *further = corpus.tests
     headline = scores[first].columns() if scores else {}
-    names = {item.name for item in dataclasses.fields(Result)}
+    names = {item.name for item in dataclasses.fields(SystemScores)}
     return {
         **{name: value for name, value in headline.items() if name in names},
         "scores": {name: value for name, value in headline.items() if name not in names},
@@ -236,6 +236,12 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
             test: {**(scores[test].columns() if scores else {}), **perplexities[test]} for test in further
         },
     }
+
+
+def ensure_columns_of_metrics() -> None:
+    """Raise ValueError if a registered metric has the name of a figure of results, such as "epochs"."""
+    own = METRICS.keys() - {item.name for item in dataclasses.fields(SystemScores)}
+    Result(label="", preset="", seed=0, status="done", scores=dict.fromkeys(own, 0.0)).flat()
 
 
 def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:

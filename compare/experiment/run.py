@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.compute_result import unfinished_result
+from compare.experiment.compute_result import ensure_columns_of_metrics, unfinished_result
 from compare.experiment.folder import (
     begin_experiment,
     begin_run,
@@ -161,6 +161,7 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
 
         find_reference(models)
     make_bleu(models[0].scoring.tokenize)  # which may lack a package
+    ensure_columns_of_metrics()
     for run in models:
         if run.model.plugin_part() is not None:
             from compare.experiment.verify import ensure_verified

@@ -65,7 +65,8 @@ def add_external_scores(
     """
     texts = {system: read_lines(Path(system), allow_blank=True) for system in scores}
     source = None if src is None else read_lines(Path(src), allow_blank=True)
-    found = _score(metrics, texts, [read_lines(Path(path), allow_blank=True) for path in references], source)
+    reference_texts = [read_lines(path, allow_blank=True) for path in as_paths(references)]
+    found = _score(metrics, texts, reference_texts, source)
     return {
         system: replace(own, scores={**own.scores, **_columns(new)})
         for (system, own), new in zip(scores.items(), found, strict=True)

@@ -296,10 +296,11 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    if not any(as_paths(each) for each in folders):
+    paths = [path.resolve() for each in folders for path in as_paths(each)]
+    if not paths:
         raise ValueError("no folder: name at least one experiment, such as runs/demo")
     rows: dict[tuple[Path, str], Result] = {}
-    for folder in (path.resolve() for each in folders for path in as_paths(each)):
+    for folder in paths:
         experiment, results = (
             (folder.parent, [_read_own_result(folder)]) if is_run(folder) else (folder, read_results(folder))
         )

@@ -10,7 +10,7 @@ import pytest
 from compare.analysis.finished_experiment import load_finished
 from compare.check.recompute import check_experiment
 from compare.cli import main
-from compare.experiment.compute_result import compute_figures
+from compare.experiment.compute_result import compute_figures, ensure_columns_of_metrics
 from compare.experiment.prepare import prepare_data
 from compare.report.html.page import result_table
 from compare.report.html.sections import methods
@@ -159,6 +159,10 @@ def test_a_metric_is_registered_once_and_whole():
         (ExactMatch(), "the metric 'exact' exists already: choose another name"),
         (ExactMatch, "a metric must be an instance of a subclass of Metric, found <class "),
         (changed(name="Exact"), "metric 'Exact': use lower-case letters"),
+        (changed(name="warnings"), "the metric 'warnings' exists already"),
     ):
         with pytest.raises(ValueError, match=message):
             register_metric(metric)  # type: ignore[arg-type]
+    register_metric(changed(name="epochs"))
+    with pytest.raises(ValueError, match="column 'epochs' is a field already: rename the metric"):
+        ensure_columns_of_metrics()

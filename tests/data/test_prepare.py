@@ -37,6 +37,15 @@ def plan_of(src: Path, tgt: Path, **settings: Any) -> PreparationPlan:
     return PreparationPlan(sources=sources, langs=("en", "de"), filters=Filters(**rules), **settings)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"langs": ("en", "en")}, {"langs": "en"}, {"langs": ("gz", "de")}, {"valid": 0}, {"test": -1}],
+)
+def test_a_plan_names_two_languages_and_sets_with_sentences(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        PreparationPlan(**{"sources": [], "langs": ("en", "lc.de"), **settings})
+
+
 def prepare(
     folder: Path, pairs: list[Pair], name: str = "out", **settings: Any
 ) -> tuple[dict[str, Any], Path]:

@@ -91,7 +91,16 @@ def test_a_setting_that_is_added_with_a_default_changes_no_hash(
 
 @pytest.mark.parametrize(
     ("target", "tokenizer"),
-    [("de", "13a"), ("zh", "zh"), ("zh-TW", "zh"), ("lc.ja", "ja-mecab"), ("ko", "ko-mecab"), ("bzh", "13a")],
+    [
+        ("de", "13a"),
+        ("zh", "zh"),
+        ("zh-TW", "zh"),
+        ("lc.ja", "ja-mecab"),
+        ("ko", "ko-mecab"),
+        ("bzh", "13a"),
+        ("zho_Hans", "zh"),
+        ("JA", "ja-mecab"),
+    ],
 )
 def test_the_tokenizer_is_that_of_the_target_language(tiny_toml: Path, target: str, tokenizer: str):
     """Where it is written out, the hash is the same, which was there before the setting."""

@@ -96,6 +96,8 @@ def test_a_value_out_of_range_is_refused():
 
 def test_options_of_search_and_logits_that_are_nan_are_refused():
     model = random_model()
+    with pytest.raises(ValueError, match="n_best must be at least 1, found 0"):
+        generate(model, **inputs([3], [0]), n_best=0, sampling=Sampling())
     with pytest.raises(ValueError, match="no beam_size"):
         generate(model, **inputs([3], [0]), beam_size=2, sampling=Sampling())
     model.table[0] = math.nan

@@ -137,6 +137,7 @@ def test_frames_hold_experiments_and_single_runs(tmp_path: Path):
     folders = tmp_path / "two", str(tmp_path / "one" / "lstm-seed2")
     frame = load_results(*folders)
     assert frame.equals(load_results(folders))
+    assert frame.equals(load_results(folder for folder in folders))
     assert frame[["experiment", "label", "seed"]].values.tolist() == [["two", "gru", 1], ["one", "lstm", 2]]
     assert len(load_results(tmp_path / "one", tmp_path / "two")) == 3
 
