@@ -264,7 +264,8 @@ class PreparationPlan:
     def __post_init__(self) -> None:
         """Raise ValueError for languages that cannot be the suffixes of two files, and for empty sets."""
         parts = [part for lang in self.langs for part in lang.split(".")]
-        if len(set(self.langs)) != 2 or len(self.langs) != 2 or not all(map(is_language, parts)):
+        are_two = isinstance(self.langs, tuple) and len(self.langs) == len(set(self.langs)) == 2
+        if not are_two or not all(map(is_language, parts)):
             raise ValueError(f"langs {self.langs!r}: must be two names, such as ('en', 'de')")
         for name in ("valid", "test"):
             size = getattr(self, name)

@@ -1,6 +1,7 @@
 """Which package may import which: the table in CONTRIBUTING.md, checked against every import statement."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,28 +21,8 @@ PACKAGES = {
 }
 """Packages of this project that each package may import."""
 
-ORDER = (
-    "protocol",
-    "formulas",
-    "system",
-    "optim",
-    "models",
-    "scoring",
-    "config",
-    "attention",
-    "decoding",
-    "training",
-    "results",
-    "experiment",
-    "analysis",
-    "report",
-    "benchmark",
-    "studies",
-    "check",
-    "integrations",
-    "cli",
-    "__main__",
-)
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ORDER = (*re.findall(r"^\| `(\w+)` \|", CONTRIBUTING, re.MULTILINE), "__main__")
 """The parts of ``compare``, lowest first; each may import only itself and those before it."""
 
 FILES = {

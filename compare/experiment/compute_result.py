@@ -224,7 +224,8 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
     perplexities = {test: folder.perplexities(test) for test in corpus.tests}
     first, *further = corpus.tests
     headline = scores[first].columns() if scores else {}
-    names = {item.name for item in dataclasses.fields(SystemScores)}
+    shared = (dataclasses.fields(kind) for kind in (SystemScores, Result))
+    names = set.intersection(*({item.name for item in each} for each in shared))
     return {
         **{name: value for name, value in headline.items() if name in names},
         "scores": {name: value for name, value in headline.items() if name not in names},

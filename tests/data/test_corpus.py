@@ -121,18 +121,6 @@ def test_two_versions_of_one_split_are_refused(root: Path) -> None:
     refused(lambda: read_corpus(root, "en", "de"), "2 valid sets (val, valid)", "keep one")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "parts"),
-    [
-        ("train.de", b"ein Hund\neine Katze\nein Fisch", ("train.en.gz has 2 lines", "train.de has 3")),
-        ("test_a.de", b"", ("test_a.de is empty",)),
-    ],
-)
-def test_a_bad_file_is_named(root: Path, name: str, content: bytes, parts: tuple[str, ...]) -> None:
-    (root / name).write_bytes(content)
-    refused(lambda: read_corpus(root, "en", "de"), *parts)
-
-
 def test_the_embedded_corpus_has_links() -> None:
     corpus = embedded_corpus(seed=3, train=200)
     assert (corpus.name, corpus.src_lang, corpus.tgt_lang) == ("embedded", "en", "de")

@@ -1,6 +1,5 @@
 """Finished experiments from given texts and translations, without any training."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,9 +72,3 @@ def make_finished(
     lost = (Result(label=label, preset="lstm", seed=seed, status="failed") for label, seed in failed)
     results_of_all = (*(run.result for run in runs), *lost)
     return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs), results=results_of_all)
-
-
-def write_metrics(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Write ``lines`` as a run's metrics.jsonl."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -31,11 +31,22 @@ from compare.training import trainer
 LIMIT_S = 240
 
 
-def fork(size: int, work: Callable[[], int]) -> list[int]:
-    """Start ``work`` in ``size`` processes, which find each other at a free port; return their ids."""
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return int(free.getsockname()[1])
+
+
+def environment(rank: int, size: int, port: int) -> dict[str, str]:
+    """What torchrun sets for one of several processes on one machine."""
+    places = dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank))
+    sizes = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(size))
+    return {**places, **sizes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
+def fork(size: int, work: Callable[[], int]) -> list[int]:
+    """Start ``work`` in ``size`` processes, which find each other at a free port; return their ids."""
+    port = free_port()
     return [_fork_one(rank, size, port, work) for rank in range(size)]
 
 
@@ -63,10 +74,7 @@ def _fork_one(rank: int, size: int, port: int, work: Callable[[], int]) -> int:
     try:
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_DFL)
-        os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1"}
-        os.environ |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(size)) | {
-            "MASTER_PORT": str(port)
-        }
+        os.environ |= environment(rank, size, port)
         status = work()
     except BaseException:
         traceback.print_exc()

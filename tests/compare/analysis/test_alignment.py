@@ -1,4 +1,4 @@
-"""Attention between words as alignment: pieces joined, links, entropy; by hand and with trained models."""
+"""Attention between words as alignment: pieces joined, links, entropy; by hand."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,11 @@ from compare.analysis.alignment import (
     shared_bytes,
     sum_entropy,
 )
-from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, load_finished
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.word_links import AlignmentCounts, Gold, corpus_gold, word_pairs
 from compare.attention.weights import merge_pieces
 from compare.config.sections import DecodeConfig, VocabularyConfig
 from compare.decoding.translator import Translator
-from compare.results.run_folder import load_model
 from compare.results.store import Result
 from data.corpus import Corpus, Pairs, embedded_corpus
 from data.vocabulary import BOS, EOS, Vocabulary, VocabularyPair, build_vocabulary, split_words
@@ -140,7 +139,7 @@ Heads = Mapping[str, Sequence[SourceIndex | None]]
 
 
 class FixedAttention(nn.Module):
-    """A model that attends as given by ``heads``."""
+    """A model in evaluation that attends as given by ``heads``; targets are reversed sources."""
 
     def __init__(self, heads: Heads) -> None:
         super().__init__()
@@ -151,6 +150,8 @@ class FixedAttention(nn.Module):
         for layer, heads in self.heads.items():
             weights = torch.full((len(src), len(heads), tgt_in.size(1), src.size(1)), JUNK)
             for row, n in enumerate((src_mask.sum(1) - 1).tolist()):
+                assert tgt_in[row, : n + 1].tolist() == [BOS, *src[row, :n].flip(0).tolist()]
+                assert (src[row, n], self.training) == (EOS, False)
                 for head, source_index in enumerate(heads):
                     weights[row, head, :n, :n] = 1 / n if source_index is None else 0
                     for t in range(n if source_index else 0):
@@ -311,27 +312,3 @@ def test_rows_of_an_experiment(experiment: FinishedExperiment):
     splits = {name: pairs._replace(links=()) for name, pairs in experiment.corpus.splits.items()}
     without = align_experiment(replace(experiment, corpus=replace(experiment.corpus, splits=splits)))
     assert without == ([], [], {}, alignments.spread)
-
-
-# Trained models.
-
-
-def test_batched_attention_of_a_trained_model_equals_that_of_single_pairs(finished: Path):
-    """Compare with one pair at a time, without padding; a model in training mode applies no dropout."""
-    trained = load_finished(finished)
-    pairs = word_pairs(trained.corpus.splits["test"])
-    for run in trained.runs:
-        translator = load_model(run.folder)
-        translator.model.train()
-        vocabularies = translator.vocabularies
-        batched = list(attend_words(translator, pairs))
-        assert sorted(attention.number for attention in batched) == list(range(len(pairs)))
-        for attention in batched:
-            pair = pairs[attention.number]
-            src = torch.tensor([[*vocabularies.src.encode(pair.src), EOS]])
-            tgt_in = torch.tensor([[BOS, *vocabularies.tgt.encode(pair.tgt)]])
-            with torch.inference_mode():
-                single = translator.model.attention(src, torch.ones_like(src, dtype=torch.bool), tgt_in)
-            cross = torch.cat([weights[0] for name, weights in single.items() if "cross" in name])
-            found = attention.weights[: len(cross)]
-            np.testing.assert_allclose(found, cross[:, :-1, :-1].numpy(), atol=1e-5)

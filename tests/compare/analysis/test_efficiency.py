@@ -1,5 +1,6 @@
 """Training cost of quality, Pareto fronts, and random search."""
 
+import json
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +19,7 @@ from compare.analysis.efficiency import (
 )
 from compare.analysis.finished_experiment import Spread
 from compare.experiment.tune import TrialResult
-from tests.kits.finished_experiments import make_finished, pairs, write_metrics
+from tests.kits.finished_experiments import make_finished, pairs
 
 LINES = pairs(("a", "x"))
 
@@ -55,7 +56,7 @@ def test_progress_sums_training_costs(tmp_path: Path):
     log += [valid_line(20, 16.0, 3.0)]
     log += [{"kind": "average", "update": 20, "seconds": 17.0, "loss": 0.0, "bleu": 50.0}]
     for run in finished.runs:
-        write_metrics(run.folder, log)
+        (run.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
     names = ("label", "seed", "seconds", "updates", "tokens", "flops", "joules", "loss", "bleu")
     assert [[row[name] for name in names] for row in progress(finished).rows] == [
         ["a", 1, 8.0, 10, 900, 9e8, 3.6, 9.0, 1.0],

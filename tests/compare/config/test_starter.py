@@ -18,6 +18,8 @@ from data.prepare import FirstPass
 from data.vocabulary import build_pair
 from tests.kits.raw_data import Pair, made_up, two_files, write
 
+MODELS = ["lstm", "bahdanau", "luong-general", "transformer"]
+
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("words", "unspaced"), [(100, False), (9_000, False), (50_000, True)])
@@ -31,12 +33,7 @@ def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words
     )
     experiment = load_experiment(path)
     assert experiment.data.root == str(tmp_path / 'a "b"')
-    assert [run.preset for run in resolve_models(experiment)] == [
-        "lstm",
-        "bahdanau",
-        "luong-general",
-        "transformer",
-    ]
+    assert [run.preset for run in resolve_models(experiment)] == MODELS
     epochs = experiment.train.max_updates * experiment.train.batch_tokens / (20 * pairs)
     assert epochs == pytest.approx(size.epochs, rel=0.01)
     assert experiment.vocabulary.size <= max(4_000, words // 3)
@@ -59,12 +56,7 @@ def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pyt
     settings = [word for each in quick for word in ("--set", each)]
     assert main(["run", str(path), "--out", str(tmp_path / "runs"), "-q", *settings]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert [row.split("|")[1].strip() for row in rows[2:6]] == [
-        "lstm",
-        "bahdanau",
-        "luong-general",
-        "transformer",
-    ]
+    assert [row.split("|")[1].strip() for row in rows[2:6]] == MODELS
 
 
 def test_a_regular_text_gets_subwords_that_can_be_learnt(tmp_path: Path):

@@ -206,22 +206,10 @@ def test_a_calibration_counts_tokens_as_training_does(
 # --- in a run
 
 
-@pytest.fixture
-def toml(tiny_toml: Path, tmp_path: Path) -> Path:
-    """The tiny experiment in a few updates, the second model of four times the size."""
-    text = (
-        tiny_toml.read_text()
-        .replace("max_updates = 90", "max_updates = 4")
-        .replace("d_model = 16", "d_model = 32")
-    )
-    path = tmp_path / "matched.toml"
-    path.write_text(text)
-    return path
-
-
-def test_a_row_says_what_was_matched_and_how_closely(toml: Path, tmp_path: Path):
+def test_a_row_says_what_was_matched_and_how_closely(tiny_toml: Path, tmp_path: Path):
     folder = tmp_path / "run"
-    given = load_experiment(toml, ["budget.match=params"])
+    settings = ["budget.match=params", "train.max_updates=4", "models.transformer.d_model=32"]
+    given = load_experiment(tiny_toml, settings)
     first, second = run_experiment(given, folder, Reporter())
     assert (first.budget, first.budget_off) == ("params", 0)
     assert second.budget_off == pytest.approx(second.params / first.params - 1)

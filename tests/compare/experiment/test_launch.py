@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -28,6 +28,7 @@ from tests.kits.cli import Refusal
 from tests.kits.contents import differences, leftovers, read_contents
 from tests.kits.paths import ROOT
 from tests.kits.runs import ROWS, files
+from tests.kits.together import environment
 from tests.kits.training import metrics
 
 sends_signals = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
@@ -265,24 +266,6 @@ def alone(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def assert_equal_but_for_speed(folder: Path, alone: Path, processes: int) -> None:
-    """Compare the run of several processes with that of one."""
-    found, expected = (read_result(each / "luong-seed1") for each in (folder, alone))
-    for name in EQUAL:
-        assert getattr(found, name) == getattr(expected, name), name
-    assert found.valid_loss == pytest.approx(expected.valid_loss, rel=1e-4)
-    assert (folder / "luong-seed1/test.hyp").read_text() == (alone / "luong-seed1/test.hyp").read_text()
-    assert expected.processes is None
-    assert expected.together_tokens_per_s_per_device is None
-    assert (found.processes, found.devices, found.nodes) == (processes, 1, 1)
-    assert found.together_tokens_per_s_per_device > 0
-    updates = [line["update"] for line in metrics(folder / "luong-seed1") if line["kind"] == "train"]
-    assert updates == list(range(1, 25))
-    assert not list(folder.rglob("*.tmp"))
-    assert not list(folder.rglob(".lock"))
-    assert not check_experiment(folder).differences
-
-
 class Ended(NamedTuple):
     """What ``tests.kits.together`` leaves."""
 
@@ -323,26 +306,29 @@ def test_two_then_three_processes_give_the_row_of_one(ended: Ended, alone: Path)
     log = metrics(ended.folder / "luong-seed1")
     counts = [line.get("processes", 1) for line in log if line["kind"] == "train"]
     assert sorted(set(counts), key=counts.index) == [2, 3]
-    assert_equal_but_for_speed(ended.folder, alone, processes=3)
+    found, expected = (read_result(each / "luong-seed1") for each in (ended.folder, alone))
+    for name in EQUAL:
+        assert getattr(found, name) == getattr(expected, name), name
+    assert found.valid_loss == pytest.approx(expected.valid_loss, rel=1e-4)
+    assert (ended.folder / "luong-seed1/test.hyp").read_text() == (alone / "luong-seed1/test.hyp").read_text()
+    assert expected.processes is None
+    assert expected.together_tokens_per_s_per_device is None
+    assert (found.processes, found.devices, found.nodes) == (3, 1, 1)
+    assert found.together_tokens_per_s_per_device > 0
+    updates = [line["update"] for line in metrics(ended.folder / "luong-seed1") if line["kind"] == "train"]
+    assert updates == list(range(1, 25))
+    assert not list(ended.folder.rglob("*.tmp"))
+    assert not list(ended.folder.rglob(".lock"))
+    assert not check_experiment(ended.folder).differences
 
 
-def set_environment(monkeypatch: pytest.MonkeyPatch, **values: Any) -> None:
-    for name, value in values.items():
-        monkeypatch.setenv(name, str(value))
-
-
-COMPLETE = {
-    "RANK": 0,
-    "WORLD_SIZE": 2,
-    "LOCAL_RANK": 0,
-    "LOCAL_WORLD_SIZE": 2,
-    "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": 1,
-}
+def set_environment(monkeypatch: pytest.MonkeyPatch, rank: int = 0) -> None:
+    for name, value in environment(rank, size=2, port=1).items():
+        monkeypatch.setenv(name, value)
 
 
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
-    set_environment(monkeypatch, **COMPLETE)
+    set_environment(monkeypatch)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match=r"2 processes on .*, which has 1 GPUs: start at most one per GPU"):
         pick_own_device("cuda")
@@ -355,13 +341,14 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch):
 def test_other_commands_are_refused_under_torchrun(
     command: str, config: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
 ):
-    set_environment(monkeypatch, **COMPLETE, TORCHELASTIC_RUN_ID="x")
+    set_environment(monkeypatch)
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     assert refusal(command, config).startswith(f"{command} works in one process: start it without torchrun")
 
 
 def test_an_error_is_printed_by_process_0_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    set_environment(monkeypatch, **COMPLETE | {"RANK": 1, "LOCAL_RANK": 1})
+    set_environment(monkeypatch, rank=1)
     assert main(["run", str(tmp_path / "missing.toml")]) == 2
     assert capsys.readouterr().err == ""

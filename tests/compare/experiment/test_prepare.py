@@ -3,14 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from compare.check.recompute import check_experiment
 from compare.config.parse import load_experiment
-from compare.config.resolve import resolve_models
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.run_model import build_trainer
@@ -18,12 +16,11 @@ from compare.report.conditions import list_conditions
 from compare.report.publish import published_run
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
-from compare.training.checkpoints import FINAL, Validation, load_weights
+from compare.training.checkpoints import load_weights
 from data.files import hash_file
 from tests.kits.cli import Refusal
 from tests.kits.forgery import renew_views
 from tests.kits.runs import ROWS, first_run
-from tests.kits.training import metrics, same_weights
 
 
 def test_data_for_another_seed_have_its_batches(tiny_toml: Path, tmp_path: Path):
@@ -129,36 +126,6 @@ def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):
     assert prepared.stream.split(1).src_lengths.sum() > 1.1 * plain.train.src_lengths.sum()
 
 
-def train(toml: Path, folder: Path, stop_at: int | None = None) -> Path:
-    """Train the first model, or go on with it, up to an update from which nothing is saved."""
-    folder.mkdir(exist_ok=True)
-    run = resolve_models(load_experiment(toml, SAMPLED))[0]
-    prepared = prepare_data(run, folder / "encoded")
-
-    def stop(line: dict[str, Any]) -> None:
-        if (line["kind"], line["update"]) == ("train", stop_at):
-            raise InterruptedError
-
-    trainer, _ = build_trainer(RunFolder(run=run, folder=folder), prepared, stop)
-    trainer.validate = lambda: Validation(loss=1.0, bleu=0.0)
-    trainer.run()
-    return folder
-
-
-def test_a_run_stopped_in_an_epoch_ends_with_the_same_weights(tiny_toml: Path, tmp_path: Path):
-    """It stops in the second epoch, after the last saved state; the next start draws that epoch again."""
-    whole = train(tiny_toml, tmp_path / "whole")
-    with pytest.raises(InterruptedError):
-        train(tiny_toml, tmp_path / "stopped", stop_at=16)
-    again = train(tiny_toml, tmp_path / "stopped")
-    assert same_weights(*(folder / "checkpoints" / FINAL for folder in (whole, again)))
-    lines = metrics(whole)
-    assert {line["epoch"] for line in lines if line["update"] in (14, 17)} == {2}
-    for line, other in zip(metrics(again), lines, strict=True):
-        for name in ("update", "epoch", "src_tokens", "tgt_tokens", "loss"):
-            assert line.get(name) == other.get(name)
-
-
 # Fine-tuning: training that starts from the weights and vocabularies of another run.
 SHORT = ["train.max_updates=2", "train.valid_every=2", "train.average=1"]
 
@@ -166,15 +133,11 @@ SHORT = ["train.max_updates=2", "train.valid_every=2", "train.average=1"]
 @pytest.fixture(scope="module")
 def tuned(finished: Path, tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One of the models two updates further, at next to no learning rate, on the first half of the corpus."""
-    root = tmp_path_factory.mktemp("tuned")
-    (root / "corpus").mkdir()
-    for path in (tiny_toml.parent / "corpus").iterdir():
-        lines = path.read_text().splitlines(keepends=True)
-        (root / "corpus" / path.name).write_text("".join(lines[: max(8, len(lines) // 2)]))
-    settings = [*SHORT, f"train.init_from={finished}", f"data.root={root / 'corpus'}"]
+    folder = tmp_path_factory.mktemp("tuned") / "run"
+    settings = [*SHORT, f"train.init_from={finished}", "data.train_size=200"]
     settings += ["models.*.learning_rate=1e-12", "models.*.warmup_updates=0"]
-    run_experiment(load_experiment(tiny_toml, settings), root / "run", only=["luong"])
-    return root / "run"
+    run_experiment(load_experiment(tiny_toml, settings), folder, only=["luong"])
+    return folder
 
 
 def test_training_starts_from_the_weights_of_label_and_seed(tuned: Path, finished: Path):

@@ -130,25 +130,17 @@ def double(request: pytest.FixtureRequest, finished: Path) -> Translator:
     return translator
 
 
-def by_steps(translator: Translator, source: str, translation: str) -> list[float]:
-    """Feed the translation token by token to the decoder, as search does, and read its log-softmax."""
+def by_logits(translator: Translator, source: str, translation: str) -> list[float]:
+    """Read the log-softmax of the logits of one sentence, without batches and the loss of training."""
     src = torch.tensor([[*translator.vocabularies.src.encode(source), EOS]])
     ids = [*translator.vocabularies.tgt.encode(translation), EOS]
-    model = translator.model.eval()
-    logp = []
     with torch.no_grad():
-        memory = model.encode(src, torch.ones_like(src, dtype=torch.bool))
-        state = model.init_state(memory, 1, len(ids))
-        for before, token in zip([BOS, *ids], ids, strict=False):
-            logits, state = model.step(torch.tensor([[before]]), state, memory)
-            row = logits[0, 0].tolist()
-            top = max(row)
-            logp.append(row[token] - top - math.log(math.fsum(math.exp(value - top) for value in row)))
-    return logp
+        logits = translator.model.eval()(src, None, torch.tensor([[BOS, *ids[:-1]]]))[0]
+    return logits.log_softmax(1)[torch.arange(len(ids)), ids].tolist()
 
 
 @pytest.mark.parametrize("chunk", [1 << 22, 40])
-def test_scores_are_those_of_the_decoder_step_by_step(
+def test_scores_are_those_of_the_logits_sentence_by_sentence(
     double: Translator, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):
     """With few logits in memory at a time, too."""
@@ -156,7 +148,7 @@ def test_scores_are_those_of_the_decoder_step_by_step(
     found = score_translations(double, SOURCES, TRANSLATIONS)
     total = 0.0
     for source, translation, sentence in zip(SOURCES, TRANSLATIONS, found.sentences, strict=True):
-        expected = by_steps(double, source, translation)
+        expected = by_logits(double, source, translation)
         assert sentence.logp == pytest.approx(expected, abs=1e-10)
         assert sentence.total == pytest.approx(math.fsum(expected), abs=1e-9)
         assert len(sentence.pieces) == len(translation.split()) + 1
@@ -293,17 +285,14 @@ warmup_updates = 5
 NAMES = ("lstm-lm-seed1", "transformer-lm-seed1")
 
 
-def shared_part(tiny_toml: Path) -> str:
-    """Return the tiny experiment without its models and its search settings."""
-    text = tiny_toml.read_text().replace("[decode]\nbeam_size = 2\n", "")
-    return text.replace("max_updates = 90", "max_updates = 24").replace("valid_every = 40", "valid_every = 8")
-
-
 @pytest.fixture(scope="module")
 def toml(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny experiment without search settings, with other models."""
     path = tmp_path_factory.mktemp("language-models") / "tiny-lm.toml"
-    head = shared_part(tiny_toml)
-    path.write_text(head[: head.index("[[models]]")] + MODELS)
+    text = tiny_toml.read_text().replace("[decode]\nbeam_size = 2\n", "").split("[[models]]")[0] + MODELS
+    path.write_text(
+        text.replace("max_updates = 90", "max_updates = 24").replace("valid_every = 40", "valid_every = 8")
+    )
     return path
 
 

@@ -224,11 +224,6 @@ SCORES_OF_A_BEGINNER = {
         lambda self, queries, keys: product(self, queries, keys * keys.mean(1, keepdim=True)),
         "padding of the source",
     ),
-    "mean over the batch": (
-        init,
-        lambda self, queries, keys: product(self, queries, keys * keys.mean(0, keepdim=True)),
-        "batch",
-    ),
     "another device": (
         init,
         lambda self, queries, keys: product(self, queries, keys) + torch.zeros(keys.size(1)),

@@ -313,33 +313,32 @@ def trials(**bleu: list[float | None]) -> list[TrialResult]:
 TRIALS = trials(lstm=[4.0, 10.0, 1.0], rnn=[20.0, None, 14.0], transformer=[3.0, 33.0, 30.0])
 
 
-def test_effort_and_settings_that_differ_are_named(experiment: FinishedExperiment, tmp_path: Path):
-    def notes_of(found: list[TrialResult]) -> list[str]:
-        write_trials(tmp_path, found)
-        return tuning_section(experiment, tmp_path).notes
+def notes_of(found: list[TrialResult], experiment: FinishedExperiment, folder: Path) -> list[str]:
+    write_trials(folder, found)
+    return tuning_section(experiment, folder).notes
 
+
+def test_effort_and_settings_that_differ_are_named(experiment: FinishedExperiment, tmp_path: Path):
     other = "was run with other settings than its best trial: dropout"
-    first, *others = notes_of(TRIALS)
+    first, *others = notes_of(TRIALS, experiment, tmp_path)
     assert "same random draws" in first
     assert others[:2] == [f"lstm {other} 0.0 (best trial: 0.1).", f"rnn {other} 0.1 (best trial: 0.3)."]
-    first, *others = notes_of(trials(lstm=[4.0], rnn=[None, None]))
+    first, *others = notes_of(trials(lstm=[4.0], rnn=[None, None]), experiment, tmp_path)
     assert "different numbers of trials" in first
     assert "rnn: no trial of it ended well, so its settings are not tuned." in others
 
 
 def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExperiment, tmp_path: Path):
-    def notes_of() -> list[str]:
-        return tuning_section(experiment, tmp_path).notes
-
-    write_trials(tmp_path, TRIALS)
-    assert "Which settings the trials shared is not known: the search has no best.toml." in notes_of()
+    known = notes_of(TRIALS, experiment, tmp_path)
+    assert "Which settings the trials shared is not known: the search has no best.toml." in known
     run = experiment.runs[0].run
     larger = replace(run, vocabulary=replace(run.vocabulary, size=6000))
     (tmp_path / "best.toml").write_text(larger.to_toml())
-    (note,) = (note for note in notes_of() if note.startswith("The trials had other settings"))
+    notes = notes_of(TRIALS, experiment, tmp_path)
+    (note,) = (note for note in notes if note.startswith("The trials had other settings"))
     assert f"vocabulary.size 6000 (here {run.vocabulary.size})" in note
     assert f"train.max_updates 100 (here {run.train.max_updates})" in note
-    assert "rnn: its best trial has the highest dropout that was drawn." in notes_of()
+    assert "rnn: its best trial has the highest dropout that was drawn." in notes
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -27,11 +27,6 @@ def judged(study: str, measured, **words) -> list[bool]:
     return holds(judge(study, measured, **words))
 
 
-def by_text(claims, *starts: str) -> list[bool]:
-    """Whether the claims hold whose texts begin so."""
-    return [claim.holds for claim in claims if claim.text.startswith(starts)]
-
-
 # The kit
 
 
@@ -110,7 +105,8 @@ def test_serial_steps(reports, monkeypatch):
     assert transformer["n = 4"] >= 6 * 4  # 4 + 2 x 2 layers, of projections, scores, contexts, feed-forward
     assert all(claim.holds for claim in findings.claims if "time" not in claim.text)
     monkeypatch.setattr(parallel, "PRODUCTS", ("NoSuchNode",))
-    assert by_text(parallel.run(QUICK).claims, "LSTM") == [False, False]
+    about = [claim for claim in parallel.run(QUICK).claims if claim.text.startswith("LSTM")]
+    assert holds(about) == [False, False]
 
 
 # scaling, linearity, norm

@@ -5,7 +5,6 @@ This file is also the program that trains with several processes, which a proces
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from compare.training.step import GradientSum, dropout_seed
 from data.batches import BatchStream
 from tests.kits.loader import random_split
 from tests.kits.paths import ROOT
-from tests.kits.together import fork, statuses
+from tests.kits.together import environment, fork, free_port, statuses
 from tests.kits.training import bleus, make_stream, metrics, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)
@@ -180,19 +179,10 @@ with raise_on_signals():
 @pytest.mark.parametrize("signum", [None, signal.SIGTERM, signal.SIGINT])
 def test_a_process_whose_other_does_not_come_ends(signum: signal.Signals | None):
     """After a time with one line; by a signal at once."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    environment = {
-        **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "RANK": "0",
-        "WORLD_SIZE": "2",
-    }
+    known = {**os.environ, **environment(0, 2, free_port())}
     code = JOIN.format(seconds=60 if signum else 1)
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], env=known, cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "joining\n"
