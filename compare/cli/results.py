@@ -117,7 +117,7 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman must open the door." --out heads.html
     """
-    from compare.report.plots import ATTENTION
+    from compare.report.plots import ATTENTION, output_file
     from compare.report.table import refresh_views
 
     of_attention = any(option is not None for option in (sentence, translation, line, model or None))
@@ -128,7 +128,7 @@ def plot(
         raise ValueError(
             "--format is for one figure, such as `attnbench plot FOLDER learning-updates`: name it"
         )
-    if forms and out is not None and out.suffix and not out.is_dir():
+    if forms and output_file(out):
         raise ValueError(f"--out {out} says the format by its ending: leave --format out, or name a folder")
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")

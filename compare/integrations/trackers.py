@@ -125,11 +125,10 @@ def _follow(folder: Path, tracker: str, ending: threading.Event) -> None:
         while True:
             last = ending.is_set()
             for log in sorted(folder.glob(f"*/{METRICS_FILE}")):
-                content = log.read_bytes()
-                if sizes.get(log) == len(content):
+                if sizes.get(log) == (size := log.stat().st_size):
                     continue
-                sizes[log] = len(content)
-                *lines, _ = content.split(b"\n")  # the last one is empty, or being written
+                sizes[log] = size
+                *lines, _ = log.read_bytes().split(b"\n")  # the last one is empty, or being written
                 for line in map(json.loads, lines):
                     # A run that continues after a kill repeats the same lines from its last saved state.
                     if (key := (line["kind"], line["update"])) in sent[log]:

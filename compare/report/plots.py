@@ -77,7 +77,7 @@ def draw_figure(
     folder = Path(folder)
     if kind not in PLOTS:
         raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*PLOTS, ATTENTION])}")
-    if file := _output_file(out):
+    if file := output_file(out):
         formats = [file.suffix.removeprefix(".")]
     if unknown := [form for form in formats if form not in FORMATS]:
         raise ValueError(f"no format {unknown[0]!r}: choose from {', '.join(FORMATS)}")
@@ -256,7 +256,7 @@ def draw_attention(
             raise ValueError(f"the sentence must be one line that is not empty, found {given!r:.80}")
     runs = find_runs(folder, model)
     first = next(iter(runs.values()))
-    file = _output_file(out)
+    file = output_file(out)
     if file:
         formats = [file.suffix.removeprefix(".")]
     if unknown := [form for form in formats if form not in ATTENTION_FORMATS]:
@@ -343,7 +343,7 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     return {name: paths[result.run] for name, result in chosen.items()}
 
 
-def _output_file(out: str | Path | None) -> Path | None:
+def output_file(out: str | Path | None) -> Path | None:
     """Return ``out`` if it names a file; None for a folder."""
     path = None if out is None else Path(out)
     return path if path and path.suffix and not path.is_dir() else None

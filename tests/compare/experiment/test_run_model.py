@@ -82,9 +82,7 @@ def test_a_choice_at_the_upper_edge_is_warned_of(best: int, copy: Path, monkeypa
     assert ("is the largest of the grid" in warnings) == (best == 2)
 
 
-def test_the_memory_of_a_training_that_another_process_began_is_unknown(
-    copy: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_memory_of_a_training_that_another_process_began_is_unknown(copy: Path, tiny_toml: Path):
     run = copy / ROWS[0]
     (run / "result.json").unlink()
     (run / "checkpoints" / FINAL).unlink()  # stopped after the last update
