@@ -27,8 +27,15 @@ def no_progress(name: str, done: int, total: int | None) -> None:
 
 
 def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
-    """Convert one path or several to a list of ``Path``s; a string is one path, not a list of letters."""
-    return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    """Convert one path or several to a list of ``Path``s; a string is one path, not a list of letters.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    if not found:
+        raise ValueError("an empty list: name at least one file or folder")
+    return found
 
 
 # Atomic writing of files, detection of changed files, and JSON.

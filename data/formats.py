@@ -213,7 +213,7 @@ def find_sources(
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
     """
-    files, src, tgt = as_paths(files), as_paths(src), as_paths(tgt)
+    files, src, tgt = (as_paths(each) if each else [] for each in (files, src, tgt))
     if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
         raise ValueError(
             f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} are without either option: "

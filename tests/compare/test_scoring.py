@@ -13,6 +13,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from compare.cli import main
+from compare.experiment.likelihood import score_runs
 from compare.scoring import (
     METRICS,
     TOKENIZERS,
@@ -21,6 +22,7 @@ from compare.scoring import (
     all_metrics,
     bleu_and_length_ratio,
     corpus_bleu,
+    score_files,
     score_texts,
 )
 from data.text import read_lines
@@ -191,6 +193,16 @@ def test_what_does_not_fit_is_named(texts: list[str], tmp_path: Path, refusal: R
         (["--tokenize", "flores200"], "no 'flores200' here: choose from 13a, "),  # fetches a model
     ):
         assert refusal("score", texts[0], "--ref", texts[2], *options).startswith(message)
+
+
+def test_empty_lists_of_files_are_refused(texts: list[str]):
+    for empty in (
+        lambda: score_files([], texts),
+        lambda: score_files(texts, []),
+        lambda: score_runs([], *texts[:2]),
+    ):
+        with pytest.raises(ValueError, match="an empty list: name at least one"):
+            empty()
 
 
 # --- published scores
