@@ -212,18 +212,18 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     failed = [label for label in finished.failed_seeds if label not in finished.labels]
     lost = [f"Not compared, as runs failed and none ended: {', '.join(failed)}."] if failed else []
     means = mean_bleu(finished)
-    best, *others = sorted(means, key=lambda label: means[label], reverse=True)
-    if not others:
+    highest = max(means.values())
+    if len(means) == 1:
         return ["There is one finished model, so nothing to compare.", *lost]
     if not any_translates(means):
         return [
-            f"No model translates yet (highest BLEU {means[best]:.1f}): train longer before comparing.",
+            f"No model translates yet (highest BLEU {highest:.1f}): train longer before comparing.",
             *lost,
         ]
-    if means[best] == means[others[-1]]:
-        return [f"All models have the same BLEU, {means[best]:.1f}.", *lost]
-    if finished.baseline:
-        best, others = finished.baseline, [label for label in (best, *others) if label != finished.baseline]
+    if len(set(means.values())) == 1:
+        return [f"All models have the same BLEU, {highest:.1f}.", *lost]
+    best = choose_reference(finished)
+    others = sorted(means.keys() - {best}, key=lambda label: means[label], reverse=True)
     against = compared_with(comparisons, best)
     found = [against[label].swapped() for label in others]
     return [*_verdicts(best, found), *_describe_speeds(best, others, finished), *lost]
@@ -291,7 +291,10 @@ def _join(parts: Sequence[str], many: str = "") -> str:
 
 
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
-    """Compare the training speed of the best model with those of others, where they are known to differ."""
+    """Compare the training speed of the best model with those of others, where it is known to differ.
+
+    Nothing is said where these are more than ``MOST_NAMED``.
+    """
     ratios = {label: _speed_ratio(finished.labels[best], finished.labels[label]) for label in others}
     known = [f"{ratio:.2f} times those of {label}" for label, ratio in ratios.items() if ratio is not None]
     return [f"Timed training tokens/s of {best}: {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
@@ -331,7 +334,8 @@ def compare_all(
     """Score the test sets, compare the models and describe the outcome.
 
     Returns:
-        The scored test sets, the comparisons and the sentences, which say why where none is compared.
+        The scored test sets, the comparisons, none where no model translates yet, and the sentences, which
+        say why.
     """
     if not all(run.run.translates for run in finished.runs):
         return {}, [], ["Language models have no translations to compare: their figures are perplexities."]
@@ -342,7 +346,8 @@ def compare_all(
         comparisons = compare_models(scored)
     except ValueError as error:
         return scored, [], [f"The models were not compared: {explain(error)}"]
-    return scored, comparisons, headlines(finished, comparisons)
+    tell = comparisons if any_translates(mean_bleu(finished)) else []
+    return scored, tell, headlines(finished, comparisons)
 
 
 def summarise(folder: Path, *, data_root: str = "") -> Summary:

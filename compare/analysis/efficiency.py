@@ -47,12 +47,14 @@ def time_to_quality(curves: Sequence[Row], levels: Sequence[int] = ()) -> Table:
         One row per run; None where it never reached the level.
 
     Raises:
-        ValueError: the runs have no BLEU.
+        ValueError: the runs have no BLEU, or none high enough for a level.
     """
     if any(row["bleu"] is None for row in curves):
         raise ValueError(NO_BLEU)
     best = max(row["bleu"] for row in curves)
     levels = levels or [level for below in BELOW_BEST if (level := math.floor(best) - below) > 0]
+    if not levels:
+        raise ValueError("no run has reached a level of validation BLEU")
     runs: dict[tuple[str, int], list[Row]] = {}
     for row in curves:
         runs.setdefault((row["label"], row["seed"]), []).append(row)
@@ -79,6 +81,8 @@ def pareto(finished: FinishedExperiment) -> Table:
         highest repeat. A label without one of the figures is left out.
     """
     rows = [row for label, runs in finished.labels.items() if (row := _mean_row(label, runs))]
+    if all(run.result.bleu is None for run in finished.runs):
+        raise ValueError(NO_BLEU)
     if not rows:
         raise ValueError("no model has been timed: run the experiment again, which does what is left")
     spreads = [Spread(row[f"{SPEED}_low"], row[f"{SPEED}_high"]) for row in rows]

@@ -13,7 +13,7 @@ from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality import by_length
 from compare.analysis.tables import Row
 from compare.report.drawing import plots_folder, save_figure
-from compare.report.plots import PLOTS, find_runs
+from compare.report.plots import PLOTS
 
 CLOSING_WIDTH, NAME_WIDTH = 97, 30
 """Characters of its lines, and of a label in them."""
@@ -24,7 +24,7 @@ def show_closing(folder: Path) -> str:
 
     The sentence is the longest one of the first test set, translated by the lowest seed of each model.
     """
-    finished, runs = load_finished(folder, needs_texts=False), find_runs(folder)
+    finished = load_finished(folder, needs_texts=False)
     if finished.no_texts:  # as those of language models
         return ""
     rows = by_length(finished).rows
@@ -34,13 +34,14 @@ def show_closing(folder: Path) -> str:
     sources, encoded = finished.sources(test), finished.corpus.splits[test].src
     line = max(range(len(sources)), key=lambda index: len(sources[index].split()))
     texts = {"source": sources[line], "reference": finished.references(test)[line]}
-    texts |= {label: found[0].outputs[test][line] for label, found in finished.labels.items()}
+    firsts = {label: min(runs, key=lambda run: run.result.seed) for label, runs in finished.labels.items()}
+    texts |= {label: run.outputs[test][line] for label, run in firsts.items()}
     left = min(max(map(len, texts)), NAME_WIDTH) + 2
     sentences = [
         f"{_cut(name):<{left}}{textwrap.shorten(text, CLOSING_WIDTH - left, placeholder=' ...')}"
         for name, text in texts.items()
     ]
-    program, model = program_name(), next(reversed(runs.values()))
+    program, model = program_name(), firsts[next(reversed(finished.trained.labels))].folder
     commands = [
         f"{program} report {shlex.quote(str(folder))}",
         f"echo {shlex.quote(encoded[line])} | {program} translate {shlex.quote(str(model))}",

@@ -255,7 +255,7 @@ def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
     label, on_front, steps = FRONTS[against]
     if len(rows) > 1 and max(values) <= EQUAL_RATIO * min(values):
         raise ValueError(
-            f"no figure against {label}: they were made equal, {min(values):,.0f} to {max(values):,.0f}"
+            f"no figure against {label}: equal within 2%, {min(values):,.0f} to {max(values):,.0f}"
         )
     figure, (axes,) = make_panels(1, legend_entries=len(models))
     for index, row in enumerate(rows):

@@ -116,7 +116,7 @@ def _columns(rows: Sequence[Row], width: int) -> list[Column]:
     columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
     columns += [
         _bare(COLUMNS["train_tokens_per_s"], "train tok/s"),
-        _bare(replace(COLUMNS["beam_sentences_per_s"], decimals=0), "sent/s"),
+        _bare(COLUMNS["beam_sentences_per_s"], "sent/s"),
         _bare(COLUMNS["train_s"], "min"),
         _bare(COLUMNS["params"], "params", "M"),
     ]
@@ -142,7 +142,8 @@ def _shared(runs: Sequence[Row]) -> str:
     """Name what the runs share: seeds, equal quantity, updates, threads."""
     updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
     on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
-    parts = [describe_seeds((run["label"], run["seed"]) for run in runs if run.get("preset") != EXTERNAL)]
+    trained = (run for run in runs if run.get("preset") != EXTERNAL)
+    parts = [describe_seeds((f"{run.get('experiment')} {run['label']}", run["seed"]) for run in trained)]
     parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     plural = "s" if threads != ["1"] else ""

@@ -8,11 +8,9 @@ from typing import Any
 
 from compare.analysis.comparison import (
     Comparison,
-    any_translates,
     choose_reference,
     compare_all,
     compared_with,
-    mean_bleu,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
@@ -36,12 +34,12 @@ from compare.results.columns import (
     INTERVALS,
     PRIMARY,
     Column,
+    are_language_models,
     bleu_interval_column,
     score_column,
 )
 from compare.results.store import Result, refuse_writing
 from compare.results.text import UNKNOWN, describe_seeds
-from compare.training.checkpoints import CHECKPOINTS
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
@@ -53,9 +51,9 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
     """Yield what a win is, and every comparison; all of them were made together."""
     yield (
         f"One model beats another where p < {ALPHA} by Welch's t test of their two sets of seeds, with the "
-        f"variance over test sentences added, after Holm's correction for the {len(comparisons)} comparisons "
-        "on this page, and no run of either failed. BLEU on the first test set is tested; other scores and "
-        "test sets are only shown."
+        f"variance over test sentences added, after Holm's correction for all comparisons on this page "
+        f"({len(comparisons)}), both have several seeds, and no run of either failed. BLEU on the first test "
+        "set is tested; other scores and test sets are only shown."
     )
     yield Table(
         "BLEU of the model minus that of the one that it is against, means over seeds; the 95% interval and "
@@ -82,6 +80,8 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
 
 def describe_verdict(side: Comparison) -> str:
     """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, ≈ alike, else without a mark."""
+    if side.failed:
+        return "runs failed"
     marks = {"decided": "▲▼", "one seed": "△▽", "alike": "≈≈"}.get(side.kind)
     mark = f"{marks[side.difference < 0]} " if marks else ""
     low, high = (f"{end:+.1f}".replace("-", "−") for end in side.interval)
@@ -151,6 +151,8 @@ def result_table(
         columns.append(COLUMNS["status"])
     at_once = {score_column(PRIMARY).heading, score_column("chrf").heading, against}
     at_once |= {column.heading for column in (*intervals[-1:], *(COLUMNS[name] for name in SHOWN))}
+    if are_language_models(run for row in rows for run in row["runs"]):
+        at_once.add(COLUMNS["perplexity"].heading)
     optional = {column.heading for column in columns} - at_once
     return Table("", rows, layout=columns, optional=optional)
 
@@ -201,9 +203,9 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
         data_root: the folder of the corpus; empty: that of the config.
 
     Raises:
-        OSError: ``data_root`` cannot be read, or ``tuning`` has no trials.
-        ValueError: no finished run, or a result or its settings cannot be read, or ``data_root`` is not the
-            corpus of the runs.
+        OSError: ``data_root`` cannot be read.
+        ValueError: no finished run, or a result or its settings cannot be read, ``data_root`` is not the
+            corpus of the runs, or ``tuning`` has no trials.
     """
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
     reference = choose_reference(finished)
@@ -211,8 +213,6 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
     tuned = tuning_section(finished, tuning)  # first, as it may refuse ``tuning``
     logger.info("report: scores of resampled test sets")
     scored, comparisons, summary = compare_all(finished)
-    if not any_translates(mean_bleu(finished)):
-        comparisons = []
     parts = significance(comparisons) if comparisons else summary
     tests = make_section("significance", "Significance", parts)
     others = analyses(finished)
@@ -239,11 +239,11 @@ def unknown(finished: FinishedExperiment) -> list[str]:
     found = list_left_out([result.flat() for result in finished.results])
     if finished.no_texts:
         found.append(
-            f"Texts cannot be read: {finished.no_texts} Intervals, paired tests, sentences and alignment are "
-            "therefore not shown."
+            f"{finished.no_texts} Intervals, tests, analyses of texts, sentences and alignment are therefore "
+            "not shown."
         )
     trained = finished.trained
-    if bare := sum(not (run.folder / CHECKPOINTS).is_dir() for run in trained.runs):
+    if bare := sum(not run.weights.is_file() for run in trained.runs):
         found.append(
             f"{bare} of {len(trained.runs)} runs have no weights, as published ones: they show no attention, "
             "and alignment is not measured."
@@ -252,7 +252,7 @@ def unknown(finished: FinishedExperiment) -> list[str]:
     if single:
         who = "Every model" if len(single) == len(trained.labels) else ", ".join(single)
         found.append(f"{who} ran with one seed: what other seeds would give is not known.")
-    if all(run.result.energy_j_per_1k_tokens is None for run in trained.runs):
+    if trained.runs and all(run.result.energy_j_per_1k_tokens is None for run in trained.runs):
         found.append("Energy was not read on this machine.")
     return found + find_warnings([run.result.flat() for run in finished.runs])
 

@@ -14,7 +14,12 @@ from matplotlib.figure import Figure
 
 from compare.analysis.alignment import ARG_MAX, BASELINE, align_experiment
 from compare.analysis.efficiency import COSTS, pareto, progress, time_to_quality, tuning_curve
-from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, timed_spread
+from compare.analysis.finished_experiment import (
+    FinishedExperiment,
+    FinishedRun,
+    are_timed_together,
+    timed_spread,
+)
 from compare.analysis.quality import faults
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
@@ -87,7 +92,7 @@ def make_section(name: str, title: str, parts: Iterable[Part]) -> Section:
 def require_texts(finished: FinishedExperiment) -> None:
     """Raise ValueError, for the note of a section, if corpus and translations cannot be read."""
     if finished.no_texts:
-        raise ValueError("the texts cannot be read.")
+        raise ValueError("there are no texts to analyse; the top of this page says why.")
 
 
 def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Drawing:
@@ -130,11 +135,11 @@ def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
 
 def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
     table = pareto(finished)
-    yield _drawing("pareto-speed", finished, table.rows)
-    try:
-        yield _drawing("pareto-size", finished, table.rows)
-    except ValueError as error:
-        yield explain(error).capitalize()
+    for name in ("pareto-speed", "pareto-size"):
+        try:
+            yield _drawing(name, finished, table.rows)
+        except ValueError as error:
+            yield explain(error).capitalize()
     yield table
 
 
@@ -163,7 +168,7 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
     names = ("seed", *(column.name for column in columns), *SPREAD_ENDS)
     results = [run.result.flat() for run in finished.runs]
     rows = mean_over_seeds([{name: row[name] for name in names if name in row} for row in results])
-    in_turn = all(run.result.timed_together for run in finished.trained.runs)
+    in_turn = are_timed_together(finished.trained.runs)
     how = " (lowest to highest), of one seed per model; all models took turns" if in_turn else ""
     yield Table(
         f"Medians of the timed repeats{how}. Tokens are of source and target, without padding. "
@@ -237,9 +242,13 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
             yield _error_bars(found.rows, finished)
             rows = [{name: row.get(name) for name in ERROR_COLUMNS} for row in found.rows]
             yield Table(ERRORS, mean_over_seeds(rows), "Alignment errors")
-            yield Table(HEADS, found.heads, "Alignment errors of every head")
         else:
             yield "Alignment errors are not shown: the corpus has no gold links."
+        if not found.spread:
+            yield "No model attends to the source."
+            return
+        if found.heads:
+            yield Table(HEADS, found.heads, "Alignment errors of every head")
         yield Table(SPREAD, mean_over_seeds(found.spread), "Entropy of attention")
 
     return make_section("alignment", "Attention as alignment", parts()), chosen
@@ -363,7 +372,9 @@ def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -
         settings = runs[0].run.model.settings()
         winner = winners.get(label)
         if winner is None:
-            yield f"{label}: no trial of it ended well, so its settings are not tuned."
+            searched = any(trial.label == label for trial in trials)
+            reason = "no trial of it ended well" if searched else "it was not searched"
+            yield f"{label}: {reason}, so its settings are not tuned."
         elif other := [name for name, value in winner.settings.items() if settings.get(name) != value]:
             given = ", ".join(
                 f"{name} {settings.get(name)} (best trial: {winner.settings[name]})" for name in other
@@ -385,7 +396,9 @@ def _search_differences(
         yield f"Which settings the trials shared is not known: the search has no {BEST}."
     searched |= {"train.max_updates": max(trial.updates for trial in trials), "train.patience": 0}
     other = [
-        f"{name} {value} (here {run.get(name)})" for name, value in searched.items() if run.get(name) != value
+        f"{name} {value} (here {run[name]})"
+        for name, value in searched.items()
+        if name in run and run[name] != value  # a budget of time decides the updates of each model
     ]
     if other:
         yield f"The trials had other settings than these runs: {', '.join(other)}."

@@ -106,7 +106,7 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
         ({}, "▲ +2.5 [+0.5, +4.5]"),
         ({"p": 0.2}, "+2.5 [+0.5, +4.5]"),
         ({"seeds": (1, 3)}, "△ +2.5 [+0.5, +4.5]"),
-        ({"failed": ("a seed 1",)}, "+2.5 [+0.5, +4.5]"),
+        ({"failed": ("a seed 1",)}, "runs failed"),
         ({"p": 0.2, "difference": -0.1, "interval": (-0.5, 0.5)}, "≈ −0.1 [−0.5, +0.5]"),
     ],
 )
@@ -126,7 +126,7 @@ def test_every_comparison_is_listed(content: ReportContent, experiment: Finished
     assert rows == [(each.first, each.second, each.verdict) for each in expected]
     low, high = expected[0].interval
     assert details.rows[0]["95% interval"] == f"{low:.2f} to {high:.2f}"
-    assert f"for the {len(expected)} comparisons" in found.notes[0]
+    assert f"all comparisons on this page ({len(expected)})" in found.notes[0]
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -182,7 +182,11 @@ def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Pat
 def test_what_cannot_be_made_or_compares_badly_is_said(copied: Path):
     (copied / "lstm-seed1" / "metrics.jsonl").unlink()
     change_result(copied, "rnn-seed2", device="another machine", batch_hash="other batches")
+    for run in copied.glob("*-seed*"):
+        change_result(copied, run.name, beam_sentences_per_s=50.0)
     found = gather_content(copied)
+    assert section(found, "pareto").tables
+    assert "equal within 2%" in section(found, "pareto").notes[0]
     assert section(found, "learning-curves").drawings == []
     assert "metrics.jsonl" in section(found, "learning-curves").notes[0]
     assert section(found, "lengths").notes == []

@@ -38,6 +38,8 @@ def test_two_experiments_are_told_apart_and_paths_can_be_pasted(
     text = show_experiments([made, copied], width=100)
     assert max(map(len, text.splitlines())) <= 100
     assert {made.name, "other"} <= set(text.split())
+    rows = [{"experiment": name} | changed(seed=seed).flat() for name, seed in (("a", 1), ("a", 2), ("b", 3))]
+    assert "1 to 2 seeds" in render_screen(rows, rows, width=100)
 
 
 def test_rows_are_sorted_by_bleu_and_the_fullest_screen_has_the_rest(made: Path):
