@@ -9,7 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from compare.training.loss import PairWeights, TranslationLoss, linear_cross_entropy
 from tests.kits.contract import make, seeded_float64, sharpen, sources, targets
-from transformer.fast import _MaskAndScale
+from transformer.fast import Dropout
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
 REFUSED = ["bahdanau", "luong-general", "hard-st", "self-attentive-rnn", "transformer-rnn"]
@@ -72,10 +72,10 @@ def test_the_training_loss_refuses_second_derivatives(pair: PairWeights | None):
             torch.autograd.grad(smoothed**power, [*passes, *layer], create_graph=True)
 
 
-def test_dropout_has_right_second_derivatives():
+def test_dropout_has_right_first_and_second_derivatives():
     def dropped(x: Tensor) -> Tensor:
         torch.manual_seed(1)
-        result: Tensor = _MaskAndScale.apply(x.tanh(), 20_000)
+        result: Tensor = Dropout(0.3)(x.tanh())
         return result
 
     x = torch.randn(3, 5, requires_grad=True)

@@ -18,23 +18,17 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"(?:^    |`)(?:[^`\n]*\| )?attnbench ([^\n`|#&<>]+)", re.MULTILINE)
 
 
-@pytest.fixture
-def corpora(tmp_path: Path) -> Path:
-    """The corpora of the pages, where they are present: Multi30k with all of its test sets in one folder."""
+@pytest.mark.slow
+def test_tables_are_those_of_the_result_files(tmp_path: Path):
+    """In README.md and in docs/; where Multi30k is present, all of its test sets lie in one folder."""
     (tmp_path / "multi30k").mkdir()
     for path in [*SHARED.glob("multi30k/*.gz"), *SHARED.glob("multi30k-2017/*.gz")]:
         (tmp_path / "multi30k" / path.name).symlink_to(path)
-    return tmp_path
-
-
-@pytest.mark.slow
-def test_tables_are_those_of_the_result_files(corpora: Path):
-    """In README.md and in docs/."""
     made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
     assert "<!-- table: " in README
     for page in made["PAGES"]:
         text = page.read_text(encoding="utf-8")
-        assert made["regenerate"](text, corpora) == text, page.name
+        assert made["regenerate"](text, tmp_path) == text, page.name
 
 
 def test_the_model_trained_in_readme_learns():
@@ -51,15 +45,9 @@ def test_make_targets_exist(target):
     assert run.returncode == 0, run.stderr
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Pages:
-    """The pages of the site, written but not built."""
-    written = Pages(tmp_path_factory.mktemp("pages"))
-    written.write()
-    return written
-
-
-def test_every_link_leads_to_a_file_and_every_page_is_in_the_navigation(pages: Pages):
+def test_every_link_leads_to_a_file_and_every_page_is_in_the_navigation(tmp_path: Path):
+    pages = Pages(tmp_path)
+    pages.write()
     assert pages.mistakes == []
     missing = [page for page in navigation() if not (pages.folder / page).is_file()]
     assert missing == ["tutorial.md"]  # made by running it

@@ -22,7 +22,7 @@ from compare.system.log import counting
 from compare.system.messages import first_line
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
-from compare.training.trainer import Validator
+from compare.training.trainer import TrainingDiverged, Validator
 from data.text import read_lines
 
 LOSS_TOLERANCE, BLEU_TOLERANCE = 1e-3, 0.1
@@ -156,8 +156,13 @@ def check_training(run: CheckedRun) -> Findings:
 
     with TemporaryDirectory() as folder:
         trainer, _ = build_trainer(replace(run.folder, folder=Path(folder)), run.prepared, report)
-        with suppress(_LineLogged):
-            trainer.run()
+        try:
+            with suppress(_LineLogged):
+                trainer.run()
+        except (TrainingDiverged, RuntimeError) as error:
+            context = "metrics.jsonl: the first updates, trained again"
+            yield ComparedValue(run.name, context, "done", first_line(error))
+            return
     for name, tolerance in (("nll", NLL_TOLERANCE), ("grad_norm", NORM_TOLERANCE)):
         context = f"metrics.jsonl: {name} of update {first['update']}, trained again"
         yield ComparedValue(run.name, context, first[name], found[name], tolerance)

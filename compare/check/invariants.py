@@ -13,7 +13,7 @@ import numpy as np
 
 from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_models
-from compare.config.sections import run_name
+from compare.config.sections import is_shared, run_name
 from compare.decoding.search import length_penalties
 from compare.experiment.budget import WARMUPS
 from compare.experiment.folder import DECIDED_BY_TIME, settings_hash
@@ -345,23 +345,24 @@ INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
 
 SCALED_BY_TIME = DECIDED_BY_TIME | {"train.checkpoint_every", *(f"model.{name}" for name in WARMUPS)}
 """Settings that a budget of time scales, each model its own."""
-PLACES = {"data.root", "train.seed", "train.init_from"}
-"""Settings in which a published experiment.toml may differ from its runs."""
 
 
 def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings:
-    """Compare the settings of every model's run with those of experiment.toml, which people run."""
+    """Compare the settings of every model's run with those of experiment.toml, which people run.
+
+    Its sections are those of one run: settings in which rows may differ are left out.
+    """
     published = {
         run.label: run.settings()
         for run in resolve_models(load_experiment(path), str(path), other_machine=True)
     }
     for run in (each.folder.run for each in runs if not each.folder.run.is_external):
         written = published.get(run.label, {})
-        left_out = PLACES | (SCALED_BY_TIME if run.budget.match == "time" else set())
+        left_out = SCALED_BY_TIME if run.budget.match == "time" else set[str]()
         other = [
             f"{name} = {written.get(name)}, not {value}"
             for name, value in run.settings().items()
-            if name not in left_out and not _means_the_same(written.get(name), value)
+            if is_shared(name) and name not in left_out and not _means_the_same(written.get(name), value)
         ]
         yield ComparedValue(path.name, run.name, "; ".join(other) or "as the run", "as the run")
 

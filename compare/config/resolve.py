@@ -174,7 +174,7 @@ class Run(Sections):
         return dataclasses.replace(self, train=dataclasses.replace(self.train, seed=seed))
 
     def to_toml(self) -> str:
-        """Write config.toml: ``read_run`` reads the same run from it."""
+        """Write config.toml: ``RunFolder.read`` reads the same run from it."""
         return f"schema = {SCHEMA}\n\n{runs_to_toml([self])}"
 
 

@@ -108,12 +108,6 @@ def estimate_experiment(
         ]
 
 
-def total_seconds(estimates: Sequence[RunEstimate]) -> float | None:
-    """Add the seconds of all runs; None if those of one are unknown."""
-    known = [each.train_s for each in estimates if each.train_s is not None]
-    return sum(known) if len(known) == len(estimates) else None
-
-
 def _estimate(
     folder: RunFolder, prepared: PreparedData, per_update: float | None, *, continues: bool
 ) -> RunEstimate:
@@ -124,7 +118,7 @@ def _estimate(
         status = "unfinished" if continues else read_result(folder.folder).status
         if status == "unfinished" and folder.metrics.is_file():
             done = max((line["update"] for line in read_metrics(folder.metrics)), default=0)
-    left = run.train.max_updates - done if status in ("new", "unfinished") else 0
+    left = max(0, run.train.max_updates - done) if status in ("new", "unfinished") else 0
     return RunEstimate(
         name=run.name,
         status=status,

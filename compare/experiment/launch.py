@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,7 @@ from compare.experiment.run_model import build_trainer
 from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
+from compare.system.device import pick_device
 from compare.system.log import Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
 from compare.system.plugins import PLUGINS, load_plugins
@@ -93,9 +95,15 @@ class Launch:
             context: the file that error messages name.
 
         Raises:
-            ValueError: no cluster, or a setting that this machine cannot decide.
+            ValueError: no cluster, a setting that this machine cannot decide, or a budget of time that
+                processes would share.
         """
         if self.slurm is None:
+            if experiment.budget.match == "time" and pick_device(experiment.train.device).type == "cpu":
+                raise ValueError(
+                    f"{context}: budget.match = 'time' is measured by one process that has all cores: leave "
+                    "out --jobs"
+                )
             return experiment
         if find_spec("submitit") is None:
             raise ValueError("--slurm needs submitit, which is not installed: pip install 'attnbench[slurm]'")
@@ -153,6 +161,12 @@ class Launch:
                     _run_on_cluster(Work(train_only), self.jobs or len(left), self.slurm, folder, watch)
                 if timing and results_to_time(folder):
                     _run_on_cluster(Work(call), 1, self.slurm, folder, watch)
+                if all(map(has_ended, runs)):
+                    shutil.rmtree(folder / "slurm", ignore_errors=True)
+                else:
+                    logger.warning(
+                        f"some runs have not ended: the messages of their jobs are in {folder}/slurm"
+                    )
             elif left:
                 number = min(self.jobs or _suitable_jobs(decided.device), len(left))
                 logger.info(f"{number} processes share the runs")
@@ -383,7 +397,7 @@ def main() -> int:
 
 def job_name(work: Work, experiment: Path) -> str:
     """Name the jobs of one call in the folder of an experiment: the same call finds them again."""
-    text = f"{experiment.resolve()} {work.call}"
+    text = re.sub(" at 0x[0-9a-f]+", "", f"{experiment.resolve()} {work.call}")  # addresses of functions
     return f"attnbench-{hashlib.sha256(os.fsencode(text)).hexdigest()[:12]}"
 
 
@@ -392,7 +406,7 @@ def _run_on_cluster(
 ) -> None:
     """Submit jobs, in addition to those that an earlier call has left, until there are ``number``; wait.
 
-    What submitit writes is in the folder slurm of the experiment, which is removed at the end.
+    What submitit writes is in the folder slurm of the experiment.
     """
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -427,7 +441,6 @@ def _run_on_cluster(
                 looked = time.monotonic()
                 with suppress(ValueError):  # asked again
                     ended = 0 if _queued(name) else ended + 1
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _queued(name: str) -> list[str]:

@@ -85,6 +85,9 @@ def add_row(row: RunFolder, translations: Translations, prepared: PreparedData) 
     prepared.vocabularies.save(row.folder)
     write_atomically(row.config, row.run.to_toml())
     for test, lines in translations.items():
-        write_atomically(row.plain_output(test), "".join(f"{line}\n" for line in lines))
+        path, text = row.plain_output(test), "".join(f"{line}\n" for line in lines)
+        if path.is_file() and path.read_bytes() != text.encode():
+            row.external.unlink(missing_ok=True)  # scores of the former translations
+        write_atomically(path, text)
     result = replace(unfinished_result(row, prepared), status="done", files=row.hashes())
     save_result(row.folder, replace(result, **compute_figures(row, prepared)))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from compare.config.parse import SCHEMA, parse_value, to_toml
+from compare.config.parse import SCHEMA, absolute_root, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment, ModelConfig, run_name
 from compare.experiment.budget import shorter_warmups
@@ -221,6 +221,10 @@ def tune_experiment(
     ended = [each for each in results if each.status != "unfinished" or each.reason]
     trials = [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
     missing = len(results) - len(ended)
+    for trial in folder.glob(f"*/{CHECKPOINTS}") if not missing else ():
+        with suppress(Locked), lock_folder(trial.parent):
+            if read_result(trial.parent).status != "unfinished":
+                shutil.rmtree(trial)
     with lock_folder(folder, wait=True):
         known = [*_read_earlier(folder, draws.values()), *trials]
         trials = list({(each.label, each.trial, each.seed): each for each in known}.values())
@@ -230,10 +234,6 @@ def tune_experiment(
             (folder / BEST).unlink(missing_ok=True)  # of fewer trials
             return Tuning(trials=trials, missing=missing, best=None)
         write_atomically(folder / BEST, best_config(experiment, plan, trials))
-    for trial in folder.glob(f"*/{CHECKPOINTS}"):
-        with suppress(Locked), lock_folder(trial.parent):
-            if read_result(trial.parent).status != "unfinished":
-                shutil.rmtree(trial)
     return Tuning(trials=trials, missing=0, best=folder / BEST)
 
 
@@ -472,7 +472,12 @@ def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[Trial
         for row in experiment.models
     ]
     systems = [{"label": system.label, **system.files} for system in experiment.systems]
-    text = to_toml(experiment.sections(), tables, experiment.plugins, systems)
+    data, train = experiment.data, experiment.train
+    sections = experiment.sections() | {  # a path given by --set is relative to the folder of the call
+        "data": replace(data, root=absolute_root(data.root, Path())),
+        "train": replace(train, init_from=train.init_from and absolute_root(train.init_from, Path())),
+    }
+    text = to_toml(sections, tables, experiment.plugins, systems)
     comment = "".join(f"# {line}\n" for line in lines)
     seeds = f"seeds = {list(experiment.seeds)}\n" if experiment.seeds else ""
     return f"{comment}\nschema = {SCHEMA}\n{seeds}\n{text}"

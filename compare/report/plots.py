@@ -92,9 +92,7 @@ def read_search(folder: Path) -> list[TrialResult]:
     path = folder / TRIALS_FILE
     trials = read_trials(folder) if path.exists() else []
     if not trials:
-        raise ValueError(
-            f"{path}: no trials of a search: name the folder that attnbench tune wrote, with --tuning"
-        )
+        raise ValueError(f"{path}: no trials of a search: name the folder that attnbench tune wrote")
     return trials
 
 

@@ -48,7 +48,7 @@ def publish_experiment(
 
     Each run keeps its settings, training log, timings and result, and, compressed, its translations and
     vocabularies. Names stand in place of the paths of this machine, so the hash of config.toml is renewed.
-    Runs that have not ended are left out; the README names them. The folder appears complete or not at all.
+    Runs without a result are left out; the README names them. The folder appears complete or not at all.
     Every command shows it, and none writes into it.
 
     Args:
@@ -95,6 +95,8 @@ def publish_experiment(
             _copy_run(run, results[run.name], target / run.name, weights=weights and run in firsts.values())
         registry.write(target)
         models = [published_run(run, f"{run.name}/") for run in firsts.values() if not run.run.is_external]
+        if len({run.run.train.init_hash for run in runs}) > 1:  # each run starts from that of its name
+            models = [_from_experiment(model) for model in models]
         systems = [
             {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
             for run in firsts.values()
@@ -110,8 +112,9 @@ def publish_experiment(
             (target / BEST).write_bytes(_published_best(best).encode())
         if done and not left_out:
             summary = find_summary(folder, list(results.values()), data_root)
-            published = results_hash(read_results(target))
-            write_record(target / SUMMARY, dataclasses.replace(summary, results=published))
+            if not summary.lacks_texts:  # it names a path of this machine
+                published = results_hash(read_results(target))
+                write_record(target / SUMMARY, dataclasses.replace(summary, results=published))
     return out
 
 
@@ -194,6 +197,12 @@ def published_run(run: RunFolder, prefix: str = "") -> Run:
         train=dataclasses.replace(settings.train, init_from=init_from),
         model=settings.model.override({Path(name).stem: f"{prefix}{name}" for name in run.masks()}),
     )
+
+
+def _from_experiment(run: Run) -> Run:
+    """Return the settings of a published run that starts from an experiment instead of a run of it."""
+    name = run.train.init_from and run.train.init_from.split("/")[0]
+    return dataclasses.replace(run, train=dataclasses.replace(run.train, init_from=name, init_hash=None))
 
 
 def corpus_name(root: str) -> str:

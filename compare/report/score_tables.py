@@ -5,7 +5,7 @@ from typing import Any
 
 from compare.analysis.statistics import ALPHA, RANDOMISATIONS, PairedDifference
 from compare.analysis.tables import Row
-from compare.experiment.dry_run import RunEstimate, total_seconds
+from compare.experiment.dry_run import RunEstimate
 from compare.experiment.likelihood import ForcedScores
 from compare.results.store import json_text
 from compare.results.text import (
@@ -144,7 +144,8 @@ def render_estimates(estimates: Sequence[RunEstimate]) -> str:
         }
         for each in estimates
     ]
-    total = total_seconds(estimates)
+    seconds = [each.train_s for each in estimates]
+    total = None if None in seconds else sum(filter(None, seconds))
     timing = sum({each.name.rpartition("-")[0]: each.timing_s for each in estimates}.values())
     notes = [
         "memory: weights, gradients, optimizer and, with ema, the moving average; activations come on top, "

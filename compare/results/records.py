@@ -44,7 +44,7 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Session(Machine):
-    """Common timing of all models of an experiment, in turn, with the weights of the lowest finished seed."""
+    """Common timing of all models of an experiment, in turn, each with the lowest seed that has weights."""
 
     timed_together: str
     """Id of the timing, the same for all its models."""

@@ -70,7 +70,7 @@ class Result:
 
     # Speed: medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
     # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
-    # The seeds of a model share the timings of its lowest finished one.
+    # The seeds of a model share the timings of the lowest that has weights.
     train_tokens_per_s: float | None = None
     timed_tokens_per_s: float | None = None
     together_tokens_per_s_per_device: float | None = None

@@ -65,7 +65,8 @@ def pick_device(name: str) -> torch.device:
 def device_name(device: torch.device) -> str:
     """Return the name of the GPU or the processor; that of a GPU of another machine is not known here."""
     if device.type == "cuda":
-        return str(torch.cuda.get_device_name(device) if torch.cuda.is_available() else device)
+        is_here = (device.index or 0) < torch.cuda.device_count()
+        return torch.cuda.get_device_name(device) if is_here else str(device)
     return processor()[0]
 
 

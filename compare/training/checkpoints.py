@@ -244,8 +244,6 @@ class TrainerState:
     """Current epoch, counted from 1."""
     position: int = 0
     """Batches of the current epoch already consumed."""
-    tokens: int = 0
-    """Source and target tokens seen, without padding."""
     best_update: int = 0
     """Update of the best validation."""
     best_bleu: float | None = -1.0

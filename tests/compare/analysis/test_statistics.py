@@ -206,9 +206,7 @@ def coverage(limits: list[Interval], truth: FloatArray | float) -> float:
     return float(((low <= truth) & (truth <= high)).mean())
 
 
-@pytest.mark.parametrize(
-    ("k", "least", "most"), [(2, 0.95, 0.99), (3, 0.95, 0.99), (5, 0.93, 0.97), (10, 0.93, 0.97)]
-)
+@pytest.mark.parametrize(("k", "least", "most"), [(2, 0.95, 0.99), (10, 0.93, 0.97)])
 @pytest.mark.parametrize("sources", [(1, 1, 0), (4, 1, 0), (0.1, 0.3, 0.3)])
 def test_combined_interval_has_95_percent_coverage(
     k: int, least: float, most: float, sources: tuple[float, float, float]

@@ -22,8 +22,13 @@ MODELS = ["lstm", "bahdanau", "luong-general", "transformer"]
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize(("words", "unspaced"), [(100, False), (9_000, False), (50_000, True)])
-def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words: int, unspaced: bool):
+@pytest.mark.parametrize(
+    ("words", "unspaced", "kind"),
+    [(100, False, "words"), (9_000, False, "unigram"), (50_000, True, "unigram")],
+)
+def test_each_size_of_corpus_gets_an_experiment(
+    tmp_path: Path, size: Any, words: int, unspaced: bool, kind: str
+):
     pairs = 2_000_000 if size.pairs == float("inf") else size.pairs
     marks = [MarkedLines(UNSPACED, 2, 2)] if unspaced else []
     first_pass = FirstPass(labels=np.zeros(0, np.uint8), dropped={}, distinct_words=words, marks=marks)
@@ -37,6 +42,8 @@ def test_each_size_of_corpus_gets_an_experiment(tmp_path: Path, size: Any, words
     epochs = experiment.train.max_updates * experiment.train.batch_tokens / (20 * pairs)
     assert epochs == pytest.approx(size.epochs, rel=0.01)
     assert experiment.vocabulary.size <= max(4_000, words // 3)
+    is_small = size in SIZES[:2]
+    assert experiment.vocabulary.kind == ("characters" if unspaced and is_small else kind)
 
 
 def prepare(folder: Path, pairs: list[Pair]) -> Path:
@@ -47,6 +54,7 @@ def prepare(folder: Path, pairs: list[Pair]) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_plots")
 def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     path = prepare(tmp_path, made_up(60))
     capsys.readouterr()

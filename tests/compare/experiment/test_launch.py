@@ -190,6 +190,7 @@ AUTO = ("--set", "train.device=auto", "--set", "train.precision=auto")
         (["--slurm", "gpu=1"], "--slurm gpu=1: unknown key 'gpu'; did you mean 'gpus'?"),
         (["--slurm", "gpus=x"], "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32"),
         (["--slurm", "cluster=local", "--set", "budget.match=time"], "is measured on"),
+        (["--jobs", "2", "--set", "budget.match=time"], "is measured by one process that has all cores"),
         (["--slurm", "cluster=local,gpus=1", *AUTO, "--dry-run"], "add --set train.precision=bf16 or fp32"),
         (["--slurm", "partition=p"], "no sbatch here: run this on a machine that submits jobs"),
     ],
@@ -231,6 +232,14 @@ def test_jobs_are_of_one_call(tmp_path: Path):
     assert launch.job_name(first, tmp_path) == launch.job_name(again, tmp_path)
     assert launch.job_name(first, tmp_path) != launch.job_name(other, tmp_path)
 
+    def call_of_a_process() -> Callable[[], None]:
+        def call() -> None: ...
+
+        return call
+
+    here, there = (launch.Work(call_of_a_process()) for _ in range(2))  # functions at two addresses
+    assert launch.job_name(here, tmp_path) == launch.job_name(there, tmp_path)
+
 
 def test_the_cluster_is_asked_for_the_jobs_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     squeue = tmp_path / "squeue"
@@ -256,14 +265,6 @@ def config(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("short") / "tiny.toml"
     path.write_text("[[models]]".join(text.split("[[models]]")[:2]))
     return path
-
-
-@pytest.fixture(scope="module")
-def alone(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The experiment in one process."""
-    folder = tmp_path_factory.mktemp("alone") / "run"
-    run_experiment(load_experiment(config), folder)
-    return folder
 
 
 class Ended(NamedTuple):
@@ -302,7 +303,9 @@ def test_all_processes_end_together_with_one_line(ended: Ended):
 
 
 @pytest.mark.slow
-def test_two_then_three_processes_give_the_row_of_one(ended: Ended, alone: Path):
+def test_two_then_three_processes_give_the_row_of_one(ended: Ended, config: Path, tmp_path: Path):
+    alone = tmp_path / "run"
+    run_experiment(load_experiment(config), alone)
     log = metrics(ended.folder / "luong-seed1")
     counts = [line.get("processes", 1) for line in log if line["kind"] == "train"]
     assert sorted(set(counts), key=counts.index) == [2, 3]

@@ -20,6 +20,7 @@ from compare.training.checkpoints import load_weights
 from data.files import hash_file
 from tests.kits.cli import Refusal
 from tests.kits.forgery import renew_views
+from tests.kits.raw_data import two_files
 from tests.kits.runs import ROWS, first_run
 
 
@@ -60,21 +61,19 @@ def test_results_are_told_what_the_data_are(
     tiny_toml: Path, tmp_path: Path, target: str, settings: list[str], expected: list[str]
 ):
     for split, number in (("train", 60), ("valid", 8), ("test", 8)):
-        sources = [f"{split == 'test'} is {n % 7}{' now' * (n == 59)}\n" for n in range(number)]
-        lines = [target.format(n=n % 7) for n in range(number)]
-        (tmp_path / f"{split}.en").write_text("".join(sources))
-        (tmp_path / f"{split}.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        sources = [f"{split == 'test'} is {n % 7}{' now' * (n == 59)}" for n in range(number)]
+        targets = [target.format(n=n % 7) for n in range(number)]
+        two_files(tmp_path, list(zip(sources, targets, strict=True)), split)
     settings = [f"data.root={tmp_path.as_posix()}", *settings]
     found = prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded").warnings
-    assert [text for text in found if not any(part in text for part in expected)] == []
+    assert all(any(part in text for text in found) for part in expected)
     assert len(found) == len(expected)
 
 
 @pytest.mark.parametrize("target", ["ein M@@ ann", "▁ein ▁M ann"])
 def test_a_corpus_in_pieces_is_refused_but_as_given(tiny_toml: Path, tmp_path: Path, target: str):
     for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.en").write_text("a man\n" * 9)
-        (tmp_path / f"{split}.de").write_text(f"{target}\n" * 9, encoding="utf-8")
+        two_files(tmp_path, [("a man", target)] * 9, split)
     settings = [f"data.root={tmp_path.as_posix()}"]
     with pytest.raises(ValueError, match=r"27 of 27 .* set vocabulary\.kind = .given."):
         prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
@@ -98,25 +97,22 @@ PLAIN = (
 SAMPLED = (*PLAIN, "regularization.subword_sampling=0.3")
 
 
-@pytest.fixture(scope="module")
-def sampled(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the tiny experiment with BPE-dropout, which ends in the second epoch."""
-    folder = run_tiny(tmp_path_factory.mktemp("sampled") / "run", *SAMPLED)
+def test_all_models_see_the_same_samples_and_check_draws_them_again(
+    run_tiny: Callable[..., Path], tiny_toml: Path, tmp_path: Path
+):
+    """BPE-dropout; training ends in the second epoch."""
+    folder = run_tiny(tmp_path / "run", *SAMPLED)
     renew_views(folder)
-    return folder
-
-
-def test_all_models_see_the_same_samples_and_check_draws_them_again(sampled: Path, tiny_toml: Path):
-    results = read_results(sampled)
+    results = read_results(folder)
     assert {result.status for result in results} == {"done"}
     assert len({result.batch_hash for result in results}) == 1
     assert {result.subword_sampling for result in results} == {"bpe 0.3"}
     assert all(result.epochs is not None and 1 < result.epochs < 2 for result in results)
-    plain = prepare_data(first_run(tiny_toml, PLAIN), sampled / "encoded")
+    plain = prepare_data(first_run(tiny_toml, PLAIN), folder / "encoded")
     assert plain.batch_hash != results[0].batch_hash
     rows = [{"subword_sampling": result.subword_sampling} for result in results]
     assert ("Training", "subword sampling bpe 0.3") in list_conditions(rows)
-    assert check_experiment(sampled).differences == []
+    assert check_experiment(folder).differences == []
 
 
 def test_validation_is_not_sampled(tiny_toml: Path, tmp_path: Path):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 import sacrebleu
@@ -17,30 +17,12 @@ from compare.experiment.dry_run import estimate_experiment
 from compare.experiment.run import run_experiment
 from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, read_result, read_results
+from compare.results.store import read_result, read_results
 from compare.system.log import Reporter
 from tests.kits.runs import ROWS, files
 from tests.kits.training import metrics
 
-
-@pytest.fixture(scope="module")
-def mixed_toml(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A row without attention, and one that diverges, of a few updates each."""
-    text = tiny_toml.read_text().replace("max_updates = 90", "max_updates = 6")
-    text = text.replace("learning_rate = 1e-2", "learning_rate = 1e38")
-    text = text.replace('label = "luong"', 'label = "wild"')
-    text = text.split('[[models]]\npreset = "transformer"')[0]
-    text += '[[models]]\npreset = "lstm"\nembedding_size = 8\nhidden_size = 8\n'
-    path = tmp_path_factory.mktemp("mixed") / "mixed.toml"
-    path.write_text(text)
-    return path
-
-
-@pytest.fixture(scope="module")
-def mixed(mixed_toml: Path) -> tuple[Path, int]:
-    """The folder of that experiment, and the exit status of its run."""
-    folder = mixed_toml.parent / "run"
-    return folder, main(["run", str(mixed_toml), "--out", str(folder), "-q"])
+SHORT = ("train.max_updates=4", "train.valid_every=4")
 
 
 def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_path: Path, monkeypatch):
@@ -86,14 +68,20 @@ def test_running_again_repeats_nothing(
 
 @pytest.mark.usefixtures("without_plots")
 def test_one_failed_row_makes_status_1_and_is_shown(
-    mixed: tuple[Path, int], mixed_toml: Path, capsys: pytest.CaptureFixture[str]
+    tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    folder, status = mixed
+    """A row without attention, and one that diverges, of a few updates each."""
+    text = tiny_toml.read_text().replace("max_updates = 90", "max_updates = 6")
+    text = text.replace("learning_rate = 1e-2", "learning_rate = 1e38")
+    text = text.replace('label = "luong"', 'label = "wild"')
+    text = text.split('[[models]]\npreset = "transformer"')[0]
+    text += '[[models]]\npreset = "lstm"\nembedding_size = 8\nhidden_size = 8\n'
+    path, folder = tmp_path / "mixed.toml", tmp_path / "run"
+    path.write_text(text)
+    assert main(["run", str(path), "--out", str(folder), "-q"]) == 1
+    assert main(["run", str(path), "--out", str(folder), "-q", "--only", "lstm"]) == 0
     capsys.readouterr()
-    assert status == 1
-    assert main(["run", str(mixed_toml), "--out", str(folder), "-q", "--only", "lstm"]) == 0
-    capsys.readouterr()
-    assert main(["run", str(mixed_toml), "--out", str(folder)]) == 1  # and it stays failed
+    assert main(["run", str(path), "--out", str(folder)]) == 1  # and it stays failed
     captured = capsys.readouterr()
     wild, lstm = [line for line in captured.out.splitlines() if line.startswith("|")][2:4]
     assert "failed: loss or gradient became NaN or infinite" in wild
@@ -107,16 +95,10 @@ def test_one_failed_row_makes_status_1_and_is_shown(
 def test_a_file_that_cannot_be_read_ends_one_run_only(
     run_tiny: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    finish = run_all.finish_run
-
-    def finish_run(run: RunFolder, *others: Any) -> Result:
-        if run.name == ROWS[0]:
-            raise PermissionError("not readable")
-        return finish(run, *others)
-
-    monkeypatch.setattr(run_all, "finish_run", finish_run)
+    finish = Mock(wraps=run_all.finish_run, side_effect=[PermissionError("not readable"), DEFAULT])
+    monkeypatch.setattr(run_all, "finish_run", finish)
     with pytest.raises(PermissionError, match="not readable"):
-        run_tiny(tmp_path / "run")
+        run_tiny(tmp_path / "run", *SHORT)
     assert [(row.run, row.status) for row in read_results(tmp_path / "run")] == [
         (ROWS[0], "unfinished"),
         (ROWS[1], "done"),
@@ -163,9 +145,6 @@ def test_a_row_that_had_hardly_begun_begins_again(
     run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
     assert (tmp_path / "run" / ROWS[0] / "vocabulary.json").read_text().startswith("{")
     assert (tmp_path / "run" / ROWS[0] / "config.toml").is_file()
-
-
-SHORT = ("train.max_updates=4", "train.valid_every=4")
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_a_trained_model_is_not_replaced(copy: Path, tiny_toml: Path, tmp_path: 
     assert files(copy) == before
 
 
-@pytest.mark.usefixtures("without_plots")
+@pytest.mark.usefixtures("without_plots", "undrawn")
 def test_an_external_system_stands_beside_our_own(
     copy: Path, tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import msgspec
 import pytest
@@ -275,8 +276,8 @@ BASE = {"Seq2Seq": 1.0, "Transformer": 2.0}
 @pytest.fixture
 def untimed(copy: Path) -> Path:
     """The finished experiment as its last run leaves it, without tables, which another test may have made."""
-    for table in copy.glob("table.*"):
-        table.unlink()
+    for table in (*copy.glob("table.*"), copy / "results.jsonl"):
+        table.unlink(missing_ok=True)
     for run in ROWS:
         raw = read_speed(copy / run / "speed.json")
         write_record(copy / run / "speed.json", RawSpeed(decode_s=raw.decode_s, peak_memory_bytes=7))
@@ -373,16 +374,9 @@ def run_again(toml: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list
 
 def test_a_killed_timing_is_made_again(untimed: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch):
     """Stopped between the two files of the second run."""
-    original, made = time_all.save_result, []
-
-    def killed(*arguments: Any) -> None:
-        made.append(arguments)
-        if len(made) == 2:
-            raise KeyboardInterrupt
-        original(*arguments)
-
+    save = Mock(wraps=time_all.save_result, side_effect=[DEFAULT, KeyboardInterrupt])
     with monkeypatch.context() as patch:
-        patch.setattr(time_all, "save_result", killed)
+        patch.setattr(time_all, "save_result", save)
         with pytest.raises(KeyboardInterrupt):
             run_again(tiny_toml, untimed, patch)
     assert len({result.timed_together for result in read_results(untimed)}) == 2
@@ -451,12 +445,7 @@ def test_training_is_timed_in_the_parts_of_its_batches(
 ):
     config = untimed / ROWS[0] / "config.toml"
     config.write_text(config.read_text().replace("accumulate = 1", "accumulate = 2"))
-    seen, original = set(), training_timing.train_step
-
-    def record(criterion: Any, optimizer: Any, *parts: Any, **settings: Any) -> Any:
-        seen.add(len(parts))
-        return original(criterion, optimizer, *parts, **settings)
-
-    monkeypatch.setattr(training_timing, "train_step", record)
+    step = Mock(wraps=training_timing.train_step)
+    monkeypatch.setattr(training_timing, "train_step", step)
     time_all.time_all(untimed, resolve_models(load_experiment(tiny_toml))[0], prepared)
-    assert seen == {1, 2}
+    assert {len(parts) for (_, _, *parts), _ in step.call_args_list} == {1, 2}

@@ -4,8 +4,10 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import msgspec
 import pytest
@@ -229,14 +231,18 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
         tune(tiny_toml, folder, replace(PLAN, seed=2))
 
 
-def test_models_are_searched_one_after_the_other_each_by_several_seeds(tiny_toml: Path, tmp_path: Path):
-    experiment = replace(load_experiment(tiny_toml), seeds=(3, 4))
+def test_models_are_searched_one_after_the_other_each_by_several_seeds(
+    tiny_toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tiny_toml.parent)
+    experiment = replace(load_experiment(tiny_toml, ["data.root=corpus"]), seeds=(3, 4))
     for label in LABELS:
         plan = TuningPlan(trials=1, updates=4, seeds=(1, 2), only=[label])
         tuning = tune_experiment(experiment, tmp_path / "out", plan)
     trained = [(each.label, each.seed) for each in tuning.trials]
     assert trained == [(label, seed) for label in LABELS for seed in (1, 2)]
     best = load_experiment(tmp_path / "out" / "best.toml")
+    assert best.data.root == str(tiny_toml.parent / "corpus")
     for model, given in zip(best.models, experiment.models, strict=True):
         winner = find_winners(tuning.trials)[model.label]
         assert model.overrides == given.overrides | dict(winner.settings)
@@ -275,17 +281,9 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
 def test_what_fails_is_recorded_and_the_others_go_on(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    build, calls = run_model.build_trainer, list[object]()
-
-    def full(*arguments: Any, **options: Any) -> object:
-        calls.append(arguments)
-        if len(calls) == 1:
-            raise RuntimeError(
-                "DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes\nat x"
-            )
-        return build(*arguments, **options)
-
-    monkeypatch.setattr(run_model, "build_trainer", full)
+    full = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes\nat x")
+    build = Mock(wraps=run_model.build_trainer, side_effect=chain([full], repeat(DEFAULT)))
+    monkeypatch.setattr(run_model, "build_trainer", build)
     plan = TuningPlan(trials=3, updates=10, space={"learning_rate": (1e-3, 1e38)})
     draws = [draw["learning_rate"] for draw in draw_settings(plan.space, 3, seed=1)]
     assert set(draws) == {1e-3, 1e38}

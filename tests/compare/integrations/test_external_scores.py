@@ -118,6 +118,7 @@ def write_scores(copy: Path, tmp_path: Path) -> Callable[..., str]:
     return write
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_scores_are_a_column_of_every_view(
     copy: Path, write_scores: Callable[..., str], capsys: pytest.CaptureFixture[str]
 ):

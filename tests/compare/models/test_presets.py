@@ -14,7 +14,6 @@ SIZES = catalogue_presets(50)
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_has_its_stored_size_and_lists_its_departures_from_its_paper(name: str):
     preset, counted = PRESETS[name], measure_preset(name, 50)
-    assert counted.params > 0
     assert counted in SIZES, "run: python benchmarks/reference.py"
     departures = preset.departures
     assert departures

@@ -34,12 +34,6 @@ def published(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def changed(published: Path, tmp_path: Path) -> Path:
-    """The published experiment, to be changed."""
-    return Path(shutil.copytree(published, tmp_path / "published"))
-
-
-@pytest.fixture
 def corpus(tiny_toml: Path) -> Path:
     return tiny_toml.parent / "corpus"
 
@@ -172,7 +166,7 @@ def test_weights_are_those_of_the_first_seed_that_did_not_fail(copy: Path, tmp_p
     assert f"{second.name}/test.hyp.gz" in (out / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["test.hyp", "metrics.jsonl", "checkpoints/final.safetensors"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints/final.safetensors"])
 def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Refusal, name: str):
     with (copy / RUN / name).open("ab") as file:
         file.write(b"\n")
@@ -182,8 +176,9 @@ def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Re
 
 
 def test_results_are_replaced_only_when_asked(
-    copy: Path, changed: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
+    copy: Path, published: Path, tiny_toml: Path, tmp_path: Path, refusal: Refusal
 ):
+    changed = Path(shutil.copytree(published, tmp_path / "published"))
     (changed / "stale").touch()
     assert "holds something already" in refusal("publish", copy, "--out", changed)
     assert (changed / "stale").exists()

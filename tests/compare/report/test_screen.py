@@ -127,6 +127,7 @@ def test_what_is_shown_is_stored_and_computed_once(copied: Path, monkeypatch: py
     assert "transformer" not in only
 
 
+@pytest.mark.usefixtures("without_plots")
 def test_a_summary_of_other_results_is_not_used(copied: Path):
     write_views(copied)
     results = read_results(copied)

@@ -339,7 +339,6 @@ def test_the_best_time_of_the_reference_work_is_kept(tmp_path: Path, monkeypatch
     assert measure.best_reference(CPU, 4.0) == 4.0
     monkeypatch.setattr(measure, "CACHE", tmp_path / "cache" / "reference.json")  # no folder
     assert measure.best_reference(CPU, 5.0) == 5.0
-    measure.ReferenceWork(CPU)()
 
 
 def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):

@@ -383,12 +383,13 @@ def test_the_state_of_another_model_or_version_is_refused(
 # --- the order in which it writes, waits and counts
 
 
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Callable[..., str]], list[str]]:
-    """Adds what a function names of each of its calls to a list of events."""
+def test_no_file_is_written_before_one_that_it_relies_on(
+    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Weights before their line, lines before the state; a snapshot goes once no saved state names it."""
     events: list[str] = []
 
-    def watch(owner: Any, name: str, event: Callable[..., str]) -> list[str]:
+    def watch(owner: Any, name: str, event: Callable[..., str]) -> None:
         call = getattr(owner, name)
 
         def recorded(*arguments: Any, **settings: Any) -> Any:
@@ -396,18 +397,12 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, str, Callable[..., 
             return call(*arguments, **settings)
 
         monkeypatch.setattr(owner, name, recorded)
-        return events
 
-    return watch
-
-
-def test_no_file_is_written_before_one_that_it_relies_on(stream: BatchStream, tmp_path: Path, watch: Any):
-    """Weights before their line, lines before the state; a snapshot goes once no saved state names it."""
     watch(module, "save_weights", lambda path, weights: path.name)
     watch(Checkpoint, "save", lambda checkpoint: checkpoint.path.name)
     watch(MetricsLog, "append", lambda log, line: f"{line['kind']} {line['update']}")
     watch(checkpoints, "sync_file", lambda path: f"sync {path.name}")
-    events = watch(Path, "unlink", lambda path, **_: f"delete {path.name}")
+    watch(Path, "unlink", lambda path, **_: f"delete {path.name}")
     trainer(stream, tmp_path, bleus(2, 1, 3), max_updates=3, valid_every=1, average=2).run()
     snapshots = [f"update-000000{update}.safetensors" for update in (1, 2, 3)]
     names = (*snapshots, "trainer.pt", "final.safetensors")
