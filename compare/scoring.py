@@ -399,8 +399,7 @@ def score_texts(
         ValueError: one string instead of a list, texts of different length or without lines, or a
             tokenizer whose package is not installed.
     """
-    hypotheses, *references = map(list_lines, (hypotheses, *references))  # type: ignore[assignment]
-    _check_lengths(hypotheses, references)
+    hypotheses, references = _list_texts(hypotheses, *references)
     options = MetricOptions(tokenize=scoring.tokenize, lowercase=scoring.lowercase, n_bootstrap=n_bootstrap)
     columns: dict[str, float | str] = {}
     for name, metric in METRICS.items():
@@ -475,15 +474,14 @@ def bleu_and_length_ratio(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
 ) -> tuple[float, float]:
     """Compute the ``bleu`` and ``length_ratio`` of ``score_texts`` without an interval."""
-    _check_lengths(hypotheses, [references])
-    found = make_bleu(tokenize).corpus_score(hypotheses, [references])
+    found = make_bleu(tokenize).corpus_score(*_list_texts(hypotheses, references))
     return clip(found.score), float(found.ratio)
 
 
-def _check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Reject texts that sacrebleu would truncate silently or crash on."""
-    for text in (hypotheses, *references):
-        list_lines(text)
+def _list_texts(*texts: Sequence[str]) -> tuple[list[str], tuple[list[str], ...]]:
+    """Return hypotheses and references as lists; reject what sacrebleu would cut silently or crash on."""
+    hypotheses, *rest = map(list_lines, texts)
+    references = tuple(rest)
     for lines in references:
         if len(hypotheses) != len(lines):
             raise ValueError(
@@ -492,3 +490,4 @@ def _check_lengths(hypotheses: Sequence[str], references: Sequence[Sequence[str]
             )
     if not (hypotheses and references):
         raise ValueError("nothing to score: hypotheses or references have no lines")
+    return hypotheses, references

@@ -223,7 +223,8 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     if len(set(means.values())) == 1:
         return [f"All models have the same BLEU, {highest:.1f}.", *lost]
     best = choose_reference(finished)
-    others = sorted(means.keys() - {best}, key=lambda label: means[label], reverse=True)
+    ordered = sorted(means, key=lambda label: means[label], reverse=True)
+    others = [label for label in ordered if label != best]
     against = compared_with(comparisons, best)
     found = [against[label].swapped() for label in others]
     return [*_verdicts(best, found), *_describe_speeds(best, others, finished), *lost]
@@ -346,8 +347,8 @@ def compare_all(
         comparisons = compare_models(scored)
     except ValueError as error:
         return scored, [], [f"The models were not compared: {explain(error)}"]
-    tell = comparisons if any_translates(mean_bleu(finished)) else []
-    return scored, tell, headlines(finished, comparisons)
+    outcome = headlines(finished, comparisons)
+    return scored, comparisons if any_translates(mean_bleu(finished)) else [], outcome
 
 
 def summarise(folder: Path, *, data_root: str = "") -> Summary:

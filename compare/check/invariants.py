@@ -343,7 +343,7 @@ INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
 # Invariants of the whole experiment.
 
 
-SCALED_BY_TIME = DECIDED_BY_TIME | {"train.checkpoint_every", *(f"model.{name}" for name in WARMUPS)}
+SCALED_BY_TIME = DECIDED_BY_TIME | {f"model.{name}" for name in WARMUPS}
 """Settings that a budget of time scales, each model its own."""
 
 

@@ -61,7 +61,8 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
             logger.info(f"timed again, to compare with what was added: {', '.join(earlier)}")
         for result in results:  # a damaged file is found before the timing, which takes minutes
             run = RunFolder.read(folder / result.run)
-            read_speed(run.speed), read_metrics(run.metrics)
+            read_speed(run.speed)
+            read_metrics(run.metrics)
         try:
             timings = _time_models(list(runs.values()), settings, prepared)
         except (MemoryError, RuntimeError) as error:

@@ -221,20 +221,21 @@ def tune_experiment(
     ended = [each for each in results if each.status != "unfinished" or each.reason]
     trials = [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
     missing = len(results) - len(ended)
-    for trial in folder.glob(f"*/{CHECKPOINTS}") if not missing else ():
-        with suppress(Locked), lock_folder(trial.parent):
-            if read_result(trial.parent).status != "unfinished":
-                shutil.rmtree(trial)
     with lock_folder(folder, wait=True):
         known = [*_read_earlier(folder, draws.values()), *trials]
         trials = list({(each.label, each.trial, each.seed): each for each in known}.values())
         write_trials(folder, trials)
         winners = find_winners(trials)
-        if missing or {draw.label for draw in draws.values()} - winners.keys():
+        is_whole = not missing and winners.keys() >= {draw.label for draw in draws.values()}
+        if is_whole:
+            write_atomically(folder / BEST, best_config(experiment, plan, trials))
+        else:
             (folder / BEST).unlink(missing_ok=True)  # of fewer trials
-            return Tuning(trials=trials, missing=missing, best=None)
-        write_atomically(folder / BEST, best_config(experiment, plan, trials))
-    return Tuning(trials=trials, missing=0, best=folder / BEST)
+    for weights in [] if missing else folder.glob(f"*/{CHECKPOINTS}"):
+        with suppress(Locked), lock_folder(weights.parent):
+            if read_result(weights.parent).status != "unfinished":
+                shutil.rmtree(weights)
+    return Tuning(trials=trials, missing=missing, best=folder / BEST if is_whole else None)
 
 
 def draw_candidates(

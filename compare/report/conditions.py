@@ -81,7 +81,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
 def describe_presets(rows: Sequence[Row]) -> list[str]:
     """Name the presets of the models whose labels say something else, such as "small: lstm"."""
     named = [row for row in rows if row.get("label")]
-    models = dict(zip(_models(named), named, strict=True))
+    models = dict(zip(name_models(named), named, strict=True))
     return [
         f"{model}: {row['preset']}"
         for model, row in models.items()
@@ -159,7 +159,7 @@ def _differing_settings(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})"
 
 
-def _models(rows: Sequence[Row]) -> list[str]:
+def name_models(rows: Sequence[Row]) -> list[str]:
     """Name the model of each row by its label, and by its experiment where there are several."""
     keys = ["label", "experiment"] if len(distinct(rows, "experiment")) > 1 else ["label"]
     return [" ".join(str(row[key]) for key in keys) for row in rows]
@@ -168,8 +168,8 @@ def _models(rows: Sequence[Row]) -> list[str]:
 def _names(rows: Sequence[Row]) -> list[str]:
     """Name each row by its model, and by its seed where there are several."""
     if len(distinct(rows, "seed")) < 2:
-        return _models(rows)
-    return [f"{model} seed {row['seed']}" for model, row in zip(_models(rows), rows, strict=True)]
+        return name_models(rows)
+    return [f"{model} seed {row['seed']}" for model, row in zip(name_models(rows), rows, strict=True)]
 
 
 def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
@@ -191,7 +191,7 @@ def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
 
 def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
     seeds: dict[str, list[float]] = {}
-    for row, model in zip(rows, _models(rows), strict=True):
+    for row, model in zip(rows, name_models(rows), strict=True):
         if row.get(PRIMARY) is not None:
             seeds.setdefault(model, []).append(row[PRIMARY])
     for label, scores in seeds.items():
@@ -201,7 +201,7 @@ def _uneven_seeds(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
-    models = zip(_models(rows), rows, strict=True)
+    models = zip(name_models(rows), rows, strict=True)
     slow = {model: None for model, row in models if (row.get("width_multiple") or 8) % 8}
     if slow:
         yield f"Warning: widths that are not multiples of 8, which can cost speed: {', '.join(slow)}"
@@ -223,7 +223,7 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
     for name, reason in reasons.items():
         shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
             (model, row[name])
-            for model, row in zip(_models(rows), rows, strict=True)
+            for model, row in zip(name_models(rows), rows, strict=True)
             if row.get(name) is not None
         )
         disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
@@ -234,7 +234,7 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
 
 def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
     models: dict[str, list[Row]] = {}
-    for row, model in zip(rows, _models(rows), strict=True):
+    for row, model in zip(rows, name_models(rows), strict=True):
         if row.get("status", "done") == "done" and row.get("preset") != EXTERNAL:
             models.setdefault(model, []).append(row)
     labels: dict[str, list[str]] = {}

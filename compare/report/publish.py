@@ -95,7 +95,8 @@ def publish_experiment(
             _copy_run(run, results[run.name], target / run.name, weights=weights and run in firsts.values())
         registry.write(target)
         models = [published_run(run, f"{run.name}/") for run in firsts.values() if not run.run.is_external]
-        if len({run.run.train.init_hash for run in runs}) > 1:  # each run starts from that of its name
+        starts = {run.run.train.init_hash for run in runs if not run.run.is_external}
+        if len(starts) > 1:  # each run starts from that of its name
             models = [_from_experiment(model) for model in models]
         systems = [
             {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}

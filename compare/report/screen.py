@@ -9,7 +9,13 @@ from typing import Any
 
 from compare.analysis.tables import Row
 from compare.config.sections import EXTERNAL
-from compare.report.conditions import describe_presets, distinct, find_warnings, list_left_out
+from compare.report.conditions import (
+    describe_presets,
+    distinct,
+    find_warnings,
+    list_left_out,
+    name_models,
+)
 from compare.report.table import default_shape, find_summary, frame_rows, load_table
 from compare.results.columns import (
     COLUMNS,
@@ -142,8 +148,8 @@ def _shared(runs: Sequence[Row]) -> str:
     """Name what the runs share: seeds, equal quantity, updates, threads."""
     updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
     on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
-    trained = (run for run in runs if run.get("preset") != EXTERNAL)
-    parts = [describe_seeds((f"{run.get('experiment')} {run['label']}", run["seed"]) for run in trained)]
+    trained = [run for run in runs if run.get("preset") != EXTERNAL]
+    parts = [describe_seeds(zip(name_models(trained), (run["seed"] for run in trained), strict=True))]
     parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     plural = "s" if threads != ["1"] else ""

@@ -129,8 +129,8 @@ def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
             continue  # the learning curves show updates; not every machine reads its joules
         yield _drawing(f"quality-{cost}", finished, rows, choice=cost)
     table = time_to_quality(rows)
+    yield _drawing("time-to-quality", finished, table.rows)  # fails where no level was reached
     yield _means(table)
-    yield _drawing("time-to-quality", finished, table.rows)
 
 
 def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
