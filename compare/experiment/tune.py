@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -252,7 +252,7 @@ def draw_candidates(
 
     Raises:
         ValueError: bad settings, a setting that no model has or that is a size, a combination that a model
-            refuses, or a budget of time.
+            refuses, more trials than combinations of lists, or a budget of time.
     """
     if experiment.budget.match == "time":
         raise ValueError(
@@ -297,19 +297,28 @@ def _tunable(kinds: Iterable[str]) -> list[str]:
 
 
 def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
-    """Draw the settings of each trial.
+    """Draw the settings of each trial; without replacement if all of ``space`` are lists.
 
     Args:
         space: the search space; the order of its names does not matter.
         trials: number of draws; a larger number begins with the same draws.
         seed: seed of the draws.
+
+    Raises:
+        ValueError: more trials than lists can be combined.
     """
-    random = Random(seed)
+    random, names = Random(seed), sorted(space)
 
     def draw(dimension: LogRange | tuple[Any, ...]) -> Any:
         return dimension.draw(random) if isinstance(dimension, LogRange) else random.choice(dimension)
 
-    return [{name: draw(space[name]) for name in sorted(space)} for _ in range(trials)]
+    if any(isinstance(space[name], LogRange) for name in names):
+        return [{name: draw(space[name]) for name in names} for _ in range(trials)]
+    combinations = [dict(zip(names, values, strict=True)) for values in product(*map(space.__getitem__, names))]
+    if trials > len(combinations):
+        raise ValueError(f"--trials {trials}: --space has {len(combinations)} combinations; give at most as many")
+    random.shuffle(combinations)
+    return combinations[:trials]
 
 
 def parse_space(texts: Iterable[str], default: Space = DEFAULT_SPACE) -> Space:

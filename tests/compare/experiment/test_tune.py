@@ -91,6 +91,17 @@ def test_draws_are_equal_for_all_and_more_of_them_begin_with_the_same():
     assert {draw["b"] for draw in draws} == {1, "two"}  # True == 1
 
 
+def test_lists_alone_are_drawn_without_replacement():
+    space = {"dropout": (0, 0.1, 0.2), "learning_rate": (1e-3, 2e-3)}
+    draws = draw_settings(space, 6, seed=1)
+    assert sorted((draw["dropout"], draw["learning_rate"]) for draw in draws) == [
+        (dropout, rate) for dropout in space["dropout"] for rate in space["learning_rate"]
+    ]
+    assert draw_settings(space, 4, seed=1) == draws[:4] != draw_settings(space, 4, seed=2)
+    with pytest.raises(ValueError, match="--trials 7: --space has 6 combinations"):
+        draw_settings(space, 7, seed=1)
+
+
 def test_the_space_of_the_options():
     assert parse_space([]) == DEFAULT_SPACE
     found = parse_space(
@@ -284,9 +295,8 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     full = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes\nat x")
     build = Mock(wraps=run_model.build_trainer, side_effect=chain([full], repeat(DEFAULT)))
     monkeypatch.setattr(run_model, "build_trainer", build)
-    plan = TuningPlan(trials=3, updates=10, space={"learning_rate": (1e-3, 1e38)})
-    draws = [draw["learning_rate"] for draw in draw_settings(plan.space, 3, seed=1)]
-    assert set(draws) == {1e-3, 1e38}
+    plan = TuningPlan(trials=3, updates=10, space={"learning_rate": (1e-3, 1e37, 1e38)})
+    assert draw_settings(plan.space, 3, seed=1)[0]["learning_rate"] > 1
     tuning = tune(tiny_toml, tmp_path / "out", plan)
     first, *others = tuning.trials
     assert (first.status, first.updates, first.bleu) == ("unfinished", 0, None)
