@@ -223,10 +223,10 @@ def find_sources(
         raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
     paths = files or list(chain(*zip(src, tgt, strict=True)))
     suffixes = {Path(plain_name(path)).suffix for path in paths}
-    if fields or (suffixes and suffixes <= {*RECORDS}):
+    if paths and (fields or suffixes <= {*RECORDS}):
         names = _two_names("--fields", fields, FIELDS, all)
         return tuple(Records(path=path, fields=names) for path in paths)
-    if columns or (suffixes and suffixes <= {*TABLES}):
+    if paths and (columns or suffixes <= {*TABLES}):
         return tuple(Table(path=path, columns=_parse_columns(columns)) for path in paths)
     return _file_pairs(paths)
 

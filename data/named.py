@@ -169,7 +169,7 @@ def fetch(
         The corpus folder, the same for both directions of a language pair.
 
     Raises:
-        ValueError: there is no such corpus or language pair, or a file is damaged or has another size.
+        ValueError: there is no such corpus or language pair, or a file has another hash.
         OSError: no mirror has the right file, or a file cannot be written.
     """
     corpus, pair, folder = _locate(name, src, tgt, Path(root))

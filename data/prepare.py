@@ -415,16 +415,12 @@ def prepare_corpus(
         with ensure_unchanged(*_paths(local)):
             found = run_first_pass(local, progress, workers=workers)
             _write_divided(local, found.labels, folder, progress)
-            fixed_sizes = {
-                name: _copy_fixed_split(name, source, plan.langs, folder)
-                for name, source in plan.fixed_splits.items()
-            }
+            fixed_sizes = {name: _copy_fixed_split(plan, name, folder) for name in plan.fixed_splits}
             inputs = list(map(described, _paths(local)))
         shutil.rmtree(spool, ignore_errors=True)
         outputs = sorted(folder.iterdir())
         manifest = {
-            **summary(plan, found),
-            "splits": found.sizes | fixed_sizes,
+            **_summary(plan, found, fixed_sizes),
             "inputs": [
                 {"path": display_name(path), **entry}
                 for path, entry in zip(_paths(plan), inputs, strict=True)
@@ -437,8 +433,20 @@ def prepare_corpus(
     return manifest
 
 
-def summary(plan: PreparationPlan, first_pass: FirstPass) -> dict[str, Any]:
-    """Return the entries of the manifest that are known after the first pass: settings, numbers of pairs."""
+def preview_corpus(plan: PreparationPlan, progress: ProgressCallback = no_progress) -> dict[str, Any]:
+    """Return what ``prepare_corpus`` would write into the manifest, without files and hashes; write nothing.
+
+    Raises:
+        OSError: as there.
+        ValueError: as there.
+    """
+    found = run_first_pass(plan, progress)
+    fixed_sizes = {name: sum(1 for _ in _fixed_pairs(plan, name)) for name in plan.fixed_splits}
+    return _summary(plan, found, fixed_sizes)
+
+
+def _summary(plan: PreparationPlan, first_pass: FirstPass, fixed_sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Return the entries of the manifest that say nothing about files: settings, numbers of pairs."""
     return {
         "format": FORMAT,
         "languages": list(plan.langs),
@@ -446,7 +454,7 @@ def summary(plan: PreparationPlan, first_pass: FirstPass) -> dict[str, Any]:
         "read": len(first_pass.labels),
         "dropped": dict(first_pass.dropped),
         "warnings": list(map(str, first_pass.marks)),
-        "splits": first_pass.sizes,
+        "splits": {**first_pass.sizes, **fixed_sizes},
     }
 
 
@@ -490,16 +498,25 @@ def _write_divided(plan: PreparationPlan, labels: Labels, folder: Path, progress
             progress("writing", done, len(labels))
 
 
-def _copy_fixed_split(name: str, source: Source, langs: tuple[str, str], folder: Path) -> int:
+def _copy_fixed_split(plan: PreparationPlan, name: str, folder: Path) -> int:
     """Copy a fixed valid or test set line by line; returns its number of pairs."""
-    with (folder / f"{name}.{langs[0]}").open("wb") as src, (folder / f"{name}.{langs[1]}").open("wb") as tgt:
-        number = source.header_lines
-        for number, pair in enumerate(source.pairs(), start=1 + source.header_lines):
-            if not all(map(clean, pair)):
-                raise ValueError(
-                    f"{display_name(source.paths[0])}, line {number}: a side of this pair is blank, "
-                    f"and a given {name} set is never filtered; remove the pair from both files"
-                )
-            for file, text in zip((src, tgt), pair, strict=True):
-                file.write(f"{text}\n".encode())
-    return number - source.header_lines
+    src, tgt = (folder / f"{name}.{language}" for language in plan.langs)
+    pairs = 0
+    with src.open("wb") as src_file, tgt.open("wb") as tgt_file:
+        for src_line, tgt_line in _fixed_pairs(plan, name):
+            src_file.write(f"{src_line}\n".encode())
+            tgt_file.write(f"{tgt_line}\n".encode())
+            pairs += 1
+    return pairs
+
+
+def _fixed_pairs(plan: PreparationPlan, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a fixed set; raises ValueError at one with a blank side."""
+    source = plan.fixed_splits[name]
+    for number, pair in enumerate(source.pairs(), start=1 + source.header_lines):
+        if not all(map(clean, pair)):
+            raise ValueError(
+                f"{display_name(source.paths[0])}, line {number}: a side of this pair is blank, "
+                f"and a given {name} set is never filtered; remove the pair from both files"
+            )
+        yield pair

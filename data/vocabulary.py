@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from data.corpus import Pairs
 from data.files import json_bytes, write_atomically
-from data.text import plain_or_gzip, read_decompressed
+from data.text import UNSPACED, plain_or_gzip, read_decompressed
 from data.workers import available_cores
 
 logger = logging.getLogger(__name__)
@@ -95,8 +95,9 @@ class Vocabulary(ABC):
 # Alignment links, REP score, word counts and the differences in the report are all defined over these words.
 
 
-TOKEN = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-"""A word, with the hyphens and apostrophes inside it, or one punctuation character."""
+TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[-'’][^\W{UNSPACED}]+)*|[^\w\s]")
+"""A word, with the hyphens and apostrophes inside it, one punctuation character, or one character of Chinese
+or Japanese, which no space divides."""
 
 SPACE = "▁"
 """SentencePiece's symbol for a space. It would decode this character of a text as a space too."""
@@ -319,7 +320,7 @@ def _escape(text: str) -> str:
     return text
 
 
-def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> SubwordVocabulary:
+def train_subwords(kind: str, lines: Iterable[str], *, size: int) -> SubwordVocabulary:
     """Train a SentencePiece model, in one thread so that the same text gives the same model.
 
     A size that is larger than the text allows is reduced to the largest possible one, with a warning.
@@ -328,14 +329,13 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> 
         kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
         lines: the training text, without line ends.
         size: number of ids, the 4 specials and 256 single bytes included.
-        seed: seed of SentencePiece's generator.
 
     Raises:
         ValueError: the size is too small for this text, or the text has no words.
     """
     lines = list(lines)  # for a second training
     try:
-        return SubwordVocabulary(kind, _train(kind, lines, size=size, seed=seed))
+        return SubwordVocabulary(kind, _train(kind, lines, size=size))
     except RuntimeError as error:
         largest = LARGEST_SIZE.search(str(error))
         if largest is None or int(largest[1]) >= size:
@@ -344,14 +344,14 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int, seed: int) -> 
         f"a {kind} vocabulary of size {size} cannot be built from this text: "
         f"the largest possible vocabulary.size, {largest[1]}, is used"
     )
-    return train_subwords(kind, lines, size=int(largest[1]), seed=seed)
+    return train_subwords(kind, lines, size=int(largest[1]))
 
 
-def _train(kind: str, lines: Iterable[str], *, size: int, seed: int) -> bytes:
+def _train(kind: str, lines: Iterable[str], *, size: int) -> bytes:
     """Train a SentencePiece model of exactly ``size`` ids; raises RuntimeError if that is not possible."""
     import sentencepiece
 
-    sentencepiece.set_random_generator_seed(seed)
+    sentencepiece.set_random_generator_seed(0)
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=map(_escape, lines),
@@ -500,9 +500,7 @@ def _from_json(content: Mapping[str, Any]) -> Vocabulary:
     return CountedVocabulary(kind, Counter(content["counts"]))
 
 
-def build_vocabulary(
-    kind: str, lines: Iterable[str], *, size: int, min_count: int = 1, seed: int = 0
-) -> Vocabulary:
+def build_vocabulary(kind: str, lines: Iterable[str], *, size: int, min_count: int = 1) -> Vocabulary:
     """Build a vocabulary from text.
 
     Args:
@@ -511,7 +509,6 @@ def build_vocabulary(
         size: number of ids, the 4 specials included. It is an upper bound: fewer are used if the text has
             no more, which for unigram and bpe is logged as a warning.
         min_count: leave out words and characters that occur less often; must be 1 for unigram and bpe.
-        seed: seed of SentencePiece's generator; words and characters do not depend on it.
 
     Raises:
         ValueError: the kind is unknown, or size or min_count do not fit the kind or the text.
@@ -528,4 +525,4 @@ def build_vocabulary(
         raise ValueError(
             f"min_count ({min_count}) must be 1 for a {kind} vocabulary; it counts whole words only"
         )
-    return train_subwords(kind, lines, size=size, seed=seed)
+    return train_subwords(kind, lines, size=size)

@@ -152,7 +152,10 @@ class MinCell(nn.Module):
         return self.bias_ih
 
     def advance(self, inputs: Tensor, h: Tensor) -> Tensor:
-        """Compute the next h from W x + b, (N, G), and h (N, H)."""
+        """Compute the next h from W x + b, (N, G), and h (N, H).
+
+        A half-precision h is rounded at every step, which ``MinRNN.forward`` avoids.
+        """
         decay, added = self.split(inputs.to(h.dtype))
         return decay * h + added
 

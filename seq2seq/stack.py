@@ -338,7 +338,9 @@ class RecurrentStack(nn.Module):
         """Call one of the layers; a state h alone is a bare tensor in torch, a tuple of one here."""
         recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
         if not isinstance(layer, MinRNN) and not isinstance(x, PaddedSteps):
-            if recurrent_dropout or isinstance(layer, LayerNormLSTM):
+            packed_gru = isinstance(layer, nn.GRU) and isinstance(x, PackedSequence)
+            slow = packed_gru and torch.is_grad_enabled() and not x.data.is_cuda
+            if recurrent_dropout or isinstance(layer, LayerNormLSTM) or slow:
                 return run_step_by_step(layer, x, state, recurrent_dropout)
             if x.data.is_cuda:
                 return run_cudnn_layer(layer, x, state)  # type: ignore[arg-type]
@@ -375,7 +377,8 @@ def run_step_by_step(
 ) -> tuple[Steps, State]:
     """Run one layer in all its directions, for what torch's own layers cannot do.
 
-    That is layer normalisation inside the cell, and dropout of the recurrent state.
+    That is layer normalisation inside the cell, dropout of the recurrent state, and gradients of a GRU over
+    packed steps on a processor in a time that grows linearly with the length (see fast.py on LSTMs).
 
     Args:
         rnn: one layer of torch, or ``LayerNormLSTM``.

@@ -111,9 +111,7 @@ class MatrixPattern:
         if loaded.ndim != 2 or not loaded.size or not np.isin(loaded, (0, 1)).all():
             raise ValueError(f"{name}: {path} must be a matrix of zeros and ones, found shape {loaded.shape}")
         self.matrix = torch.from_numpy(loaded == 1)
-        self.past_end = (
-            f"{name}: {path}, {loaded.shape}, is too small for these sentences: lower data.max_tokens"
-        )
+        self.past_end = f"{name}: {path}, {loaded.shape}, is too small for these sentences or translations"
 
     def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Return the rows of queries (..., Q) at the columns of keys (S,), (..., Q, S)."""
@@ -206,7 +204,11 @@ class SequencePatterns(NamedTuple):
         """
         if self.decoder is None and self.cross is None:
             return F.pad(src_mask, (0, position + 1), value=True)
-        return self.sequence_mask(src_mask.flatten(1), position + 1)[:, :, -1:]
+        earlier = torch.arange(position + 1, device=src_mask.device)
+        past = attend_to_past(self.decoder, earlier[-1:], earlier)
+        source = attend_to_source(self.cross, earlier[-1:], src_mask)
+        own = source.new_ones(1, len(earlier)) if past is None else past
+        return torch.cat((source, own.expand(len(source), 1, 1, -1)), dim=-1)
 
 
 # Checks of what a caller passes in.

@@ -117,8 +117,8 @@ class PositionalEmbedding(nn.Module):
         elif self.places is not None:
             count = self.places.num_embeddings
             if end > count and has_checkable_values(positions):
-                message = f"a sentence is longer than the {count} learned positions: raise max_positions or "
-                require((positions < count).all(), message + "lower data.max_tokens")
+                message = f"a text or translation is longer than the {count} learned positions: "
+                require((positions < count).all(), f"{message}raise max_positions")
             encoded = self.places(positions) * math.sqrt(self.places.embedding_dim)
         if self.is_concatenated and encoded is not None:
             own = x[..., : -encoded.size(-1)]

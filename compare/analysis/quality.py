@@ -18,12 +18,13 @@ import numpy as np
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.statistics import bleu, sentence_counts
 from compare.analysis.tables import Table
+from data.text import UNSPACED
 from data.vocabulary import TOKEN, split_words
 
 # Words of a text.
 
 
-NUMBER = r"\d+(?:[.,:/]\d+)*\w*"
+NUMBER = rf"\d+(?:[.,:/]\d+)*[^\W{UNSPACED}]*"
 """A number in digits with inner punctuation, as one word: 1,000 and 3.5 and 10:30 and 3rd."""
 NUMBER_OR_TOKEN = re.compile(f"{NUMBER}|{TOKEN.pattern}")
 

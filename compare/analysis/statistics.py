@@ -573,13 +573,19 @@ def compare_files(
     outputs, texts = read_scored(paths, as_paths(references))
     metric = make_bleu(scoring.tokenize, lowercase=scoring.lowercase, references=texts)
     counts = [np.array(metric._extract_corpus_statistics(lines, None)) for lines in outputs]
-    rng, found = np.random.default_rng(BOOTSTRAP_SEED), []
-    swapped = rng.integers(2, size=(RANDOMISATIONS, len(texts[0]))).astype(np.float64)
-    for (first, one), (second, other) in combinations(zip(map(str, paths), counts, strict=True), 2):
-        moved = swapped @ (other - one)
-        differences = bleu(one.sum(0) + moved) - bleu(other.sum(0) - moved)
-        difference = float(bleu(one.sum(0)) - bleu(other.sum(0)))
-        as_large = int((np.abs(differences) >= abs(difference) - 1e-9).sum())  # rounding
-        found.append(PairedDifference(first, second, difference, (as_large + 1) / (RANDOMISATIONS + 1)))
-    corrected = holm_correction([each.p for each in found])
-    return [each._replace(p=p) for each, p in zip(found, corrected, strict=True)]
+    rng, pairs = np.random.default_rng(BOOTSTRAP_SEED), list(combinations(counts, 2))
+    differences = [float(bleu(one.sum(0)) - bleu(other.sum(0))) for one, other in pairs]
+    as_large = [1] * len(pairs)  # what was found
+    for _ in range(RANDOMISATIONS // 100):  # in parts, since all need 160 kB of memory per line
+        swapped = rng.integers(2, size=(100, len(texts[0]))).astype(np.float64)
+        for index, (one, other) in enumerate(pairs):
+            moved = swapped @ (other - one)
+            random_differences = bleu(one.sum(0) + moved) - bleu(other.sum(0) - moved)
+            least = abs(differences[index]) - 1e-9  # rounding
+            as_large[index] += int((np.abs(random_differences) >= least).sum())
+    corrected = holm_correction([count / (RANDOMISATIONS + 1) for count in as_large])
+    names = combinations(map(str, paths), 2)
+    return [
+        PairedDifference(first, second, difference, p)
+        for (first, second), difference, p in zip(names, differences, corrected, strict=True)
+    ]

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from compare.models.styles import OTHER, style_of
 from compare.protocol import attends_to_source
-from data.text import UNSPACED
-from data.vocabulary import BOS, ESCAPE_SEQUENCE, SPACE, SPECIALS, UNESCAPED
+from data.vocabulary import BOS, ESCAPE_SEQUENCE, SPACE, SPECIALS, TOKEN, UNESCAPED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,8 +106,6 @@ def merge_pieces(weights: Weights, tgt: Weights, src: Weights) -> Weights:
 
 BYTE_PIECE = re.compile("<0x([0-9A-F]{2})>")
 """The label that SentencePiece gives to a piece that is a single byte, and to no other piece."""
-WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[-'’][^\W{UNSPACED}]+)*|[^\w\s]")
-"""``TOKEN`` of data.vocabulary, but each character of Chinese and Japanese alone: no space divides them."""
 BROKEN = "surrogateescape"
 """Keeps bytes that are no UTF-8, which a model may write, in their places."""
 
@@ -141,7 +138,7 @@ def _divide(pieces: Sequence[str]) -> list[Sequence[str]]:
     """Divide pieces without special symbols into those of each word, with the spaces before it."""
     parts = [_bytes_of(piece) for piece in pieces]
     text = b"".join(parts).decode(errors=BROKEN)
-    ends = [0, *(match.end() for match in WORD.finditer(text))]
+    ends = [0, *(match.end() for match in TOKEN.finditer(text))]
     borders = {len(text[:end].encode(errors=BROKEN)) for end in ends[:-1]}
     starts = list(accumulate(map(len, parts), initial=0))[:-1]
     first = [index for index, start in enumerate(starts) if start in borders or not index]

@@ -106,7 +106,7 @@ def prepare(
     from compare.config.starter import starter_experiment
     from compare.report.corpus import render_summary
     from data.files import check_vacant
-    from data.prepare import Filters, PreparationPlan, run_first_pass, summary
+    from data.prepare import Filters, PreparationPlan, preview_corpus
     from data.prepare import prepare_corpus as make
 
     if out is not None:
@@ -143,7 +143,7 @@ def prepare(
     )
     with counting("pairs") as progress:
         if dry_run or out is None:
-            made = summary(plan, run_first_pass(plan, progress))
+            made = preview_corpus(plan, progress)
         else:
             made = make(
                 plan,
@@ -227,6 +227,7 @@ def models(
     vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
     verify: Annotated[bool, cli.flag("verify", "Check that the preset NAME does what a model must.")] = False,
     plugin: cli.PluginModules = None,
+    quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
 ) -> int:
     """List the presets, or describe one.

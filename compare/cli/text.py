@@ -121,6 +121,7 @@ def score(
     from compare.report.score_tables import render_forced_scores, render_scores
     from compare.scoring import HEADLINE
     from compare.system.device import tune_cpu
+    from compare.system.messages import ensure_folder
 
     given: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
     given |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
@@ -133,6 +134,11 @@ def score(
                 raise ValueError(f"{name} has no effect with {what}: leave it out")
 
     differences = []
+    for path in systems:
+        if not path.exists():
+            if not path.suffix:
+                ensure_folder(path)
+            raise FileNotFoundError(f"{path}: no such file")
     if not all(path.is_dir() for path in systems):
         if any(path.is_dir() for path in systems):
             raise ValueError("give finished runs or files of translations, not both")
@@ -236,6 +242,7 @@ def export(
     out: Annotated[Path, typer.Option(help="Output folder.")],
     lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
     corpus: cli.CorpusFolder = "",
+    quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
 ) -> int:
     """Export a trained Transformer to CTranslate2.

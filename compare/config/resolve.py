@@ -243,8 +243,21 @@ def resolve_models(
     ]
 
 
-def runs_to_toml(runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = ()) -> str:
-    """Write the experiment of these runs, with the sections of the first, and of ``[[systems]]`` tables."""
+def runs_to_toml(
+    runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = (), *, own_starts: bool = False
+) -> str:
+    """Write the experiment of one run of each model, with the sections of the first, and of ``[[systems]]``.
+
+    Args:
+        runs: the runs.
+        systems: further tables.
+        own_starts: whether each run was fine-tuned from the run of its name in another experiment, which
+            ``init_from`` then names.
+    """
     first, *_ = runs
+    if own_starts and first.train.init_from is not None:
+        start = str(Path(first.train.init_from).parent)
+        train = dataclasses.replace(first.train, init_from=start, init_hash=None)
+        first = dataclasses.replace(first, train=train)
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
     return to_toml(first.sections(), [run.model_table() for run in runs], list(plugins), systems)

@@ -20,6 +20,7 @@ from compare.decoding.search import (
     Hypothesis,
     SpecialIds,
     is_synchronous,
+    stable_topk,
     token_logp,
 )
 from compare.protocol import EncoderDecoder, keep
@@ -133,9 +134,11 @@ def draw(logp: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
     Returns:
         The tokens, (B, K).
     """
-    ordered, ids = (logp.double() / sampling.temperature).sort(dim=2, descending=True, stable=True)
+    scaled = logp.double() / sampling.temperature
     if sampling.top_k:
-        ordered, ids = ordered[:, :, : sampling.top_k], ids[:, :, : sampling.top_k]
+        ordered, ids = stable_topk(scaled, min(sampling.top_k, scaled.size(2)))
+    else:
+        ordered, ids = scaled.sort(dim=2, descending=True, stable=True)
     probabilities = ordered.softmax(dim=2)
     if sampling.top_p < 1:
         before = _cumulative_sum(probabilities) - probabilities

@@ -262,7 +262,7 @@ class Beams:
         tokens, parents = self._by_time(self.chosen, fill=0)
         divisors = self.divisors[: self.time].t().to(scores.dtype)  # (P, T)
         values = (scores.transpose(0, 1) / divisors[:, None, :, None]).flatten(2)  # (P, B, T * K), in time
-        best, index = _stable_topk(values, self.n_best)
+        best, index = stable_topk(values, self.n_best)
         last = end_parents.transpose(0, 1).flatten(1).expand_as(values).gather(2, index)
         record = tokens.tolist(), parents.tolist()
         found = [
@@ -374,15 +374,15 @@ def best_continuations(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor
     width = logp.size(2)
     blocks = logp.view(len(logp), -1, BLOCK)  # (B, K * blocks per hypothesis, BLOCK)
     block_scores = scores.repeat_interleave(width // BLOCK, dim=1)
-    chosen = _stable_topk(blocks.amax(2) + block_scores, min(count, blocks.size(1)))[1].sort(dim=1).values
+    chosen = stable_topk(blocks.amax(2) + block_scores, min(count, blocks.size(1)))[1].sort(dim=1).values
     sums = blocks.gather(1, chosen.unsqueeze(2).expand(-1, -1, BLOCK))
     sums = sums + block_scores.gather(1, chosen).unsqueeze(2)
-    best, index = _stable_topk(sums.flatten(1), min(count, scores.size(1) * size))
+    best, index = stable_topk(sums.flatten(1), min(count, scores.size(1) * size))
     position = chosen.gather(1, index // BLOCK) * BLOCK + index % BLOCK  # k * width + v
     return best, position // width, (position % width).clamp(max=size - 1)  # padding has score -inf
 
 
-def _stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Find the ``count`` largest values of the last dimension, in descending order, and their indices.
 
     Equal values are ordered by index. ``torch.topk`` leaves open the order of equal values, and which of them

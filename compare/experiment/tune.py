@@ -314,11 +314,11 @@ def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
 
     if any(isinstance(space[name], LogRange) for name in names):
         return [{name: draw(space[name]) for name in names} for _ in range(trials)]
-    combinations = [dict(zip(names, values, strict=True)) for values in product(*map(space.__getitem__, names))]
-    if trials > len(combinations):
-        raise ValueError(f"--trials {trials}: --space has {len(combinations)} combinations; give at most as many")
-    random.shuffle(combinations)
-    return combinations[:trials]
+    grid = list(product(*(space[name] for name in names)))
+    if trials > len(grid):
+        raise ValueError(f"--trials {trials}: --space has only {len(grid)} combinations")
+    random.shuffle(grid)
+    return [dict(zip(names, values, strict=True)) for values in grid[:trials]]
 
 
 def parse_space(texts: Iterable[str], default: Space = DEFAULT_SPACE) -> Space:

@@ -33,7 +33,7 @@ from compare.scoring import METRICS, SystemScores
 from compare.system.processes import lock_folder
 from data.corpus import Corpus
 from data.files import as_paths, hash_file
-from data.text import hash_decompressed, read_lines
+from data.text import ensure_parallel, hash_decompressed, read_lines
 
 COMET_PACKAGE = "unbabel-comet==2.2.6"
 """What uvx installs, for itself alone."""
@@ -66,6 +66,8 @@ def add_external_scores(
     texts = {system: read_lines(Path(system), allow_blank=True) for system in scores}
     source = None if src is None else read_lines(Path(src), allow_blank=True)
     reference_texts = [read_lines(path, allow_blank=True) for path in as_paths(references)]
+    if src is not None and source is not None:
+        ensure_parallel(Path(src), len(source), as_paths(references)[0], len(reference_texts[0]))
     found = _score(metrics, texts, reference_texts, source)
     return {
         system: replace(own, scores={**own.scores, **_columns(new)})
@@ -223,8 +225,8 @@ def add_run_scores(
             str(path): read_lines(run.output(test), allow_blank=True)
             for path, run in zip(paths, runs, strict=True)
         }
-        references = runs[0].run.readable(pairs.tgt)
-        scores = dict(zip(texts, _score(metrics, texts, [references], pairs.src, names), strict=True))
+        run_source, references = map(runs[0].run.readable, (pairs.src, pairs.tgt))
+        scores = dict(zip(texts, _score(metrics, texts, [references], run_source, names), strict=True))
         experiments = {run.folder.parent for run in runs}
         added = {run.folder: own for run, own in zip(runs, scores.values(), strict=True)}
         for experiment in experiments:

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from compare.results.run_folder import RunFolder
 from compare.system.messages import did_you_mean, first_line
 from compare.training.checkpoints import METRICS_FILE
+from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -53,14 +55,19 @@ def _tensorboard(folder: Path, name: str, settings: Mapping[str, Any]) -> Tracke
 
 
 def _wandb(folder: Path, name: str, settings: Mapping[str, Any]) -> TrackedRun:
-    """Write a run of the project named after the experiment; offline where WANDB_MODE says so."""
+    """Write a run of the project named after the experiment; offline where WANDB_MODE says so.
+
+    Its id is kept in the run's folder: with it a continued training goes on, and one begun again begins anew.
+    """
     import wandb
 
-    project = folder.resolve().name
+    identity = folder / name / "wandb.id"
+    if not identity.is_file():
+        write_atomically(identity, uuid4().hex)
     run = wandb.init(
-        project=project,
+        project=folder.resolve().name,
         name=name,
-        id=f"{project}-{name}",
+        id=identity.read_text("utf-8"),
         resume="allow",
         reinit="create_new",  # runs of --jobs are open at a time, and wandb would give back the first
         config=dict(settings),

@@ -96,14 +96,13 @@ def publish_experiment(
         registry.write(target)
         models = [published_run(run, f"{run.name}/") for run in firsts.values() if not run.run.is_external]
         starts = {run.run.train.init_hash for run in runs if not run.run.is_external}
-        if len(starts) > 1:  # each run starts from that of its name
-            models = [_from_experiment(model) for model in models]
         systems = [
             {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
             for run in firsts.values()
             if run.run.is_external
         ]
-        settings = f"schema = {SCHEMA}\n\n{runs_to_toml(in_one_plan(models), systems)}"
+        written = runs_to_toml(in_one_plan(models), systems, own_starts=len(starts) > 1)
+        settings = f"schema = {SCHEMA}\n\n{written}"
         note = source_note(out.resolve().name, list(results.values()), [*done, *runs][0], left_out)
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():
             (target / name).write_bytes(text.encode())
@@ -198,12 +197,6 @@ def published_run(run: RunFolder, prefix: str = "") -> Run:
         train=dataclasses.replace(settings.train, init_from=init_from),
         model=settings.model.override({Path(name).stem: f"{prefix}{name}" for name in run.masks()}),
     )
-
-
-def _from_experiment(run: Run) -> Run:
-    """Return the settings of a published run that starts from an experiment instead of a run of it."""
-    name = run.train.init_from and run.train.init_from.split("/")[0]
-    return dataclasses.replace(run, train=dataclasses.replace(run.train, init_from=name, init_hash=None))
 
 
 def corpus_name(root: str) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
@@ -122,7 +121,8 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
 def _claim(text: str, measured: Measured, **bounds: Any) -> Claim:
     """Make a claim about one number, or about one per seed."""
     by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
-    mean = fmean(measured) if isinstance(measured, Sequence) else float(measured)
+    # fmean refuses infinities of both signs, which diverged trainings may give
+    mean = sum(measured) / len(measured) if isinstance(measured, Sequence) else float(measured)
     return Claim(text=text, measured=mean, by_seed=by_seed, **bounds)
 
 

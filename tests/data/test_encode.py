@@ -176,7 +176,7 @@ def test_of_two_concurrent_runs_the_later_uses_the_cache_of_the_first(
 
 BOTH_SIDES = [text for pair in made_up(200) for text in pair]
 VOCABULARIES = {
-    kind: build_vocabulary(kind, BOTH_SIDES, size=size, seed=1)
+    kind: build_vocabulary(kind, BOTH_SIDES, size=size)
     for kind, size in (("words", 20), ("characters", 20), ("bpe", 330), ("unigram", 310))
 }
 ODD = ["", " ", "  a", "a  b ", "\t", "a\u00a0b", "▁", "␛0 ▁x", "Öß ẞ", "𝕏 😀", "a-b, c!", "<unk> <0x0A>"]

@@ -231,8 +231,12 @@ def test_a_divided_folder_keeps_its_test_set(tmp_path: Path, capsys: pytest.Capt
     for more, train in (([], splits["train"]), (["--drop-overlap"], pairs[:50])):
         out = tmp_path / f"out{len(more)}"
         command = ["data", "prepare", str(folder), "--langs", "en,de", "--out", str(out), "-q", "--json"]
+        assert main([*command, *more, "--dry-run"]) == 0
+        preview = json.loads(capsys.readouterr().out)
+        assert not out.exists()
         assert main([*command, *more]) == 0
         manifest = json.loads(capsys.readouterr().out)
+        assert preview.items() <= manifest.items()
         assert split_pairs(out) == {**splits, "train": train}
         assert manifest["splits"] == {"train": len(train), "valid": 5, "test_a": 5}
         assert manifest["dropped"]["overlap"] == 57 - len(train)
@@ -286,6 +290,7 @@ def test_standard_input_is_read_once_for_both_passes(
     ("arguments", "parts"),
     [
         ([], ["0 files: expected source and target in turn", "--columns", "--fields"]),
+        (["--columns", "1,2"], ["0 files: expected source and target in turn"]),
         (["a.en", "a.en"], ["a.en is given as source and as target"]),
         (["a.en", "a.de", "b.de", "b.en"], ["b.de is given as a source and a.en too", "name b.en first"]),
         (["a.en", "--src", "b"], ["--src names 1 files, --tgt 0, and 1 are without"]),

@@ -227,7 +227,7 @@ def test_a_mask_that_cannot_be_is_refused(tmp_path: Path):
     with pytest.raises(OSError, match=r"absent\.npy"):
         make(cross_mask=str(tmp_path / "absent.npy"))
     small_mask = make(encoder_mask=save(tmp_path, np.ones((S - 1, S))))
-    with pytest.raises(ValueError, match=r"mask.npy, .*, is too small for these sentences"):
+    with pytest.raises(ValueError, match=r"mask.npy, .*, is too small for these sentences or translations"):
         small_mask(src, mask, tgt)
     for name in ("encoder_mask", "decoder_mask", "cross_mask"):
         with pytest.raises(ValueError, match="leaves a position nothing to attend to"):

@@ -251,7 +251,7 @@ def unknown(finished: FinishedExperiment) -> list[str]:
     single = [label for label, runs in trained.labels.items() if len(runs) == 1]
     if single:
         who = "Every model" if len(single) == len(trained.labels) else ", ".join(single)
-        found.append(f"{who} ran with one seed: what other seeds would give is not known.")
+        found.append(f"{who} finished with one seed: what other seeds would give is not known.")
     if trained.runs and all(run.result.energy_j_per_1k_tokens is None for run in trained.runs):
         found.append("Energy was not read on this machine.")
     return found + find_warnings([run.result.flat() for run in finished.runs])

@@ -293,6 +293,13 @@ def methods(finished: FinishedExperiment) -> Methods:
         {"setting": name, **{label: _toml(model.get(name)) for label, model in settings.items()}}
         for name in names
     ]
+    starts = {run.run.train.init_hash for run in finished.trained.runs}
+    systems = [
+        {"label": label} | {test: str(runs[0].output(test).absolute()) for test in runs[0].tests}
+        for label, runs in finished.labels.items()
+        if runs[0].run.is_external
+    ]
+    plan = in_one_plan(list(models.values()))
     folder = finished.folder.resolve().name
     place = shlex.quote(f"runs/{folder}")
     return Methods(
@@ -308,7 +315,7 @@ def methods(finished: FinishedExperiment) -> Methods:
             f"attnbench check {place}",
             f"attnbench report {place}",
         ],
-        config=runs_to_toml(in_one_plan(list(models.values()))) if models else "",
+        config=runs_to_toml(plan, systems, own_starts=len(starts) > 1) if plan else "",
     )
 
 
@@ -392,6 +399,8 @@ def _search_differences(
         searched = shared_settings(resolve_models(experiment, BEST, other_machine=True)[0])
         if experiment.train.precision == "auto":  # that of the machine which searched
             del searched["train.precision"]
+        if not experiment.budget.amount:  # that of the reference model, which the runs name
+            del searched["budget.amount"]
     else:
         yield f"Which settings the trials shared is not known: the search has no {BEST}."
     searched |= {"train.max_updates": max(trial.updates for trial in trials), "train.patience": 0}

@@ -40,6 +40,7 @@ def line_pairs(*lengths: int) -> Pairs:
         ("1,000 x 3.5 = 3rd; 1/2!", ["1,000", "x", "3.5", "3rd", "1/2"]),
         ("Don't re-use A320s – “ever”…", ["Don't", "re-use", "A320s", "ever"]),
         ("?! ...", []),
+        ("她看到3个人。", ["她", "看", "到", "3", "个", "人"]),
     ],
 )
 def test_words_exclude_punctuation_and_keep_numbers_whole(text: str, expected: list[str]):

@@ -14,9 +14,10 @@ from tests.kits.runs import ROWS
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
     assert "no config.toml: give the folder of one run" in refusal("translate", tmp_path)
     assert f"give the folder of one run, such as {finished / ROWS[0]}" in refusal("translate", finished)
-    for command in ("table", "plot", "translate"):
+    for command in ("table", "plot", "translate", "score"):
         absent = finished / ROWS[0].replace("seed", "sead")
         assert refusal(command, absent) == f"{absent}: no such folder; {finished} has {ROWS[0]}"
+    assert refusal("score", tmp_path / "absent.de") == f"{tmp_path / 'absent.de'}: no such file"
 
 
 def test_the_parent_of_a_corpus_is_taken_for_it(tiny_toml: Path, capsys: pytest.CaptureFixture[str]):

@@ -98,7 +98,7 @@ def test_lists_alone_are_drawn_without_replacement():
         (dropout, rate) for dropout in space["dropout"] for rate in space["learning_rate"]
     ]
     assert draw_settings(space, 4, seed=1) == draws[:4] != draw_settings(space, 4, seed=2)
-    with pytest.raises(ValueError, match="--trials 7: --space has 6 combinations"):
+    with pytest.raises(ValueError, match="--trials 7: --space has only 6 combinations"):
         draw_settings(space, 7, seed=1)
 
 

@@ -96,6 +96,8 @@ def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: 
     assert refusal(*one, "comet") == "--external comet reads the source text: give it with --src"
     assert "2 files of scores for 1 systems" in refusal(*one, "human=short,words")
     assert refusal("score", "a", "--ref", "ref", "--src", "src").startswith("--src has no effect with transl")
+    other = refusal(*one, "comet", "--src", "short")
+    assert other.startswith("short has 2 lines but ref has 3: ")
     both = refusal(*texts, "--ref", "ref", "--external", "comet")
     assert both == "--external comet takes one reference, found 2"
     monkeypatch.setenv("PATH", "")

@@ -75,6 +75,11 @@ def test_every_line_is_sent_once(wandb: StandIn, copy: Path):
     assert sorted(wandb.finished) == sorted([*ROWS, *ROWS])
     assert {each["project"] for each in wandb.options} == {"copy"}
     assert wandb.options[0]["config"]["train.max_updates"] == 90
+    (copy / ROWS[0] / "wandb.id").unlink()  # a run begun again, in a new folder
+    with track_metrics(copy, "wandb"):
+        pass
+    identities = {each["id"] for each in wandb.options}
+    assert len(identities) == len(ROWS) + 1
 
 
 def test_lines_of_runs_side_by_side_are_not_mixed(wandb: StandIn, copy: Path):

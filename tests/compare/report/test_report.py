@@ -79,7 +79,7 @@ def test_the_table_holds_means_over_seeds_and_each_run(content: ReportContent, m
     assert hidden <= columns.keys() - shown
     single = gather_content(write_experiment(tmp_path / "single", seeds=[1]))
     assert not {"seeds [95%]", "combined [95%]"} & set(single.results.headings)
-    assert "Every model ran with one seed: what other seeds would give is not known." in single.unknown
+    assert "Every model finished with one seed: what other seeds would give is not known." in single.unknown
     against = "".join(column(single, "against transformer").values())
     assert "▽ −" in against
     assert not set("▲▼") & set(against)
@@ -213,6 +213,20 @@ def test_settings_are_told_apart_and_read_back(experiment: FinishedExperiment, t
     assert conditions["BLEU"] == last.bleu_signature
 
 
+def test_the_experiment_of_fine_tuned_runs_starts_from_that_of_their_first_weights(
+    experiment: FinishedExperiment, tmp_path: Path
+):
+    runs = [
+        replace(each, run=replace(each.run, train=replace(each.run.train, init_from=start, init_hash=start)))
+        for each in experiment.runs
+        for start in [str(tmp_path / "general" / each.name)]
+    ]
+    path = tmp_path / "made.toml"
+    path.write_text(sections.methods(replace(experiment, runs=tuple(runs))).config)
+    train = load_experiment(path).train
+    assert (train.init_from, train.init_hash) == (str(tmp_path / "general"), None)
+
+
 def test_sentences_are_drawn_by_the_seed_and_hold_every_model(experiment: FinishedExperiment):
     assert draw_numbers(1000, 1) == draw_numbers(1000, 1) != draw_numbers(1000, 2)
     found = sentences.draw_sentences(experiment, 1)
@@ -335,12 +349,16 @@ def test_effort_and_settings_that_differ_are_named(experiment: FinishedExperimen
 def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExperiment, tmp_path: Path):
     known = notes_of(TRIALS, experiment, tmp_path)
     assert "Which settings the trials shared is not known: the search has no best.toml." in known
-    run = experiment.runs[0].run
-    larger = replace(run, vocabulary=replace(run.vocabulary, size=6000))
+    first, *others = experiment.runs
+    budget = replace(first.run.budget, match="params", reference=first.result.label)
+    matched = replace(first, run=replace(first.run, budget=replace(budget, amount=77_991.0)))
+    experiment, run = replace(experiment, runs=(matched, *others)), matched.run
+    larger = replace(run, vocabulary=replace(run.vocabulary, size=6000), budget=budget)
     (tmp_path / "best.toml").write_text(larger.to_toml())
     notes = notes_of(TRIALS, experiment, tmp_path)
     (note,) = (note for note in notes if note.startswith("The trials had other settings"))
     assert f"vocabulary.size 6000 (here {run.vocabulary.size})" in note
+    assert "budget.amount" not in note
     assert f"train.max_updates 100 (here {run.train.max_updates})" in note
     assert "rnn: its best trial has the highest dropout that was drawn." in notes
 
