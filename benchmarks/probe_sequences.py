@@ -21,11 +21,12 @@ from torch import Tensor
 from compare.decoding.search import SpecialIds, search
 from compare.models.presets import find_preset
 from compare.models.registry import Architecture, build
-from compare.optim import OptimConfig, build_optimizer
+from compare.optim import OptimConfig
 from compare.results.text import table_text
 from compare.system.device import device_name
 from compare.system.plugins import code_version
 from compare.training.loss import TranslationLoss
+from compare.training.optimizer import build_optimizer
 from seq2seq import Seq2SeqConfig
 from transformer import TransformerConfig
 

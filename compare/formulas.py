@@ -73,6 +73,22 @@ def linear_rate(update: int, peak: float, warmup: int, last: int) -> float:
     return peak * (last + 1 - update) / (last - warmup)
 
 
+def stable_rate(update: int, peak: float, last: int, decay: float) -> float:
+    """Return the peak, which falls linearly to 0 over the last share ``decay`` of the updates."""
+    return peak * min(1.0, (last + 1 - update) / (decay * last))
+
+
+def muon(w: Tensor, g: Tensor, m: Tensor, rate: float, decay: float) -> tuple[Tensor, Tensor]:
+    """Return the weights and the momentum after a step of Muon: Jordan 2024; scale of Liu et al. 2025, eq. 4.
+
+    The orthogonal factor U V' of the singular value decomposition is exact here; the optimizer approximates
+    it by five Newton-Schulz iterations, whose singular values lie between about 0.7 and 1.2.
+    """
+    m = 0.95 * m + 0.05 * g
+    u, _, v = torch.linalg.svd(0.95 * m + 0.05 * g, full_matrices=False)
+    return (1 - rate * decay) * w - rate * 0.2 * max(w.shape) ** 0.5 * (u @ v), m
+
+
 def cosine_rate(update: int, peak: float, warmup: int, last: int) -> float:
     """Return the rate that falls along half a cosine: Loshchilov and Hutter 2017, eq. 5, without restarts."""
     left = (last + 1 - update) / (last - warmup)

@@ -20,12 +20,12 @@ from compare.cli import main
 from compare.decoding.search import LOOK_EVERY, NO_PENALTY, Beams, search
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim import build_optimizer
 from compare.protocol import select
 from compare.system.device import device_name, set_numerics
 from compare.system.processes import Interrupted
 from compare.training.checkpoints import CHECKPOINTS, FINAL, RunningMetrics
 from compare.training.loss import TranslationLoss
+from compare.training.optimizer import build_optimizer
 from compare.training.step import compute_loss, train_step
 from data.batches import Batch, BatchStream, make_batch
 from seq2seq import AttentionConfig, Seq2SeqConfig

@@ -188,9 +188,13 @@ def _check_status(run: CheckedRun) -> Findings:
 def _check_log(run: CheckedRun) -> Findings:
     """Compare learning rates with the schedule; epochs and tokens with the batches of the run's seed."""
     windows = [line for line in run.lines if line["kind"] == "train"]
-    optim, most = run.folder.run.model.optim, run.folder.run.train.max_updates
+    optim, train = run.folder.run.model.optim, run.folder.run.train
+    most = train.max_updates
     expected: dict[str, tuple[Sequence[Mapping[str, Any]], Sequence[Any]]] = {
-        "learning_rate": (windows, [optim.learning_rate_at(line["update"], most) for line in windows])
+        "learning_rate": (
+            windows,
+            [optim.learning_rate_at(line["update"], most, train.decay) for line in windows],
+        )
     }
     if run.prepared is not None and windows:
         # Not more updates than log and config both name: one of them could have a number of any size.

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from compare.optim import DECAY
 from compare.scoring import LANGUAGE_TOKENIZERS, Tokenizer
 from compare.system.messages import (
     Fraction,
@@ -125,6 +126,9 @@ class TrainConfig(Section):
         shared=False,  # their gradients have the sum of the whole batch's
     )
     max_updates: Positive = setting(6_000, "Optimizer updates; all models see the same batches.")
+    decay: Annotated[float, Meta(gt=0, lt=1)] = setting(
+        DECAY, "Last share of the updates, in which the learning rate of the schedule stable falls to 0."
+    )
     label_smoothing: Fraction = setting(
         0.1, "Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."
     )

@@ -24,12 +24,13 @@ from compare.decoding.translator import Translator
 from compare.experiment.likelihood import make_split, token_log_probabilities
 from compare.models.registry import Architecture
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
-from compare.optim import OptimConfig, build_optimizer
+from compare.optim import OptimConfig
 from compare.results.run_folder import load_model
 from compare.studies.kit import mean
 from compare.studies.study import Settings
 from compare.system.log import track
 from compare.training.loss import TranslationLoss
+from compare.training.optimizer import build_optimizer
 from compare.training.step import train_step
 from data.batches import Batch, BatchStream, make_batch
 from data.corpus import Pairs

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from compare.config.resolve import Run
-from compare.optim import build_optimizer
 from compare.protocol import EncoderDecoder
 from compare.system.device import autocast
 from compare.system.processes import Processes, StopRequest
 from compare.training.checkpoints import model_weights
 from compare.training.loss import LossSums, TranslationLoss
+from compare.training.optimizer import build_optimizer
 from data.batches import Batch
 
 # The optimizer step, shared by the trainer and the benchmark of training speed.
@@ -131,7 +131,7 @@ class TrainingWork:
         self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
         self.optimizer = build_optimizer(self.criterion, optim)
         for group in self.optimizer.param_groups:
-            group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates)
+            group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates, train.decay)
         self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)
         batches, device = list(chain.from_iterable(updates)), next(self.criterion.parameters()).device
         self.sentences, self.tokens = sum(map(len, batches)), count_tokens(batches)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from compare.config.resolve import Run
 from compare.config.sections import TrainConfig
 from compare.decoding.translator import Translator
-from compare.optim import OptimConfig, build_optimizer
+from compare.optim import OptimConfig
 from compare.protocol import Scheduled
 from compare.scoring import corpus_bleu
 from compare.system.device import this_machine
@@ -37,6 +37,7 @@ from compare.training.checkpoints import (
     set_weights,
 )
 from compare.training.loss import TranslationLoss
+from compare.training.optimizer import build_optimizer
 from compare.training.source_attention import AttentionProbe, SourceAttention
 from compare.training.step import GradientSum, add_gradients, compute_loss, dropout_seed, update_weights
 from data.batches import BatchStream, GlobalBatch
@@ -163,8 +164,9 @@ class Trainer:
         with state.timed("train"):
             state.update += 1
             state.position += 1
+            rate = self.optim_config.learning_rate_at(state.update, config.max_updates, config.decay)
             for group in self.optimizer.param_groups:
-                group["lr"] = self.optim_config.learning_rate_at(state.update, config.max_updates)
+                group["lr"] = rate
             for module in self.scheduled:
                 module.begin_update(state.update)
             if self.processes.size > 1:

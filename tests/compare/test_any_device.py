@@ -15,9 +15,9 @@ import torch
 from compare.config.sections import RegularizationConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim import build_optimizer
 from compare.protocol import keep, select
 from compare.training.loss import TranslationLoss
+from compare.training.optimizer import build_optimizer
 from compare.training.step import compute_loss, train_step
 from data.batches import make_batch
 from tests.kits.contract import tiny

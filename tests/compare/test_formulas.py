@@ -11,8 +11,9 @@ from compare import formulas
 from compare.decoding.search import LengthPenalty, best_continuations, mean_probability
 from compare.models.presets import PRESETS
 from compare.models.registry import build
-from compare.optim import OptimConfig, build_optimizer
+from compare.optim import OptimConfig
 from compare.training.checkpoints import MovingAverage
+from compare.training.optimizer import build_optimizer
 from seq2seq import NORMALISERS, SCORES, Seq2SeqConfig
 from tests.kits.contract import tiny
 
@@ -41,11 +42,12 @@ def test_schedules() -> None:
         "inverse-sqrt": lambda n: formulas.noam_rate(n, d_model, warmup),
         "linear": lambda n: formulas.linear_rate(n, 2.0, warmup, last),
         "cosine": lambda n: formulas.cosine_rate(n, 2.0, warmup, last),
+        "stable": lambda n: formulas.stable_rate(n, 2.0, last, 0.25),
     }
     for schedule, formula in rates.items():
         peak = (d_model * warmup) ** -0.5 if schedule == "inverse-sqrt" else 2.0
         config = OptimConfig(learning_rate=peak, schedule=schedule, warmup_updates=warmup)
-        found = [config.learning_rate_at(n, last) for n in range(1, last + 1)]
+        found = [config.learning_rate_at(n, last, 0.25) for n in range(1, last + 1)]
         expected = [formulas.warmup_rate(n, peak, warmup) for n in range(1, warmup + 1)]
         assert found == pytest.approx(expected + [formula(n) for n in range(warmup + 1, last + 1)], rel=1e-12)
 
@@ -70,6 +72,33 @@ def test_adamw_clipping_and_the_moving_average(decay: float) -> None:
         torch.testing.assert_close(
             average.weights["weight"], formulas.moving_average(seen, 0.9), atol=1e-7, rtol=0
         )
+
+
+def test_muon_steps_along_the_nearest_orthogonal_matrix() -> None:
+    start, *gradients = [part.detach() for part in draw(*[(6, 4)] * 3)]
+    module = nn.Linear(4, 6, bias=False).double()
+    module.weight.data.copy_(start)
+    optimizer = build_optimizer(module, OptimConfig(optimizer="muon", learning_rate=0.01, weight_decay=0.1))
+    w, m = start, torch.zeros(6, 4).double()
+    for gradient in gradients:
+        before, module.weight.grad = module.weight.detach().clone(), gradient.clone()
+        optimizer.step()
+        new, m = formulas.muon(w, gradient, m, 0.01, 0.1)
+        step, exact = module.weight.detach() - 0.999 * before, new - 0.999 * w
+        assert functional.cosine_similarity(step.flatten(), exact.flatten(), dim=0) > 0.97  # five iterations
+        assert float(step.norm() / exact.norm()) == pytest.approx(0.95, abs=0.25)
+        w = module.weight.detach().clone()
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "transformer-learned"])
+def test_muon_leaves_embeddings_vectors_and_the_output_layer_to_adamw(name: str) -> None:
+    model = build(tiny(name).architecture, 9, 9)
+    muon, *adamw = build_optimizer(model, OptimConfig(optimizer="muon")).param_groups
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    assert all(parameter.dim() == 2 and 1 not in parameter.shape for parameter in muon["params"])
+    parts = {part for parameter in muon["params"] for part in names[id(parameter)].split(".")}
+    assert not parts & {"embedding", "table", "places", "output", "energy"}
+    assert sum(len(group["params"]) for group in (muon, *adamw)) == len(names)
 
 
 @pytest.mark.parametrize("name", ["rnmt-plus", "min-gru", "transformer"])
