@@ -1,4 +1,4 @@
-"""Write what is made from the code: in docs/ the columns of the data frame and settings; sizes of presets.
+"""Write the lists in docs/ that are made from the code: columns of the data frame, and settings.
 
 ``--check`` only compares; the exit status is 1 if a file differs.
 """
@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from compare.config.sections import SECTIONS
-from compare.models.catalogue import SIZES, read_presets
 from compare.models.hybrid import LadderConfig
-from compare.models.presets import measure_preset
 from compare.optim import OptimConfig
 from compare.results.columns import COLUMNS, FIGURES, score_column
 from compare.results.store import DTYPES, Result
@@ -132,21 +130,8 @@ def _row(setting: Field[Any], about: str = "") -> dict[str, str]:
     return {"setting": f"`{setting.name}`", "default": default, "meaning": meaning}
 
 
-def preset_sizes() -> str:
-    """Return the content of preset_sizes.json: both figures are linear in the size of the vocabularies."""
-    sizes = {}
-    for name in read_presets():
-        one, two = (measure_preset(name, vocabulary) for vocabulary in (1000, 2000))
-        sizes[name] = {}
-        for figure in ("params", "forward_flops"):
-            low, high = getattr(one, figure), getattr(two, figure)
-            sizes[name][figure] = [2 * low - high, (high - low) // 1000]
-    return "{\n" + ",\n".join(f'"{name}": {json.dumps(size)}' for name, size in sizes.items()) + "\n}\n"
-
-
 if __name__ == "__main__":
     made = {page: regenerate(page.read_text(encoding="utf-8")) for page in PAGES}
-    made[SIZES] = preset_sizes()
     if "--check" in sys.argv:
         sys.exit(any(path.read_text(encoding="utf-8") != text for path, text in made.items()))
     for path, text in made.items():

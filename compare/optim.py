@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from compare.system.messages import Natural, NonNegative, Section, setting
+from compare.settings import Natural, NonNegative, Section, setting
 
 # Learning-rate schedules: a linear warm-up, then one of ``SCHEDULES``.
 

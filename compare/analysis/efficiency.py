@@ -7,7 +7,7 @@ from statistics import fmean
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.analysis.tables import Row, Table
 from compare.experiment.tune import TrialResult, group_trials
-from compare.training.checkpoints import read_metrics
+from compare.training.log import read_metrics
 
 COSTS = {
     "seconds": "seconds of training",

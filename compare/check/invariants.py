@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compare.config.parse import load_experiment
-from compare.config.resolve import Run, resolve_models
+from compare.config.resolve import DECIDED_BY_TIME, Run, resolve_models, settings_hash
 from compare.config.sections import is_shared, run_name
 from compare.decoding.search import length_penalties
 from compare.experiment.budget import WARMUPS
-from compare.experiment.folder import DECIDED_BY_TIME, settings_hash
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, Result
 from compare.system.plugins import plugin_problem
-from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation, read_metrics
+from compare.training.checkpoints import EMA, WEIGHTS, TrainerState, Validation
+from compare.training.log import read_metrics
 from compare.training.trainer import must_stop
 from data.files import hash_file
 from data.text import hash_decompressed, plain_or_gzip

@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,6 @@ from compare.results.text import list_text
 from compare.system.log import counting
 
 if TYPE_CHECKING:
-    from compare.models.catalogue import CatalogueEntry
     from data.formats import Source
 
 
@@ -243,8 +242,14 @@ def models(
             raise ValueError(
                 "--verify checks one preset: name it, such as attnbench models bahdanau --verify"
             )
-        entries = compare.catalogue_presets(vocabulary)
-        cli.show(entries, _preset_list(entries, vocabulary), as_json=as_json)
+        from compare.models.presets import PRESETS
+
+        kept = ("about", "source", "paper_size")
+        presets = [
+            {"preset": name} | {each: getattr(preset, each) for each in kept}
+            for name, preset in PRESETS.items()
+        ]
+        cli.show(presets, _preset_list(presets), as_json=as_json)
         return 0
     if verify:
         verdicts = compare.verify_preset(name)
@@ -258,27 +263,19 @@ def models(
     return 0
 
 
-def _preset_list(entries: "list[CatalogueEntry]", vocabulary: int) -> str:
-    """Render the list as text, with the presets in the size of their papers last."""
-    from compare.models.catalogue import SENTENCE_TOKENS
-
+def _preset_list(presets: list[dict[str, Any]]) -> str:
+    """Format the list, with the presets in the size of their papers last."""
     tables = [
         list_text(
             [
-                {"preset": entry.preset, "params": f"{entry.params / 1e6:.2f}M"}
-                | {
-                    "GFLOP": f"{entry.forward_flops / 1e9:.3f}",
-                    "what it is": entry.about,
-                    "source": entry.source,
-                }
-                for entry in entries
-                if entry.paper_size == paper_size
+                {"preset": each["preset"], "what it is": each["about"], "source": each["source"]}
+                for each in presets
+                if each["paper_size"] == paper_size
             ]
         )
         for paper_size in (False, True)
     ]
-    pair = f"one pair of {SENTENCE_TOKENS} tokens on each side"
-    note = f"GFLOP: a forward pass of {pair}; {vocabulary:,} entries per side"
+    note = "attnbench models NAME shows the size, settings and formulas of one preset"
     return "\n\n".join([tables[0], "in the size of the paper:", tables[1], note])
 
 

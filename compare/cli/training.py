@@ -11,8 +11,8 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.results.text import table_text, terminal_width
+from compare.settings import convert_setting
 from compare.system.log import Reporter
-from compare.system.messages import convert_setting
 from compare.system.processes import is_main_process
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,8 @@ from typing import Any, TypeVar, get_origin
 from compare.config import find_experiment
 from compare.config.sections import SECTIONS, Experiment, ModelConfig, SystemConfig
 from compare.models.presets import PRESETS
-from compare.system.messages import abbreviate, convert_setting, did_you_mean
+from compare.settings import convert_setting
+from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import load_plugins
 
 Section = TypeVar("Section")

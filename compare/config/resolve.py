@@ -1,6 +1,8 @@
 """A resolved run: one model and one seed of an experiment, with every setting decided."""
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,20 +10,23 @@ from typing import Any
 
 from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
+    EMBEDDED_TRAIN_SIZE,
     EXTERNAL,
     SECTIONS,
     DecodeConfig,
     Experiment,
     ModelConfig,
     Sections,
+    is_shared,
     run_name,
 )
 from compare.models.presets import find_preset
 from compare.models.registry import ExternalSystem, ResolvedModel, TaskName, family_of
 from compare.optim import OptimConfig
 from compare.scoring import language_tokenizer
+from compare.settings import convert_setting
 from compare.system.device import has_fast_bf16, pick_device
-from compare.system.messages import abbreviate, convert_setting, did_you_mean
+from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import PLUGINS
 from data.vocabulary import readable
 
@@ -261,3 +266,66 @@ def runs_to_toml(
         first = dataclasses.replace(first, train=train)
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
     return to_toml(first.sections(), [run.model_table() for run in runs], list(plugins), systems)
+
+
+# Settings that all rows of one table share, and their hash, which proves it.
+
+
+DECIDED_BY_TIME = {"train.max_updates", "train.valid_every", "train.average_every"}
+"""Settings that a budget of time decides for each model."""
+DEFAULTS: dict[str, Any] = {"task": "translation"} | {
+    f"{section}.{each.name}": each.default
+    for section, kind in SECTIONS.items()
+    for each in dataclasses.fields(kind)
+    if is_shared(f"{section}.{each.name}")
+}
+"""The settings that rows must share, by "section.key", with their defaults."""
+
+
+def shared_settings(run: Run) -> dict[str, Any]:
+    """Return the settings that every row of a table must share, by "section.key".
+
+    They cover the task, the data, the vocabularies, the training budget, the loss and the decoding procedure.
+    A ``[[models]]`` table can override none of them. ``compare.config.sections`` declares which settings rows
+    may differ in.
+    """
+    written = {"task": run.task, **run.settings()}
+    settings = {name: written[name] for name in DEFAULTS}
+    if not (run.data.root or run.data.train_size):
+        settings["data.train_size"] = EMBEDDED_TRAIN_SIZE
+    if run.scoring.tokenize == language_tokenizer(run.data.tgt):
+        settings["scoring.tokenize"] = "auto"
+    if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
+        settings["train.init_from"] = "weights of another run"
+    if run.budget.match == "time":
+        for name in DECIDED_BY_TIME:
+            del settings[name]
+    return settings
+
+
+def settings_hash(run: Run) -> str:
+    """Return the sha256 of the shared settings that differ from their defaults.
+
+    So a setting that a later version adds, with a default that means what was before, changes no hash.
+    """
+    settings = {name: value for name, value in shared_settings(run).items() if value != DEFAULTS.get(name)}
+    content = json.dumps(settings, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def find_difference(run: Run, other: Run) -> str | None:
+    """Describe the first shared setting in which two runs differ: "train.max_updates: 20, here 60".
+
+    Args:
+        run: the run that is "here".
+        other: the run whose value is named first.
+
+    Returns:
+        The description, or None if all are equal.
+    """
+    here, there = shared_settings(run), shared_settings(other)
+    for name in dict.fromkeys([*there, *here]):
+        if there.get(name) != here.get(name):
+            was, now = ("nothing" if each.get(name) is None else each[name] for each in (there, here))
+            return f"{name}: {was}, here {now}"
+    return None

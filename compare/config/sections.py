@@ -15,16 +15,8 @@ from msgspec import Meta
 
 from compare.optim import DECAY
 from compare.scoring import LANGUAGE_TOKENIZERS, Tokenizer
-from compare.system.messages import (
-    Fraction,
-    Natural,
-    NonNegative,
-    Positive,
-    Section,
-    abbreviate,
-    convert_setting,
-    setting,
-)
+from compare.settings import Fraction, Natural, NonNegative, Positive, Section, convert_setting, setting
+from compare.system.messages import abbreviate
 from data.vocabulary import SUBWORD_KINDS
 
 CONSISTENCY = {"none": (None, None), "r-drop": (2.5, None), "simcut": (3.0, 0.05)}

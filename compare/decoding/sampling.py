@@ -24,7 +24,7 @@ from compare.decoding.search import (
     token_logp,
 )
 from compare.protocol import EncoderDecoder, keep
-from compare.system.messages import Natural, Section
+from compare.settings import Natural, Section
 
 
 @dataclass(frozen=True, kw_only=True)

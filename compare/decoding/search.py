@@ -10,15 +10,16 @@ penalties, N hypotheses that are kept.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from compare.config.sections import DecodeConfig
 from compare.protocol import EncoderDecoder, keep, select
-from compare.system.messages import NonNegative, Section
+from compare.settings import NonNegative, Section
 from data.vocabulary import BOS, EOS, PAD
 
 COMPACT_SHARE = 0.8
@@ -103,6 +104,61 @@ def length_penalties(decode: DecodeConfig) -> tuple[LengthPenalty, ...]:
     forms: tuple[Normalization, ...] = ("wu", "length") if form == "both" else (form,)
     grid = [LengthPenalty(alpha, each) for each in forms for alpha in decode.length_penalties]
     return tuple(each for each in grid if each.alpha or each.normalization == forms[0])
+
+
+# The choice of a length penalty on validation.
+
+
+PENALTY_TOLERANCE = 0.2
+"""BLEU below the best that still counts as equal to it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridPoint:
+    """One length penalty, and the scores of beam search with it on the validation set."""
+
+    normalization: Normalization
+    """Form of the penalty, as in ``LengthPenalty``."""
+    length_penalty: Annotated[float, Meta(ge=0)]
+    """Alpha."""
+    bleu: Annotated[float, Meta(ge=0)]
+    """BLEU, 0 to 100."""
+    length_ratio: Annotated[float, Meta(ge=0)]
+    """Tokens of the translations over tokens of the references."""
+
+    @property
+    def penalty(self) -> LengthPenalty:
+        """The length penalty."""
+        return LengthPenalty(self.length_penalty, self.normalization)
+
+
+def choose_penalty(grid: Sequence[GridPoint]) -> int:
+    """Choose the smallest penalty whose validation BLEU is within ``PENALTY_TOLERANCE`` of the best.
+
+    This is a one-standard-error rule (Breiman et al. 1984, section 3.4.3; Hastie et al. 2009, section 7.10):
+    a few tenths of BLEU are within the noise of a validation set, so the simplest of the equally good points
+    is taken, here the one with the shortest translations. The very best on validation fits the length of its
+    references, which need not be that of other text.
+
+    In one form, a smaller alpha gives shorter translations. Values of alpha in two forms do not compare:
+    there the smallest penalty is that with the smallest length ratio, then with the smallest alpha.
+
+    Args:
+        grid: at least one point.
+
+    Returns:
+        Its index.
+    """
+    best = max(point.bleu for point in grid)
+    several_forms = len({point.normalization for point in grid}) > 1
+
+    def size(index: int) -> tuple[float, float]:
+        point = grid[index]
+        return point.length_ratio if several_forms else 0.0, point.length_penalty
+
+    return min(
+        (index for index, point in enumerate(grid) if point.bleu >= best - PENALTY_TOLERANCE), key=size
+    )
 
 
 def search(

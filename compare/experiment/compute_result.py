@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from compare.config.resolve import Run
+from compare.config.resolve import Run, settings_hash
 from compare.config.sections import BudgetConfig
-from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import Architecture, build_meta_model, count_weights
 from compare.results.records import RawSpeed, read_speed
@@ -22,7 +21,8 @@ from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
 from compare.system.measure import peak_flops, percentile
 from compare.system.plugins import code_version
-from compare.training.checkpoints import load_weights, read_metrics, set_weights
+from compare.training.checkpoints import load_weights, set_weights
+from compare.training.log import read_metrics
 from compare.training.loss import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus

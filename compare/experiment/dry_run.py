@@ -12,11 +12,11 @@ import torch
 from compare.config.resolve import Run
 from compare.config.sections import Experiment
 from compare.experiment.budget import fresh_update_work
+from compare.experiment.external_systems import external_run, read_translations
 from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
-from compare.experiment.systems import external_run, read_translations
 from compare.experiment.timing import first_updates, timing_seconds
 from compare.models.registry import build_meta_model, count_weights, training_bytes
 from compare.results.run_folder import RunFolder
@@ -24,7 +24,7 @@ from compare.results.store import read_result
 from compare.system.device import tune_cpu
 from compare.system.measure import best_of
 from compare.system.messages import is_out_of_memory
-from compare.training.checkpoints import read_metrics
+from compare.training.log import read_metrics
 
 logger = logging.getLogger(__name__)
 

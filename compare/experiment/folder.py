@@ -1,27 +1,22 @@
 """The folder of an experiment: the runs that a call asks for, what they start from, whose folder it is."""
 
-import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
-from compare.config.resolve import Run
-from compare.config.sections import EMBEDDED_TRAIN_SIZE, SECTIONS, is_shared
+from compare.config.resolve import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build_meta_model
 from compare.optim import ENDLESS
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Registry, read_registry, read_result
-from compare.scoring import language_tokenizer
+from compare.system.locks import lock_folder
 from compare.system.messages import abbreviate, did_you_mean
-from compare.system.processes import lock_folder
 from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from data.files import hash_file, remove_leftovers, write_atomically
 from data.vocabulary import load_pair
@@ -225,69 +220,6 @@ def _other_settings(folder: Path, difference: str) -> ValueError:
         f"{folder} holds runs with other settings ({difference}), and the rows of one table share all "
         "settings but those of [[models]]: choose another folder with --out"
     )
-
-
-# Settings that all rows of one table share, and their hash, which proves it.
-
-
-DECIDED_BY_TIME = {"train.max_updates", "train.valid_every", "train.average_every"}
-"""Settings that a budget of time decides for each model."""
-DEFAULTS: dict[str, Any] = {"task": "translation"} | {
-    f"{section}.{each.name}": each.default
-    for section, kind in SECTIONS.items()
-    for each in fields(kind)
-    if is_shared(f"{section}.{each.name}")
-}
-"""The settings that rows must share, by "section.key", with their defaults."""
-
-
-def shared_settings(run: Run) -> dict[str, Any]:
-    """Return the settings that every row of a table must share, by "section.key".
-
-    They cover the task, the data, the vocabularies, the training budget, the loss and the decoding procedure.
-    A ``[[models]]`` table can override none of them. ``compare.config.sections`` declares which settings rows
-    may differ in.
-    """
-    written = {"task": run.task, **run.settings()}
-    settings = {name: written[name] for name in DEFAULTS}
-    if not (run.data.root or run.data.train_size):
-        settings["data.train_size"] = EMBEDDED_TRAIN_SIZE
-    if run.scoring.tokenize == language_tokenizer(run.data.tgt):
-        settings["scoring.tokenize"] = "auto"
-    if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
-        settings["train.init_from"] = "weights of another run"
-    if run.budget.match == "time":
-        for name in DECIDED_BY_TIME:
-            del settings[name]
-    return settings
-
-
-def settings_hash(run: Run) -> str:
-    """Return the sha256 of the shared settings that differ from their defaults.
-
-    So a setting that a later version adds, with a default that means what was before, changes no hash.
-    """
-    settings = {name: value for name, value in shared_settings(run).items() if value != DEFAULTS.get(name)}
-    content = json.dumps(settings, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def find_difference(run: Run, other: Run) -> str | None:
-    """Describe the first shared setting in which two runs differ: "train.max_updates: 20, here 60".
-
-    Args:
-        run: the run that is "here".
-        other: the run whose value is named first.
-
-    Returns:
-        The description, or None if all are equal.
-    """
-    here, there = shared_settings(run), shared_settings(other)
-    for name in dict.fromkeys([*there, *here]):
-        if there.get(name) != here.get(name):
-            was, now = ("nothing" if each.get(name) is None else each[name] for each in (there, here))
-            return f"{name}: {was}, here {now}"
-    return None
 
 
 # Writing into the folder: its lock, experiment.json, and the folders of runs.

@@ -5,17 +5,16 @@ settings of every model, the data are prepared, and ``match_budget`` decides wid
 """
 
 import logging
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.compute_result import ensure_columns_of_metrics, unfinished_result
+from compare.experiment.compute_result import ensure_columns_of_metrics
+from compare.experiment.external_systems import add_row, external_run, read_translations
 from compare.experiment.folder import (
     begin_experiment,
     begin_run,
@@ -27,8 +26,7 @@ from compare.experiment.folder import (
     request_runs,
 )
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run_model import run_model
-from compare.experiment.systems import add_row, external_run, read_translations
+from compare.experiment.run_model import finish_run
 from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
 from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
@@ -39,16 +37,15 @@ from compare.results.store import (
     check_output_folder,
     read_result,
     read_results,
-    save_result,
 )
 from compare.scoring import make_bleu
 from compare.system.device import tune_cpu
+from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.log import Reporter, log_to_file
-from compare.system.messages import abbreviate, did_you_mean, first_line, is_out_of_memory
+from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import code_version
-from compare.system.processes import LOCK, SINGLE, Locked, Processes, join_processes, lock_folder
-from compare.training.trainer import TrainingDiverged
-from data.files import append_whole, remove_leftovers
+from compare.system.processes import SINGLE, Processes, join_processes
+from data.files import remove_leftovers
 from data.vocabulary import SPECIALS
 
 if TYPE_CHECKING:
@@ -304,41 +301,3 @@ def run_each(
                 logger.log(logging.ERROR if len(errors) > 1 else logging.INFO, f"{position}: {error}")
     if errors:
         raise errors[0]
-
-
-def finish_run(
-    run: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
-) -> Result:
-    """Finish one run and write its result, which it returns; divergence and errors of torch are results too.
-
-    Args:
-        run: the run, whose folder this process has locked.
-        prepared: the data, with the batches of the run's seed.
-        reporter: shows the progress of training.
-        processes: those that train and translate together; this is process 0 of them.
-
-    Raises:
-        ValueError: a file of the run is damaged.
-        Interrupted: a signal arrived; the state is saved.
-        ConnectionError: another process has ended.
-    """
-    try:
-        if processes.size == 1:
-            result = run_model(run, prepared, reporter)
-        else:
-            from compare.experiment.launch import announced
-
-            with announced(run, prepared, processes):
-                result = run_model(run, prepared, reporter, processes)
-    except TrainingDiverged as error:
-        logger.error(f"{run.name}: failed: {error}")
-        result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))
-    except (MemoryError, RuntimeError, ImportError) as error:
-        kind = "out of memory" if is_out_of_memory(error) else type(error).__name__
-        reason = f"{kind}: {first_line(error)}"
-        log = run.folder / "log.txt"
-        logger.error(f"{run.name}: {reason} (see {log}); run the same command to try again")
-        append_whole(log, "".join(traceback.format_exception(error)))
-        result = replace(unfinished_result(run, prepared), reason=reason)
-    save_result(run.folder, result)
-    return result

@@ -2,6 +2,7 @@
 
 import logging
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,29 +10,68 @@ from pathlib import Path
 import torch
 
 from compare.config.resolve import Run
-from compare.decoding.search import LengthPenalty, length_penalties
+from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures, unfinished_result
 from compare.experiment.folder import initial_hash
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
-from compare.results.records import GridPoint, Likelihoods, RawSpeed, Selection, choose, read_selection
+from compare.results.records import Likelihoods, RawSpeed, Selection, read_selection
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, write_record
+from compare.results.store import Result, save_result, write_record
 from compare.scoring import bleu_and_length_ratio
 from compare.system.device import set_numerics, this_machine
 from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
+from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import SINGLE, Processes
 from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe
-from compare.training.trainer import Trainer, Validator
+from compare.training.trainer import Trainer, TrainingDiverged, Validator
 from data.corpus import Corpus, Pairs
-from data.files import hash_file, write_atomically
+from data.files import append_whole, hash_file, write_atomically
 
 logger = logging.getLogger(__name__)
+
+
+def finish_run(
+    run: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
+) -> Result:
+    """Finish one run and write its result, which it returns; divergence and errors of torch are results too.
+
+    Args:
+        run: the run, whose folder this process has locked.
+        prepared: the data, with the batches of the run's seed.
+        reporter: shows the progress of training.
+        processes: those that train and translate together; this is process 0 of them.
+
+    Raises:
+        ValueError: a file of the run is damaged.
+        Interrupted: a signal arrived; the state is saved.
+        ConnectionError: another process has ended.
+    """
+    try:
+        if processes.size == 1:
+            result = run_model(run, prepared, reporter)
+        else:
+            from compare.experiment.launch import announced
+
+            with announced(run, prepared, processes):
+                result = run_model(run, prepared, reporter, processes)
+    except TrainingDiverged as error:
+        logger.error(f"{run.name}: failed: {error}")
+        result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))
+    except (MemoryError, RuntimeError, ImportError) as error:
+        kind = "out of memory" if is_out_of_memory(error) else type(error).__name__
+        reason = f"{kind}: {first_line(error)}"
+        log = run.folder / "log.txt"
+        logger.error(f"{run.name}: {reason} (see {log}); run the same command to try again")
+        append_whole(log, "".join(traceback.format_exception(error)))
+        result = replace(unfinished_result(run, prepared), reason=reason)
+    save_result(run.folder, result)
+    return result
 
 
 def run_model(
@@ -142,7 +182,7 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
 
 
 def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
-    """Choose the length penalty of a run by ``choose``, on validation alone, and write selection.json.
+    """Choose the length penalty of a run on validation alone, and write selection.json.
 
     One beam search of the validation set serves all penalties. A choice that an earlier call made with the
     same weights is kept.
@@ -165,7 +205,7 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
             return kept.penalty
     logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
     grid = measure_penalties(run, translator, valid, penalties)
-    selection = Selection(grid=grid, chosen=choose(grid), weights=weights)
+    selection = Selection(grid=grid, chosen=choose_penalty(grid), weights=weights)
     point = grid[selection.chosen]
     logger.info(
         f"{run.label}: length penalty {point.penalty}: validation BLEU {point.bleu:.1f} "

@@ -25,10 +25,10 @@ from compare.results.store import (
     write_record,
 )
 from compare.system.device import set_numerics, this_machine
+from compare.system.locks import lock_folder
 from compare.system.measure import Speed, TimedRepeat, best_reference, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
-from compare.system.processes import lock_folder
-from compare.training.checkpoints import read_metrics
+from compare.training.log import read_metrics
 from compare.training.step import TrainingWork
 from data.batches import Batch, BatchStream
 from data.files import hash_file

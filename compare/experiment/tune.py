@@ -29,10 +29,11 @@ from compare.experiment.run import run_experiment
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, Status, read_result
+from compare.system.locks import Locked, lock_folder
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
-from compare.system.processes import Locked, lock_folder
-from compare.training.checkpoints import CHECKPOINTS, read_metrics
+from compare.training.checkpoints import CHECKPOINTS
+from compare.training.log import read_metrics
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from compare.results.store import (
     write_record,
 )
 from compare.scoring import METRICS, SystemScores
-from compare.system.processes import lock_folder
+from compare.system.locks import lock_folder
 from data.corpus import Corpus
 from data.files import as_paths, hash_file
 from data.text import ensure_parallel, hash_decompressed, read_lines

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from compare.results.run_folder import RunFolder
 from compare.system.messages import did_you_mean, first_line
-from compare.training.checkpoints import METRICS_FILE
+from compare.training.log import METRICS_FILE
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)

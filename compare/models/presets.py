@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from compare.models.catalogue import SENTENCE_TOKENS, CatalogueEntry, read_presets
 from compare.models.hybrid import HybridConfig
 from compare.models.registry import (
     FAMILIES,
@@ -29,6 +29,11 @@ from compare.models.registry import (
 from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import track_registry
+
+SENTENCE_TOKENS = 20
+"""Length of both sentences of the pair whose FLOPs are counted."""
+FOLDER = Path(__file__).with_name("presets")
+"""Folder of the shipped presets, one TOML file each."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ class Preset:
 
 
 def _read_presets() -> dict[str, Preset]:
-    presets, tables = {}, read_presets()
+    files = {path.stem: msgspec.toml.decode(path.read_bytes()) for path in FOLDER.glob("*.toml")}
+    presets, tables = {}, dict(sorted(files.items(), key=lambda item: item[1].pop("order")))
     listed = {name: table.pop("departures", []) for name, table in tables.items()}
     for name, table in tables.items():
         architecture = _read_config(table.pop("model"))
@@ -135,21 +141,7 @@ def register_preset(name: str, preset: Preset) -> None:
     PRESETS[name] = preset
 
 
-# The cost of a preset, and its description.
-
-
-def measure_preset(name: str, vocabulary: int) -> CatalogueEntry:
-    """Count parameters and FLOPs of a preset, with vocabularies of this size."""
-    preset = PRESETS[name]
-    sizes = {"src_len": SENTENCE_TOKENS, "tgt_len": SENTENCE_TOKENS, "tgt_vocabulary": vocabulary}
-    return CatalogueEntry(
-        preset=name,
-        params=count_weights(build_meta_model(preset.architecture, vocabulary, vocabulary)),
-        forward_flops=round(forward_flops(preset.architecture, **sizes)),
-        paper_size=preset.paper_size,
-        about=preset.about,
-        source=preset.source,
-    )
+# The list of presets, and the description of one.
 
 
 def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
@@ -160,19 +152,24 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
         vocabulary: size of both vocabularies.
 
     Returns:
-        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "settings", "departures"
-        (from the model of the paper; None: not listed), "formulas" (source text by name) and "tree" (one
-        entry per module, with the number of its weights).
+        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "vocabulary", "params"
+        (trainable weights, tied ones counted once), "forward_flops" (of one sentence pair, ``SENTENCE_TOKENS``
+        long on both sides), "settings", "departures" (from the model of the paper; None: not listed),
+        "formulas" (source text by name) and "tree" (one entry per module, with the number of its weights).
 
     Raises:
         ValueError: unknown preset; the message suggests the nearest name.
     """
     preset = find_preset(name)
     model = build_meta_model(preset.architecture, vocabulary, vocabulary)
+    sizes = {"src_len": SENTENCE_TOKENS, "tgt_len": SENTENCE_TOKENS, "tgt_vocabulary": vocabulary}
     return {
         "preset": name,
         "about": preset.about,
         "source": preset.source,
+        "vocabulary": vocabulary,
+        "params": count_weights(model),
+        "forward_flops": round(forward_flops(preset.architecture, **sizes)),
         "settings": {key: value for key, value in preset.model.settings().items() if value is not None},
         "departures": preset.departures and [asdict(departure) for departure in preset.departures],
         "formulas": {
@@ -191,7 +188,13 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
 
 def render_description(description: Mapping[str, Any]) -> str:
     """Render the result of ``describe_preset`` as text."""
-    lines = [f"{description['preset']}: {description['about']} ({description['source']})", ""]
+    params, flops = description["params"] / 1e6, description["forward_flops"] / 1e9
+    lines = [
+        f"{description['preset']}: {description['about']} ({description['source']})",
+        f"{params:,.2f} million weights with {description['vocabulary']:,} entries per side; {flops:.3f} GFLOP "
+        f"for a forward pass of one pair of {SENTENCE_TOKENS} tokens on each side",
+        "",
+    ]
     lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
     departures = description["departures"]
     none = "not listed" if departures is None else "none"

@@ -53,8 +53,8 @@ from compare.results.store import (
 )
 from compare.results.text import UNKNOWN, escape_markdown, table_text
 from compare.scoring import METRICS
+from compare.system.locks import Locked, lock_folder
 from compare.system.plugins import plugin_problem
-from compare.system.processes import Locked, lock_folder
 from data.files import as_paths, write_atomically
 from data.text import visible, visible_lines
 

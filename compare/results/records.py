@@ -9,7 +9,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from compare.decoding.search import LengthPenalty, Normalization
+from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty
 from compare.results.store import read_record
 from compare.system.device import Machine
 from compare.system.measure import Share, Speed
@@ -142,27 +142,6 @@ def read_likelihoods(path: Path) -> Likelihoods:
 
 
 SELECTION = "selection.json"
-TOLERANCE = 0.2
-"""BLEU below the best that still counts as equal to it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GridPoint:
-    """One length penalty, and the scores of beam search with it on the validation set."""
-
-    normalization: Normalization
-    """Form of the penalty, as in ``LengthPenalty``."""
-    length_penalty: Annotated[float, Meta(ge=0)]
-    """Alpha."""
-    bleu: Annotated[float, Meta(ge=0)]
-    """BLEU, 0 to 100."""
-    length_ratio: Annotated[float, Meta(ge=0)]
-    """Tokens of the translations over tokens of the references."""
-
-    @property
-    def penalty(self) -> LengthPenalty:
-        """The length penalty."""
-        return LengthPenalty(self.length_penalty, self.normalization)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,33 +160,6 @@ class Selection:
         return self.grid[self.chosen].penalty
 
 
-def choose(grid: Sequence[GridPoint]) -> int:
-    """Choose the smallest penalty whose validation BLEU is within ``TOLERANCE`` of the best.
-
-    This is a one-standard-error rule (Breiman et al. 1984, section 3.4.3; Hastie et al. 2009, section 7.10):
-    a few tenths of BLEU are within the noise of a validation set, so the simplest of the equally good points
-    is taken, here the one with the shortest translations. The very best on validation fits the length of its
-    references, which need not be that of other text.
-
-    In one form, a smaller alpha gives shorter translations. Values of alpha in two forms do not compare:
-    there the smallest penalty is that with the smallest length ratio, then with the smallest alpha.
-
-    Args:
-        grid: at least one point.
-
-    Returns:
-        Its index.
-    """
-    best = max(point.bleu for point in grid)
-    several_forms = len({point.normalization for point in grid}) > 1
-
-    def size(index: int) -> tuple[float, float]:
-        point = grid[index]
-        return point.length_ratio if several_forms else 0.0, point.length_penalty
-
-    return min((index for index, point in enumerate(grid) if point.bleu >= best - TOLERANCE), key=size)
-
-
 def read_selection(path: Path, penalties: Sequence[LengthPenalty]) -> Selection:
     """Read a selection.json.
 
@@ -224,7 +176,7 @@ def read_selection(path: Path, penalties: Sequence[LengthPenalty]) -> Selection:
     found = read_record(path, Selection, remedy)
     if [point.penalty for point in found.grid] != list(penalties):
         raise ValueError(f"{path}: grid is not that of config.toml: {remedy}")
-    if found.chosen != (chosen := choose(found.grid)):
+    if found.chosen != (chosen := choose_penalty(found.grid)):
         raise ValueError(f"{path}: chosen is {found.chosen}, but the rule gives {chosen}: {remedy}")
     return found
 

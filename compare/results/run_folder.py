@@ -17,15 +17,8 @@ from compare.results.records import SELECTION, read_external, read_likelihoods, 
 from compare.results.store import read_result
 from compare.system.device import set_numerics
 from compare.system.messages import ensure_folder, first_line
-from compare.training.checkpoints import (
-    CHECKPOINTS,
-    FINAL,
-    METRICS_FILE,
-    SAVED,
-    WEIGHTS,
-    load_weights,
-    set_weights,
-)
+from compare.training.checkpoints import CHECKPOINTS, FINAL, SAVED, WEIGHTS, load_weights, set_weights
+from compare.training.log import METRICS_FILE
 from data.files import as_paths
 from data.text import hash_decompressed, plain_or_gzip
 from data.vocabulary import FILE_NAME, load_pair

@@ -24,10 +24,8 @@ from compare.training.checkpoints import (
     CHECKPOINTS,
     EMA,
     FINAL,
-    METRICS_FILE,
     STATE,
     Checkpoint,
-    MetricsLog,
     TrainerState,
     Validation,
     average,
@@ -36,6 +34,7 @@ from compare.training.checkpoints import (
     save_weights,
     set_weights,
 )
+from compare.training.log import METRICS_FILE, MetricsLog
 from compare.training.loss import TranslationLoss
 from compare.training.optimizer import build_optimizer
 from compare.training.source_attention import AttentionProbe, SourceAttention

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from compare.training.checkpoints import CHECKPOINTS, METRICS_FILE, STATE
+from compare.training.checkpoints import CHECKPOINTS, STATE
+from compare.training.log import METRICS_FILE
 from tests.conftest import TINY, write_corpus
 from tests.kits.contents import differences, leftovers, read_contents
 

@@ -24,9 +24,8 @@ from compare.analysis.quality import faults
 from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
-from compare.config.resolve import resolve_models, runs_to_toml
+from compare.config.resolve import resolve_models, runs_to_toml, shared_settings
 from compare.experiment.budget import in_one_plan
-from compare.experiment.folder import shared_settings
 from compare.experiment.tune import BEST, TRIALS_FILE, TrialResult, find_winners, summarize
 from compare.models.styles import Style
 from compare.report.conditions import list_conditions

@@ -22,13 +22,8 @@ def test_the_presets_are_listed(capsys: pytest.CaptureFixture[str]):
     found = {line.split()[0]: line for line in lines if line.split()[0] in PRESETS}
     assert list(found) == sorted(PRESETS, key=lambda name: PRESETS[name].paper_size)
     assert all(PRESETS[name].source in line for name, line in found.items())
-    assert main(["models", "--json", "--vocabulary", "5000"]) == 0
-    rows = {row["preset"]: row for row in json.loads(capsys.readouterr().out)}
-    assert list(rows) == list(PRESETS)
-    row, architecture = rows["transformer"], PRESETS["transformer"].architecture
-    made = build(architecture, 5000, 5000)
-    assert row["params"] == sum(weight.numel() for weight in made.parameters())
-    assert row["forward_flops"] == forward_flops(architecture, src_len=20, tgt_len=20, tgt_vocabulary=5000)
+    assert main(["models", "--json"]) == 0
+    assert [row["preset"] for row in json.loads(capsys.readouterr().out)] == list(PRESETS)
 
 
 def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
@@ -41,9 +36,11 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
     assert re.search(r"^ +output +Linear +12,850$", out, re.MULTILINE)  # 256 x 50 + 50
     assert main(["models", "luong-local-p", "--vocabulary", "50", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["tree"][0]["params"] == sum(
-        weight.numel() for weight in build(PRESETS["luong-local-p"].architecture, 50, 50).parameters()
-    )
+    architecture = PRESETS["luong-local-p"].architecture
+    weights = sum(weight.numel() for weight in build(architecture, 50, 50).parameters())
+    assert found["tree"][0]["params"] == found["params"] == weights
+    assert found["forward_flops"] == forward_flops(architecture, src_len=20, tgt_len=20, tgt_vocabulary=50)
+    assert f"{weights / 1e6:,.2f} million weights with 50 entries per side" in out
 
 
 # --- messages

@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 
 from compare.config.parse import load_experiment
-from compare.config.resolve import Run, resolve_models
-from compare.config.sections import SECTIONS, DecodeConfig, RegularizationConfig, is_shared
-from compare.experiment.folder import (
+from compare.config.resolve import (
     DECIDED_BY_TIME,
     DEFAULTS,
+    Run,
     find_difference,
+    resolve_models,
     settings_hash,
     shared_settings,
 )
+from compare.config.sections import SECTIONS, DecodeConfig, RegularizationConfig, is_shared
 from compare.experiment.prepare import load_corpus
 
 OTHER = {

@@ -21,9 +21,9 @@ from compare.experiment.run import run_experiment
 from compare.report.table import refresh_views, write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
+from compare.system.locks import lock_folder
 from compare.system.log import Reporter
-from compare.system.processes import lock_folder
-from compare.training.checkpoints import read_metrics
+from compare.training.log import read_metrics
 from data.files import hash_file, write_atomically
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS, files

@@ -31,7 +31,8 @@ from compare.results.store import read_result, read_results
 from compare.scoring import all_metrics, score_texts
 from compare.system.log import Reporter
 from compare.system.processes import Interrupted
-from compare.training.checkpoints import FINAL, read_metrics
+from compare.training.checkpoints import FINAL
+from compare.training.log import read_metrics
 from data.files import hash_file
 from data.vocabulary import BOS, EOS
 from tests.kits.cli import Refusal

@@ -13,7 +13,7 @@ import torch
 from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.config.resolve import Run, resolve_model, resolve_models
+from compare.config.resolve import Run, resolve_model, resolve_models, settings_hash
 from compare.config.sections import ModelConfig
 from compare.decoding.translator import Translator
 from compare.experiment import compute_result
@@ -28,7 +28,6 @@ from compare.experiment.compute_result import (
     together_figures,
     training_figures,
 )
-from compare.experiment.folder import settings_hash
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.timing import results_to_time
@@ -39,7 +38,8 @@ from compare.results.store import Result, read_result, read_results, write_recor
 from compare.system import measure as timing
 from compare.system.log import Reporter
 from compare.training import step as training_timing
-from compare.training.checkpoints import model_weights, read_metrics, save_weights
+from compare.training.checkpoints import model_weights, save_weights
+from compare.training.log import read_metrics
 from tests.kits.clock import Clock
 from tests.kits.report import change_result
 from tests.kits.runs import ROWS, files

@@ -38,8 +38,8 @@ from compare.experiment.tune import (
 )
 from compare.results.store import read_results
 from compare.scoring import METRICS
-from compare.system.processes import Locked, lock_folder
-from compare.training.checkpoints import read_metrics
+from compare.system.locks import Locked, lock_folder
+from compare.training.log import read_metrics
 from tests.kits.cli import Refusal
 
 LABELS = ["luong", "transformer"]

@@ -12,7 +12,7 @@ import pytest
 
 from compare import track_metrics
 from compare.integrations import trackers
-from compare.training.checkpoints import read_metrics
+from compare.training.log import read_metrics
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
 

@@ -1,20 +1,17 @@
-"""The stored sizes of each preset, and its departures from its paper, are true of the code."""
+"""Each preset lists its departures from its paper."""
 
 import re
 
 import pytest
 
-from compare.models.catalogue import catalogue_presets
-from compare.models.presets import PRESETS, measure_preset
+from compare.models.presets import PRESETS
 
 PAPER = re.compile(r"(\w+(?: et al\.)? \d{4}), \w")
-SIZES = catalogue_presets(50)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_has_its_stored_size_and_lists_its_departures_from_its_paper(name: str):
-    preset, counted = PRESETS[name], measure_preset(name, 50)
-    assert counted in SIZES, "run: python benchmarks/reference.py"
+def test_every_preset_lists_its_departures_from_its_paper(name: str):
+    preset = PRESETS[name]
     departures = preset.departures
     assert departures
     assert len({departure.part for departure in departures}) == len(departures)

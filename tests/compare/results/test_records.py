@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from compare.decoding.search import LengthPenalty
+from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty
 from compare.results.records import (
-    GridPoint,
     Likelihoods,
     LikelihoodSums,
     RecordedScores,
     Selection,
-    choose,
     read_external,
     read_likelihoods,
     read_selection,
@@ -27,7 +25,7 @@ GRID = [
     GridPoint(normalization="wu", length_penalty=each.alpha, bleu=bleu, length_ratio=1.0)
     for each, bleu in zip(PENALTIES, (29.0, 30.0, 30.0), strict=True)
 ]
-SELECTION = Selection(grid=GRID, chosen=choose(GRID), weights="0" * 64)
+SELECTION = Selection(grid=GRID, chosen=choose_penalty(GRID), weights="0" * 64)
 LIKELIHOODS = Likelihoods(tests={"test": SUMS, "test_long": SUMS}, weights="0" * 64)
 SCORES = RecordedScores(segments=[0.5, 1.0], signature="v:1", translations="0" * 64)
 READERS: dict[str, tuple[Any, Callable[[Path], Any]]] = {
@@ -104,14 +102,14 @@ def grid(*scores: float, form: Any = "wu", ratios: tuple[float, ...] = (0.9, 1.0
     ],
 )
 def test_the_smallest_penalty_near_the_best_is_chosen(scores: tuple[float, ...], chosen: int):
-    assert choose(grid(*scores)) == chosen
+    assert choose_penalty(grid(*scores)) == chosen
     backwards = grid(*scores, ratios=(1.1, 1.0, 0.9))
-    assert choose(backwards) == chosen  # in one form alpha decides, not the length
+    assert choose_penalty(backwards) == chosen  # in one form alpha decides, not the length
 
 
 def test_of_two_forms_the_shortest_is_chosen_then_the_smallest_alpha():
     wu = grid(30.0, 30.0, 30.0, ratios=(0.98, 0.99, 1.0))
     length = grid(30.0, 29.0, 30.0, form="length", ratios=(0.99, 0.9, 0.97))
-    assert choose([*wu, *length]) == 5  # .97; .9 is a whole point below
+    assert choose_penalty([*wu, *length]) == 5  # .97; .9 is a whole point below
     equal = grid(29.0, 30.0, 30.0, form="length", ratios=(0.9, 0.98, 1.0))
-    assert choose([*grid(29.0, 29.0, 30.0, ratios=(0.9, 0.9, 0.98)), *equal]) == 4  # alpha .5, not 1
+    assert choose_penalty([*grid(29.0, 29.0, 30.0, ratios=(0.9, 0.9, 0.98)), *equal]) == 4  # alpha .5, not 1

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from compare.system.processes import LOCK, Locked, Terminated, lock_folder, raise_on_signals, stop_on_signals
+from compare.system.locks import LOCK, Locked, lock_folder
+from compare.system.processes import Terminated, raise_on_signals, stop_on_signals
 from tests.kits.paths import ROOT
 
 no_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")

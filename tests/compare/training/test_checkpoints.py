@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from compare.results.run_folder import load_model
-from compare.training.checkpoints import FINAL, STATE, average, load_state, read_metrics
+from compare.training.checkpoints import FINAL, STATE, average, load_state
+from compare.training.log import read_metrics
 from data.batches import BatchStream
 from tests.kits.runs import ROWS
 from tests.kits.training import bleus, make_stream, trainer

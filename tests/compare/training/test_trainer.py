@@ -23,7 +23,6 @@ from compare.training.checkpoints import (
     FINAL,
     STATE,
     Checkpoint,
-    MetricsLog,
     MovingAverage,
     TrainerState,
     Validation,
@@ -31,6 +30,7 @@ from compare.training.checkpoints import (
     load_weights,
     model_weights,
 )
+from compare.training.log import MetricsLog
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import SourceAttention
 from compare.training.step import update_weights
