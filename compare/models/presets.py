@@ -153,8 +153,8 @@ def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
 
     Returns:
         A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "vocabulary", "params"
-        (trainable weights, tied ones counted once), "forward_flops" (of one sentence pair, ``SENTENCE_TOKENS``
-        long on both sides), "settings", "departures" (from the model of the paper; None: not listed),
+        (trainable weights, tied ones counted once), "forward_flops" (of a pair of sentences of
+        ``SENTENCE_TOKENS``), "settings", "departures" (from the model of the paper; None: not listed),
         "formulas" (source text by name) and "tree" (one entry per module, with the number of its weights).
 
     Raises:
@@ -191,8 +191,8 @@ def render_description(description: Mapping[str, Any]) -> str:
     params, flops = description["params"] / 1e6, description["forward_flops"] / 1e9
     lines = [
         f"{description['preset']}: {description['about']} ({description['source']})",
-        f"{params:,.2f} million weights with {description['vocabulary']:,} entries per side; {flops:.3f} GFLOP "
-        f"for a forward pass of one pair of {SENTENCE_TOKENS} tokens on each side",
+        f"{params:,.2f} million weights with {description['vocabulary']:,} entries per side; "
+        f"{flops:.3f} GFLOP for a forward pass of one pair of {SENTENCE_TOKENS} tokens on each side",
         "",
     ]
     lines += [f"  {key} = {value}" for key, value in description["settings"].items()]
