@@ -180,6 +180,10 @@ def _build_system(row: Mapping[str, Any], context: str, base: Path) -> SystemCon
 # Overrides of an experiment's tables from the command line, and grids of models.
 
 
+LENGTHS = {"max_updates": "budgets", "budgets": "max_updates"}
+"""The two settings of [train] that say how long training is."""
+
+
 def _apply_override(table: dict[str, Any], override: str) -> None:
     """Write a setting from the command line into the tables of an experiment, which are checked later.
 
@@ -208,6 +212,8 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
     for each in changed:
         if isinstance(each, dict):  # a section that is no table is refused later
             each[setting] = parse_value(text)
+            if section == "train" and setting in LENGTHS:  # either replaces the other of the file
+                each.pop(LENGTHS[setting], None)
 
 
 def parse_value(text: str) -> Any:

@@ -107,8 +107,8 @@ class Run(Sections):
 
     @property
     def name(self) -> str:
-        """<label>-seed<k>, the name of the run's folder."""
-        return run_name(self.label, self.train.seed)
+        """<label>-seed<k>, the name of the run's folder; with -budget<b> where there are several."""
+        return run_name(self.label, self.train.seed, self.train.budget)
 
     @property
     def task(self) -> TaskName:
@@ -178,6 +178,11 @@ class Run(Sections):
         """
         return dataclasses.replace(self, train=dataclasses.replace(self.train, seed=seed))
 
+    def by_budget(self) -> "list[Run]":
+        """Return the run of each budget, smallest first; the run itself without budgets."""
+        budgets = self.train.budgets
+        return [dataclasses.replace(self, train=self.train.for_budget(each)) for each in budgets] or [self]
+
     def to_toml(self) -> str:
         """Write config.toml: ``RunFolder.read`` reads the same run from it."""
         return f"schema = {SCHEMA}\n\n{runs_to_toml([self])}"
@@ -210,6 +215,10 @@ def resolve_models(
     """
     models = [resolve_model(row, context) for row in experiment.models]
     task, method = models[0].task, experiment.regularization.consistency
+    if experiment.train.budgets:
+        models = [
+            _on_trunk(*pair, experiment, context) for pair in zip(experiment.models, models, strict=True)
+        ]
     for row, model in zip(experiment.models, models, strict=True):
         if model.task != task:
             raise ValueError(
@@ -246,6 +255,23 @@ def resolve_models(
         )
         for row, model in zip(experiment.models, models, strict=True)
     ]
+
+
+def _on_trunk(row: ModelConfig, model: ResolvedModel, experiment: Experiment, context: str) -> ResolvedModel:
+    """Give a model the schedule that several budgets need; ValueError if it is given another one."""
+    optim, smallest = model.optim, experiment.train.for_budget(experiment.train.budgets[0])
+    if row.overrides.get("schedule", "stable") != "stable":
+        raise ValueError(
+            f'{context}: models.{row.label}: schedule = "{optim.schedule}" has one end, and train.budgets '
+            'needs "stable": leave schedule out'
+        )
+    if optim.warmup_updates >= smallest.branch_update:
+        raise ValueError(
+            f"{context}: models.{row.label}: warmup_updates = {optim.warmup_updates} does not end before the "
+            f"smallest of train.budgets leaves the trunk, after {smallest.branch_update} updates: shorten "
+            "it, or raise that budget"
+        )
+    return model.override({"schedule": "stable"})
 
 
 def runs_to_toml(
@@ -295,6 +321,8 @@ def shared_settings(run: Run) -> dict[str, Any]:
         settings["data.train_size"] = EMBEDDED_TRAIN_SIZE
     if run.scoring.tokenize == language_tokenizer(run.data.tgt):
         settings["scoring.tokenize"] = "auto"
+    if run.train.budgets:  # all budgets of an experiment share their settings, later ones too
+        settings["train.max_updates"] = "budgets"
     if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
         settings["train.init_from"] = "weights of another run"
     if run.budget.match == "time":

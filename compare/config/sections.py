@@ -7,13 +7,13 @@ figure of results/columns.toml that names it.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from compare.optim import DECAY
+from compare.optim import DECAY, decay_updates
 from compare.scoring import LANGUAGE_TOKENIZERS, Tokenizer
 from compare.settings import Fraction, Natural, NonNegative, Positive, Section, convert_setting, setting
 from compare.system.messages import abbreviate
@@ -118,6 +118,13 @@ class TrainConfig(Section):
         shared=False,  # their gradients have the sum of the whole batch's
     )
     max_updates: Positive = setting(6_000, "Optimizer updates; all models see the same batches.")
+    budgets: tuple[Positive, ...] = setting(
+        (),
+        "Several numbers of updates in place of `max_updates`, such as [1000, 2000, 4000]; each model has a "
+        "result at each of them. All share one training at a constant rate, the trunk (schedule stable). The "
+        "run of budget b leaves it after (1 - decay) b updates, and its rate falls to 0.",
+        shared=False,  # the hash says only that there are budgets
+    )
     decay: Annotated[float, Meta(gt=0, lt=1)] = setting(
         DECAY, "Last share of the updates, in which the learning rate of the schedule stable falls to 0."
     )
@@ -163,8 +170,41 @@ class TrainConfig(Section):
             raise ValueError(
                 f"device must be one of auto, cpu, cuda, cuda:N, found {abbreviate(self.device)}"
             )
+        self._check_budgets()
         if self.average_every and self.average < 2:
             raise ValueError(f"average must be at least 2 where average_every is set, found {self.average}")
+
+    def _check_budgets(self) -> None:
+        """Reject budgets that do not increase, and what has no effect beside them; set ``max_updates``."""
+        if not self.budgets:
+            return
+        if any(a >= b for a, b in pairwise(self.budgets)):
+            raise ValueError(f"budgets must increase, found {list(self.budgets)}")
+        if self.max_updates not in (type(self).max_updates, self.budgets[-1]):
+            raise ValueError(
+                f"max_updates = {self.max_updates} has no effect beside budgets = {list(self.budgets)}: "
+                "leave out one of them"
+            )
+        if self.patience:
+            raise ValueError(
+                f"patience = {self.patience} could end the training before a budget: leave it out beside "
+                "budgets"
+            )
+        object.__setattr__(self, "max_updates", self.budgets[-1])
+
+    @property
+    def budget(self) -> int | None:
+        """The only budget of a resolved run; None for a run without budgets."""
+        return self.budgets[-1] if self.budgets else None
+
+    @property
+    def branch_update(self) -> int:
+        """Updates after which a training to ``max_updates`` leaves the trunk."""
+        return self.max_updates - decay_updates(self.max_updates, self.decay)
+
+    def for_budget(self, updates: int) -> "TrainConfig":
+        """Return the settings of a run of one budget."""
+        return replace(self, budgets=(updates,), max_updates=updates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,6 +443,6 @@ class Experiment(Sections):
             )
 
 
-def run_name(label: str, seed: int) -> str:
-    """Name the folder of one model and seed."""
-    return f"{label}-seed{seed}"
+def run_name(label: str, seed: int, budget: int | None = None) -> str:
+    """Name the folder of one model and seed, and of one of several budgets."""
+    return f"{label}-seed{seed}" + ("" if budget is None else f"-budget{budget}")

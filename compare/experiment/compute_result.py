@@ -48,6 +48,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         label=run.label,
         preset=run.preset,
         seed=run.train.seed,
+        budget_updates=run.train.budget,
         status="unfinished",
         data_hash=prepared.corpus.content_hash if prepared else None,
         settings_hash=settings_hash(run),

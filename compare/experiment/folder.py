@@ -11,6 +11,7 @@ from pathlib import Path
 
 from compare.config.resolve import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
+from compare.experiment.trunk import start_from_trunk
 from compare.models.registry import build_meta_model
 from compare.optim import ENDLESS
 from compare.results.run_folder import RunFolder
@@ -41,7 +42,7 @@ def request_runs(
     """
     chosen = choose_models(models, only)
     runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
-    runs = [with_initial_weights(run) for run in runs]
+    runs = [with_initial_weights(each) for run in runs for each in run.by_budget()]
     return [RunFolder(run=run, folder=folder / run.name) for run in runs]
 
 
@@ -313,9 +314,11 @@ def begin_run(run: RunFolder, prepared: PreparedData) -> None:
     if not run.config.is_file():
         prepared.vocabularies.save(run.folder)
         write_atomically(run.config, run.run.to_toml())
+        start_from_trunk(run)
         return
     if load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
         raise ValueError(
             f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )
     write_atomically(run.config, run.run.to_toml())  # the corpus may have moved
+    start_from_trunk(run)

@@ -6,7 +6,7 @@ settings of every model, the data are prepared, and ``match_budget`` decides wid
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from compare.experiment.folder import (
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run_model import finish_run
 from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
+from compare.experiment.trunk import smaller_budgets
 from compare.models.registry import ensure_fits_memory
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -281,7 +282,9 @@ def run_each(
     for number, run in enumerate(runs, start=1):
         position = f"[{number}/{len(runs)}] {run.name}"
         try:
-            with lock_folder(run.folder):
+            with ExitStack() as locks:
+                for needed in (*smaller_budgets(run), run):  # another process may be training their trunk
+                    locks.enter_context(lock_folder(needed.folder))
                 if has_ended(run):
                     logger.info(f"{position}: already finished")
                     continue

@@ -39,6 +39,7 @@ class Result:
     # Identity and outcome.
     label: str
     seed: int
+    budget_updates: int | None = None
     preset: str
     status: Status
     reason: str | None = None
@@ -146,7 +147,7 @@ class Result:
     @property
     def run(self) -> str:
         """Name of the run's folder."""
-        return run_name(self.label, self.seed)
+        return run_name(self.label, self.seed, self.budget_updates)
 
     def to_json(self, indent: int = 2) -> str:
         """Format as one JSON object, without what is unknown or empty; see ``json_text``."""
@@ -212,7 +213,7 @@ def recorded_settings(conditions: Mapping[str, Any]) -> dict[str, Any]:
 
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
 Record = TypeVar("Record")
-RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})")
+RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})(?:-budget(?P<budget>[1-9]\d{0,17}))?")
 
 
 def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
@@ -253,8 +254,8 @@ def read_result(folder: Path) -> Result:
     path = folder / "result.json"
     if path.exists():
         return read_record(path, Result, "put the run's own back, or delete it and run the experiment again")
-    label, seed = _label_and_seed(folder.name)
-    return Result(label=label, preset="", seed=seed, status="unfinished")
+    label, seed, budget = _split_name(folder.name)
+    return Result(label=label, preset="", seed=seed, budget_updates=budget, status="unfinished")
 
 
 def read_results(experiment: Path) -> list[Result]:
@@ -271,7 +272,9 @@ def read_results(experiment: Path) -> list[Result]:
     started = [child.name for child in experiment.glob("*/") if is_run(child)]
     if not planned and not started:
         raise ValueError(f"{experiment} holds no runs: expected <label>-seed<k>/result.json in it")
-    others = sorted(set(started) - set(planned), key=_label_and_seed)
+    others = sorted(
+        set(started) - set(planned), key=lambda name: [*_split_name(name)[:2], _split_name(name)[2] or 0]
+    )
     return [_read_own_result(experiment / name) for name in [*planned, *others]]
 
 
@@ -356,7 +359,7 @@ def _read_own_result(folder: Path) -> Result:
     if problem := plugin_problem(folder):
         _warn(f"{problem}; the stored figures of each run are shown, no means")
     result = read_result(folder)
-    if result.run not in (folder.name, run_name(*_label_and_seed(folder.name))):
+    if result.run not in (folder.name, run_name(*_split_name(folder.name))):
         raise ValueError(
             f"{folder / 'result.json'} is of label {abbreviate(result.label)} and seed {result.seed}, "
             f"but its folder is not {abbreviate(result.run)}: rename it, or move it out of the experiment"
@@ -421,10 +424,12 @@ def is_run(folder: Path) -> bool:
     return (folder / "config.toml").is_file() and RUN_NAME.fullmatch(folder.name) is not None
 
 
-def _label_and_seed(name: str) -> tuple[str, int]:
-    """Split <label>-seed<k>; another name is a label with seed 0."""
+def _split_name(name: str) -> tuple[str, int, int | None]:
+    """Split <label>-seed<k>, with or without -budget<b>; another name is a label with seed 0."""
     match = RUN_NAME.fullmatch(name)
-    return (match["label"], int(match["seed"])) if match else (name, 0)
+    if match is None:
+        return name, 0, None
+    return match["label"], int(match["seed"]), int(match["budget"]) if match["budget"] else None
 
 
 # The file summary.json: means over seeds and the outcome of an experiment. They need all translations and a

@@ -35,6 +35,8 @@ SAVED = "model.safetensors"
 """The same in a folder of ``save_pretrained``."""
 STATE = "trainer.pt"
 """State from which training resumes, in the folder of checkpoints."""
+TRUNK = "trunk"
+"""Folder in that of the checkpoints; a training to a larger budget starts from the state in it."""
 
 
 # Weights, and the trainer state.
@@ -342,8 +344,8 @@ class Checkpoint:
         self.progress, self.running_metrics = TrainerState(), RunningMetrics(self.device)
         self.ema = MovingAverage(model, ema) if ema else None
 
-    def save(self) -> None:
-        """Write the file, atomically."""
+    def save(self, path: Path | None = None) -> None:
+        """Write the file, or another one, atomically."""
         saved = {
             "progress": vars(self.progress),
             "running_metrics": vars(self.running_metrics),
@@ -357,7 +359,7 @@ class Checkpoint:
             saved["ema"] = self.ema.weights
         buffer = io.BytesIO()
         torch.save(saved, buffer)
-        write_atomically(self.path, buffer.getvalue())
+        write_atomically(path or self.path, buffer.getvalue())
 
     def restore(self) -> int:
         """Restore everything as it was saved; returns the updates done, 0 if nothing has been saved.

@@ -25,6 +25,7 @@ from compare.training.checkpoints import (
     EMA,
     FINAL,
     STATE,
+    TRUNK,
     Checkpoint,
     TrainerState,
     Validation,
@@ -42,6 +43,7 @@ from compare.training.step import GradientSum, add_gradients, compute_loss, drop
 from data.batches import BatchStream, GlobalBatch
 from data.corpus import Pairs
 from data.encode import EncodedSplit
+from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 NEEDED = ("config.toml", "vocabulary.json", METRICS_FILE)
@@ -190,7 +192,8 @@ class Trainer:
         must_validate = state.update % config.valid_every == 0 or is_last
         must_log = must_validate or state.update % config.log_every == 0
         must_average = state.update % config.average_every == 0 if config.average_every else must_validate
-        must_save = must_validate or must_average or state.update % config.checkpoint_every == 0
+        is_branch = config.budget is not None and state.update == config.branch_update
+        must_save = must_validate or must_average or is_branch or state.update % config.checkpoint_every == 0
         if must_log:
             self.processes.on_main(self._log_running_metrics)
         elif must_save:
@@ -208,7 +211,7 @@ class Trainer:
         if must_save or signum:
             if not (must_log or must_save):
                 self._finish_queued_work()
-            self.processes.on_main(self._save)
+            self.processes.on_main(partial(self._save, keep_trunk=is_branch))
             self.energy.take()  # discards the energy of validating and saving
         if signum:
             self.processes.on_main(partial(self._stop, signum))
@@ -328,8 +331,12 @@ class Trainer:
             "train longer, lower learning_rate, set attention_warmup (recurrent models), or try another seed"
         )
 
-    def _save(self) -> None:
+    def _save(self, *, keep_trunk: bool) -> None:
         """Save the state, then delete the snapshots no longer needed.
+
+        Args:
+            keep_trunk: also keep the state and its snapshots for trainings to larger budgets. They are
+                written first: a process that is killed in between comes by here again.
 
         Raises:
             TrainingDiverged: loss or gradient is not finite, from which training could not go on.
@@ -338,8 +345,14 @@ class Trainer:
         self._ensure_files_are_there()
         with self.state.timed("checkpoint"):
             self.metrics.sync()  # a power failure must not leave a state without its log lines
-            self.checkpoint.save()
             needed = {self.snapshot(update) for update in (*self.state.snapshots, self.state.best_update)}
+            if keep_trunk:
+                trunk = self.folder / TRUNK
+                trunk.mkdir(exist_ok=True)
+                for path in filter(Path.exists, needed):
+                    write_atomically(trunk / path.name, path.read_bytes())
+                self.checkpoint.save(trunk / STATE)
+            self.checkpoint.save()
             for path in self.folder.glob("update-*.safetensors"):
                 if path not in needed:
                     path.unlink(missing_ok=True)

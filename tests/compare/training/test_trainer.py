@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from compare.config.sections import RegularizationConfig
 from compare.system.processes import Interrupted
-from compare.training import checkpoints
+from compare.training import checkpoints, log
 from compare.training import trainer as module
 from compare.training.checkpoints import (
     FINAL,
@@ -401,7 +401,7 @@ def test_no_file_is_written_before_one_that_it_relies_on(
     watch(module, "save_weights", lambda path, weights: path.name)
     watch(Checkpoint, "save", lambda checkpoint: checkpoint.path.name)
     watch(MetricsLog, "append", lambda log, line: f"{line['kind']} {line['update']}")
-    watch(checkpoints, "sync_file", lambda path: f"sync {path.name}")
+    watch(log, "sync_file", lambda path: f"sync {path.name}")
     watch(Path, "unlink", lambda path, **_: f"delete {path.name}")
     trainer(stream, tmp_path, bleus(2, 1, 3), max_updates=3, valid_every=1, average=2).run()
     snapshots = [f"update-000000{update}.safetensors" for update in (1, 2, 3)]

@@ -1,0 +1,54 @@
+"""Several budgets of one model and seed: a run starts from the trunk that the smaller ones have trained."""
+
+import logging
+from dataclasses import replace
+
+from compare.config.resolve import Run
+from compare.results.run_folder import RunFolder
+from compare.training.checkpoints import CHECKPOINTS, STATE, TRUNK
+from data.files import write_atomically
+
+logger = logging.getLogger(__name__)
+
+
+def smaller_budgets(run: RunFolder) -> list[RunFolder]:
+    """Open the folders of the same model and seed that have begun with a smaller budget, largest first."""
+    budget = run.run.train.budget
+    if budget is None:
+        return []
+    stem = run.name.removesuffix(str(budget))
+    folder, data_root = run.folder.parent, run.run.data.root
+    names = (path.parent.name.removeprefix(stem) for path in folder.glob(f"{stem}*/config.toml"))
+    numbers = sorted((int(name) for name in names if name.isdigit() and int(name) < budget), reverse=True)
+    return [RunFolder.read(folder / f"{stem}{number}", data_root=data_root) for number in numbers]
+
+
+def start_from_trunk(run: RunFolder) -> None:
+    """Give a run that has no state yet the last state of the trunk, and the log that belongs to it.
+
+    The state is written last, so a process that is killed in between leaves nothing that looks begun. The
+    log may have lines beyond the state; the trainer drops them.
+    """
+    own = run.folder / CHECKPOINTS
+    if (own / STATE).is_file():
+        return
+    smaller = [other for other in smaller_budgets(run) if _is_same_but_for_budget(other.run, run.run)]
+    for other in smaller:
+        trunk = other.folder / CHECKPOINTS / TRUNK
+        if not (trunk / STATE).is_file():
+            logger.warning(f"{run.name}: {trunk} is not there: starts from the last state before it")
+            continue
+        own.mkdir(parents=True, exist_ok=True)
+        snapshots = sorted(path.name for path in trunk.glob("update-*.safetensors"))
+        write_atomically(run.metrics, other.metrics.read_bytes())
+        for name in (*snapshots, STATE):
+            write_atomically(own / name, (trunk / name).read_bytes())
+        logger.info(f"{run.name}: starts from update {other.run.train.branch_update:,} of {other.name}")
+        return
+
+
+def _is_same_but_for_budget(other: Run, run: Run) -> bool:
+    """Return whether two runs share their trunk: all that differs is the budget and how speed is measured."""
+    budget = run.train.budget or run.train.max_updates
+    train = replace(other.train.for_budget(budget), init_from=run.train.init_from)
+    return replace(other, train=train, bench=run.bench, data=run.data) == run

@@ -1,0 +1,172 @@
+"""Several budgets: each run gives what a training to its budget alone gives, whatever came before it."""
+
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compare.config.parse import load_experiment
+from compare.config.resolve import resolve_models
+from compare.experiment.run import run_experiment
+from compare.results.store import read_results
+from compare.training.checkpoints import CHECKPOINTS, FINAL, TRUNK
+from tests.kits.cli import Refusal
+from tests.kits.paths import ROOT
+from tests.kits.training import metrics, same_weights
+
+RUNS = ("luong-seed1", "transformer-seed1")
+TIMES = ("seconds", "train_s", "data_s", "tokens_per_s", "validation_s", "checkpoint_s", "joules")
+"""Fields of the log that differ between two trainings."""
+
+
+HOLD = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from compare.system.locks import lock_folder
+with ExitStack() as locks:
+    for folder in sys.argv[1:]:
+        locks.enter_context(lock_folder(Path(folder)))
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def run_budgets(tiny_toml: Path) -> Callable[..., Path]:
+    """Runs the tiny experiment with these budgets; Luong's model is trained by Muon, weights are averaged."""
+
+    def run(folder: Path, *budgets: int) -> Path:
+        settings = [f"train.budgets={list(budgets)}", "train.ema=0.9", "models.luong.optimizer=muon"]
+        run_experiment(load_experiment(tiny_toml, settings), folder)
+        return folder
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone(run_budgets: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The largest budget alone."""
+    return run_budgets(tmp_path_factory.mktemp("alone") / "run", 61)
+
+
+@pytest.fixture(scope="module")
+def both(run_budgets: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two budgets. The trunk of the first ends between two log lines, validations and saves, at update 43."""
+    return run_budgets(tmp_path_factory.mktemp("both") / "run", 54, 61)
+
+
+def assert_equal_runs(folder: Path, expected: Path, budget: int = 61) -> None:
+    for name in RUNS:
+        here, there = folder / f"{name}-budget{budget}", expected / f"{name}-budget{budget}"
+        assert same_weights(here / CHECKPOINTS / FINAL, there / CHECKPOINTS / FINAL)
+        assert (here / "test.hyp").read_bytes() == (there / "test.hyp").read_bytes()
+        lines = [
+            [{key: value for key, value in line.items() if key not in TIMES} for line in metrics(run)]
+            for run in (here, there)
+        ]
+        assert lines[0] == lines[1]
+
+
+def test_a_budget_gives_what_it_gives_alone(both: Path, alone: Path):
+    assert_equal_runs(both, alone)
+    results = {result.run: result for result in read_results(both)}
+    assert list(results) == [f"{name}-budget{budget}" for name in RUNS for budget in (54, 61)]
+    assert [result.updates for result in results.values()] == [54, 61, 54, 61]
+    assert len({result.settings_hash for result in (*results.values(), *read_results(alone))}) == 1
+
+
+def test_a_larger_budget_continues_the_trunk(
+    run_budgets: Callable[..., Path], both: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    folder = run_budgets(tmp_path / "run", 54)
+    first = {path: path.read_bytes() for path in folder.rglob("*.hyp")}
+    with caplog.at_level(logging.INFO):
+        run_budgets(folder, 54, 61)
+    assert "luong-seed1-budget61: starts from update 43 of luong-seed1-budget54" in caplog.messages
+    assert_equal_runs(folder, both)
+    assert {path: path.read_bytes() for path in first} == first
+
+
+def test_a_smaller_budget_can_be_added(run_budgets: Callable[..., Path], both: Path, tmp_path: Path):
+    folder = run_budgets(tmp_path / "run", 61)
+    run_budgets(folder, 54, 61)
+    assert_equal_runs(folder, both, 54)
+
+
+def test_a_deleted_trunk_is_named_and_trained_again(
+    run_budgets: Callable[..., Path], both: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    folder = run_budgets(tmp_path / "run", 54)
+    shutil.rmtree(folder / "luong-seed1-budget54" / CHECKPOINTS / TRUNK)
+    run_budgets(folder, 54, 61)
+    assert any("luong-seed1-budget61" in line and TRUNK in line for line in caplog.messages)
+    assert_equal_runs(folder, both)
+
+
+def test_a_trunk_that_another_process_trains_is_left_to_it(
+    run_budgets: Callable[..., Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    """Both models are left out: the smaller budget, and the larger one, which would begin the trunk again."""
+    folder = run_budgets(tmp_path / "run", 54)
+    for name in RUNS:
+        (folder / f"{name}-budget54" / "result.json").unlink()
+    command = [sys.executable, "-c", HOLD, *(str(folder / f"{name}-budget54") for name in RUNS)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, cwd=ROOT
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        run_budgets(folder, 54, 61)
+        other.communicate("")
+    left_out = [line.split(" ")[1] for line in caplog.messages if "left out" in line]
+    assert left_out == [f"{name}-budget{budget}:" for name in RUNS for budget in (54, 61)]
+    assert not list(folder.glob("*-budget61"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["train.budgets=[40,20]"], "budgets must increase, found [40, 20]"),
+        (["train.budgets=[20,20]"], "budgets must increase, found [20, 20]"),
+        (["train.budgets=[5,20]"], "models.luong: warmup_updates = 5 does not end before the smallest of"),
+        (["train.budgets=[20]", "train.patience=2"], "patience = 2 could end the training before a budget"),
+        (
+            ["train.budgets=[20]", "models.luong.schedule=cosine"],
+            'models.luong: schedule = "cosine" has one end',
+        ),
+        (["train.decay=1"], "decay must be"),
+        (["train.budgets=[0]"], "budgets must be"),
+    ],
+)
+def test_budgets_that_cannot_be_trained_are_refused(
+    tiny_toml: Path, tmp_path: Path, settings: list[str], message: str, refusal: Refusal
+):
+    options = [word for setting in settings for word in ("--set", setting)]
+    assert message in refusal("run", tiny_toml, "--out", tmp_path / "run", *options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_one_of_the_two_lengths_counts(tiny_toml: Path, tmp_path: Path):
+    """In a file both are a mistake; on the command line one replaces that of the file."""
+    written = tmp_path / "both.toml"
+    written.write_text(tiny_toml.read_text().replace("max_updates = 90", "max_updates = 90\nbudgets = [20]"))
+    with pytest.raises(ValueError, match=r"max_updates = 90 has no effect beside budgets = \[20\]"):
+        load_experiment(written)
+    assert load_experiment(written, ["train.max_updates=30"]).train.budgets == ()
+    assert load_experiment(written, ["train.budgets=[30]"]).train.max_updates == 30
+
+
+def test_each_run_of_an_experiment_has_one_budget(tiny_toml: Path):
+    model, *_ = resolve_models(load_experiment(tiny_toml, ["train.budgets=[20,40]"]))
+    assert [
+        (run.train.budget, run.train.max_updates, run.train.branch_update) for run in model.by_budget()
+    ] == [
+        (20, 20, 16),
+        (40, 40, 32),
+    ]
+    assert model.model.optim.schedule == "stable"
