@@ -19,8 +19,9 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from functools import partial, wraps
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from compare.system.messages import first_line
 
@@ -338,6 +339,23 @@ class Processes:
         if error is not None:
             self._raised = error
             raise error
+
+
+P = ParamSpec("P")
+
+
+def by_main(method: Callable[P, T]) -> Callable[P, T]:
+    """Let process 0 alone run a method while the others wait; all get its result, or its exception.
+
+    The object of the method has the attribute ``processes``. Such methods must not call each other.
+    """
+
+    @wraps(method)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        processes: Processes = args[0].processes  # type: ignore[attr-defined]
+        return processes.on_main(partial(method, *args, **kwargs))
+
+    return run
 
 
 SINGLE = Processes()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from compare.protocol import Scheduled
 from compare.scoring import corpus_bleu
 from compare.system.device import this_machine
 from compare.system.measure import EnergyMeter, SharedThreads
-from compare.system.processes import SINGLE, Interrupted, Processes, StopRequest, stop_on_signals
+from compare.system.processes import SINGLE, Interrupted, Processes, StopRequest, by_main, stop_on_signals
 from compare.training.checkpoints import (
     CHECKPOINTS,
     EMA,
@@ -195,15 +195,15 @@ class Trainer:
         is_branch = config.budget is not None and state.update == config.branch_update
         must_save = must_validate or must_average or is_branch or state.update % config.checkpoint_every == 0
         if must_log:
-            self.processes.on_main(self._log_running_metrics)
+            self._log_running_metrics()
         elif must_save:
             self._finish_queued_work()
         if must_validate:
             result = self._validate()
-            self.processes.on_main(partial(self._save_snapshot, result))
+            self._save_snapshot(result)
             state.add_validation(result)
         elif must_average:
-            self.processes.on_main(self._save_snapshot)
+            self._save_snapshot()
         if must_average:
             state.snapshots = [*state.snapshots, state.update][-config.average :]
         must_know = must_save or state.update % LOOK_EVERY == 0
@@ -211,14 +211,10 @@ class Trainer:
         if must_save or signum:
             if not (must_log or must_save):
                 self._finish_queued_work()
-            self.processes.on_main(partial(self._save, keep_trunk=is_branch))
+            self._save(keep_trunk=is_branch)
             self.energy.take()  # discards the energy of validating and saving
         if signum:
-            self.processes.on_main(partial(self._stop, signum))
-
-    def _stop(self, signum: int) -> NoReturn:
-        message = f"stopped at update {self.state.update} of {self.train_config.max_updates}"
-        raise Interrupted(signum, message)
+            raise Interrupted(signum, f"stopped at update {state.update} of {config.max_updates}")
 
     def _finish_queued_work(self) -> None:
         """Wait until a GPU has done all updates, so that their time and energy count as training."""
@@ -227,6 +223,7 @@ class Trainer:
         joules = self.energy.take()
         self.running_metrics.add_energy(joules if self.processes.size == 1 else None)  # of several: unknown
 
+    @by_main
     def _log_running_metrics(self) -> None:
         """Log the metrics of the updates since the last line; raise if they are not finite."""
         self._finish_queued_work()
@@ -276,23 +273,29 @@ class Trainer:
             candidates["ema"] = EMA, partial(dict, self.ema.weights)
         chosen, *averages = candidates
         for kind in averages:
-            self.processes.on_main(partial(self._set_weights, *candidates[kind]))
+            self._load_average(*candidates[kind])
             self.gradients.share_weights(self.criterion)
             result = self._validate()
-            self.processes.on_main(partial(self._log_validation, kind, result))
+            self._log_average(kind, result)
             if result.quality > state.best.quality:
                 chosen = kind
                 state.best_loss, state.best_bleu = result.loss, result.bleu
-        self.processes.on_main(partial(self._save_final, *candidates[chosen]))
+        self._save_final(*candidates[chosen])
         self.gradients.share_weights(self.criterion)
 
-    def _set_weights(self, name: str, make: Callable[[], Mapping[str, Tensor]]) -> None:
+    @by_main
+    def _load_average(self, name: str, make: Callable[[], Mapping[str, Tensor]]) -> None:
         set_weights(self.model, make(), name)
 
+    @by_main
+    def _log_average(self, kind: str, result: Validation) -> None:
+        self._log_validation(kind, result)
+
+    @by_main
     def _save_final(self, chosen: str, make: Callable[[], Mapping[str, Tensor]]) -> None:
         """Save the chosen weights, which the model gets, and log what they are."""
         state = self.state
-        self._set_weights(chosen, make)
+        set_weights(self.model, make(), chosen)
         save_weights(self.folder / FINAL, model_weights(self.model))
         line = {"kind": "final", **state.log_fields(), "chosen": chosen}
         line |= {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
@@ -305,6 +308,7 @@ class Trainer:
         """Return the path of the weights after ``update``."""
         return self.folder / f"update-{update:07d}.safetensors"
 
+    @by_main
     def _save_snapshot(self, result: Validation | None = None) -> None:
         """Save the weights after the current update, and log their validation if they were validated."""
         if result is not None and not math.isfinite(result.loss):
@@ -331,6 +335,7 @@ class Trainer:
             "train longer, lower learning_rate, set attention_warmup (recurrent models), or try another seed"
         )
 
+    @by_main
     def _save(self, *, keep_trunk: bool) -> None:
         """Save the state, then delete the snapshots no longer needed.
 
@@ -372,12 +377,13 @@ class Trainer:
     def _resume(self) -> None:
         """Restore the saved state, if there is one, and drop the log lines written after it."""
         updates = self.processes.gather(self.checkpoint.restore)
-        self.processes.on_main(partial(self._rewind_log, updates))
+        self._rewind_log(updates)
         if self.state.update and self.processes.is_main:
             run, total = self.metrics.path.parent.name, self.train_config.max_updates
             logger.info(f"{run}: continues from update {self.state.update:,} of {total:,}")
         self.gradients.share_weights(self.criterion)
 
+    @by_main
     def _rewind_log(self, updates: Sequence[int]) -> None:
         """Drop the log lines written after the restored state; without one, drop all lines.
 

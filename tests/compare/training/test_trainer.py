@@ -422,8 +422,8 @@ def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
     run = trainer(stream, tmp_path, bleus(1), checkpoint_every=3, valid_every=10, log_every=10)
     save = run._save
 
-    def save_and_signal() -> None:
-        save()
+    def save_and_signal(*, keep_trunk: bool) -> None:
+        save(keep_trunk=keep_trunk)
         if run.state.update == 3:
             os.kill(os.getpid(), signal.SIGTERM)
 
