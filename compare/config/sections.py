@@ -137,8 +137,8 @@ class TrainConfig(Section):
     valid_every: Positive = setting(500, "Updates between validations.")
     patience: Natural = setting(
         0,
-        "Stop after this many validations without a better one, by BLEU, of language models by likelihood; "
-        "0: never stop early.",
+        "Stop after this many validations without a better one, by BLEU; by likelihood below "
+        "1 BLEU and for language models. 0: never stop early.",
     )
     average: Positive = setting(
         1, "Average the weights of the last N validations; used if better on validation."

@@ -144,6 +144,10 @@ EMA = "exponential moving average"
 """Name of these weights in the metrics log."""
 
 
+NOISE_BLEU = 1.0
+"""Validation BLEU below which the loss decides which weights are better."""
+
+
 @dataclass(frozen=True)
 class Validation:
     """Scores of the weights on the validation set."""
@@ -156,9 +160,14 @@ class Validation:
     """Whether attention has found the source; None without attention to a source."""
 
     @property
-    def quality(self) -> float:
-        """Figure by which weights are chosen, higher is better: BLEU, or the log-likelihood without BLEU."""
-        return -self.loss if self.bleu is None else self.bleu
+    def quality(self) -> tuple[float, float]:
+        """Figures by which weights are chosen, higher is better: BLEU, or the log-likelihood without it.
+
+        A BLEU below ``NOISE_BLEU`` counts as none: it is a matter of chance which words agree.
+        """
+        if self.bleu is None or self.bleu < NOISE_BLEU:
+            return 0.0, -self.loss
+        return self.bleu, 0.0
 
     def is_better(self, other: "Validation") -> bool:
         """Return whether these weights are the better ones; at equal BLEU the loss decides."""

@@ -147,11 +147,26 @@ def test_the_best_weights_are_those_of_the_best_bleu(stream: BatchStream, tmp_pa
     assert names == {FINAL, STATE, "update-0000006.safetensors", "update-0000010.safetensors"}
 
 
-def test_equal_bleu_is_decided_by_loss():
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([(5.0, 9.0), (4.0, 9.0), (4.5, 9.0), (4.0, 9.0)], 2),
+        ([(6.35, 0.034), (6.0, 0.9), (4.82, 0.031), (4.9, 0.99)], 3),
+        ([(6.35, 0.9), (6.5, 1.0), (4.82, 0.031), (5.0, 0.0)], 2),
+    ],
+    ids=["equal BLEU", "BLEU below 1", "BLEU of 1"],
+)
+def test_loss_decides_between_equal_bleu_and_between_bleu_that_is_noise(
+    scores: list[tuple[float, float]], best: int
+):
     state = TrainerState()
-    for state.update, loss in enumerate((5.0, 4.0, 4.5, 4.0, 4.2), start=1):
-        state.add_validation(Validation(loss=loss, bleu=0.0))
-    assert (state.best_update, state.best_loss, state.worse) == (2, 4.0, 3)
+    for state.update, (loss, bleu) in enumerate(scores, start=1):
+        state.add_validation(Validation(loss=loss, bleu=bleu))
+    assert (state.best_update, state.best_loss, state.worse) == (
+        best,
+        scores[best - 1][0],
+        len(scores) - best,
+    )
 
 
 def test_training_stops_once_patience_is_used_up(stream: BatchStream, tmp_path: Path):
