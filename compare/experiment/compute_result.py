@@ -113,7 +113,7 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     """Return the matched quantity, and its relative error against the budget; nothing without a budget."""
     if budget.match == "none":
         return {}
-    spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
+    spent = {"params": "params", "flops": "train_flops_per_token"}
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
 
 

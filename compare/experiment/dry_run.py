@@ -11,20 +11,20 @@ import torch
 
 from compare.config.resolve import Run
 from compare.config.sections import Experiment
-from compare.experiment.budget import fresh_update_work
 from compare.experiment.external_systems import external_run, read_translations
 from compare.experiment.folder import find_shorter, request_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData
 from compare.experiment.run import plan_models, prepare_runs
 from compare.experiment.timing import first_updates, timing_seconds
-from compare.models.registry import build_meta_model, count_weights, training_bytes
+from compare.models.registry import build, build_meta_model, count_weights, training_bytes
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.device import tune_cpu
+from compare.system.device import set_numerics, tune_cpu
 from compare.system.measure import best_of
 from compare.system.messages import is_out_of_memory
 from compare.training.log import read_metrics
+from compare.training.step import TrainingWork
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +81,7 @@ def estimate_experiment(
         timed: estimate training times by some updates of each model on this machine; else they are unknown.
 
     Returns:
-        The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
-        matched in them.
+        The runs that ``run_experiment`` would finish.
 
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
@@ -93,11 +92,11 @@ def estimate_experiment(
     if experiment.budget.match == "none":
         find_shorter(request_runs(models, folder, seeds, only))  # before the data are read
     with TemporaryDirectory() as encoded:
-        runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
+        runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests)
         for system in experiment.systems if tests else ():
             read_translations(system, prepared.corpus, task=models[0].task)
             external_run(system, runs[0].run, folder)
-        shorter = find_shorter(runs) if experiment.budget.match != "time" else []
+        shorter = find_shorter(runs)
         by_label = {run.run.label: run.run for run in runs}
         for label, run in by_label.items():
             for warning in run.warnings:
@@ -146,7 +145,9 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
     (batch,) = first_updates(prepared.stream, 1, parts)
     try:
         with torch.random.fork_rng(devices=[]):
-            return len(batch) * best_of(fresh_update_work(run, prepared, [batch[:1]]), device, repeats=TIMED)
+            set_numerics(device, deterministic=run.train.deterministic)
+            model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
+            return len(batch) * best_of(TrainingWork(run, model, [batch[:1]]), device, repeats=TIMED)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

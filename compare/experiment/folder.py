@@ -195,7 +195,7 @@ def _is_shorter(existing: Run, run: Run) -> bool:
     """Return whether two runs differ in ``train.max_updates`` alone, and the existing one has fewer."""
     updates = run.train.max_updates
     longer = replace(existing, train=replace(existing.train, max_updates=updates))
-    return longer == run and existing.train.max_updates < updates and run.budget.match != "time"
+    return longer == run and existing.train.max_updates < updates
 
 
 def _ensure_can_continue(run: RunFolder, existing: Run) -> None:

@@ -34,7 +34,6 @@ from compare.experiment.run_model import build_trainer
 from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result
-from compare.system.device import pick_device
 from compare.system.log import Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
 from compare.system.plugins import PLUGINS, load_plugins
@@ -95,26 +94,15 @@ class Launch:
             context: the file that error messages name.
 
         Raises:
-            ValueError: no cluster, a setting that this machine cannot decide, or a budget of time that
-                processes would share.
+            ValueError: no cluster, or a setting that this machine cannot decide.
         """
         if self.slurm is None:
-            if experiment.budget.match == "time" and pick_device(experiment.train.device).type == "cpu":
-                raise ValueError(
-                    f"{context}: budget.match = 'time' is measured by one process that has all cores: leave "
-                    "out --jobs"
-                )
             return experiment
         if find_spec("submitit") is None:
             raise ValueError("--slurm needs submitit, which is not installed: pip install 'attnbench[slurm]'")
         if self.slurm.get("cluster") != "local" and shutil.which("sbatch") is None:
             raise ValueError(
                 "--slurm: no sbatch here: run this on a machine that submits jobs to the cluster"
-            )
-        if experiment.budget.match == "time":
-            raise ValueError(
-                f"{context}: budget.match = 'time' is measured on the device of the runs, which this machine "
-                "may lack: with --slurm, match updates, params or flops"
             )
         train = experiment.train
         if train.device == "auto":

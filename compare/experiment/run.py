@@ -1,7 +1,7 @@
 """Run an experiment: read settings, prepare data, train, decode and score each model, time all of them.
 
 An ``Experiment`` becomes ``Run`` objects in three steps, each done once: ``resolve_models`` decides the
-settings of every model, the data are prepared, and ``match_budget`` decides widths or updates.
+settings of every model, the data are prepared, and ``match_budget`` decides widths.
 """
 
 import logging
@@ -184,8 +184,6 @@ def prepare_runs(
     seeds: Sequence[int],
     only: Sequence[str],
     tests: bool,
-    *,
-    calibrate: bool = True,
 ) -> tuple[list[RunFolder], PreparedData, Registry]:
     """Prepare the data, match the budget, and find mistakes that need the data.
 
@@ -196,18 +194,16 @@ def prepare_runs(
         seeds: of each model.
         only: labels of the models that are asked for.
         tests: read the test sets.
-        calibrate: measure speeds for a budget of time, which is not matched otherwise.
 
     Returns:
         The runs that are asked for, their data, and the content of experiment.json.
     """
     prepared = prepare_data(models[0], encoded, tests=tests)
     registry = open_registry(folder, prepared)
-    match = models[0].budget.match
-    if match != "none" and (calibrate or match != "time"):
+    if models[0].budget.match != "none":
         from compare.experiment.budget import match_budget
 
-        models = match_budget(models, prepared, registry)
+        models = match_budget(models, prepared)
     _ensure_memory(models, prepared.vocabulary_sizes)
     runs = request_runs(models, folder, seeds, only)
     ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)

@@ -253,13 +253,8 @@ def draw_candidates(
 
     Raises:
         ValueError: bad settings, a setting that no model has or that is a size, a combination that a model
-            refuses, more trials than combinations of lists, or a budget of time.
+            refuses, or more trials than combinations of lists.
     """
-    if experiment.budget.match == "time":
-        raise ValueError(
-            f"{context}: budget.match = 'time' cannot be tuned, as trials are equal in updates: "
-            "add --set budget.match=none, and put the best settings into the experiment"
-        )
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
     labels = {run.label for run in choose_models(resolve_models(experiment, context), plan.only)}
