@@ -61,9 +61,6 @@ COMMANDS = {
     ),
     "report": Command("report {out} -q", set_up=shutil.copytree),
     "publish": Command("publish {finished} --out {out}"),
-    "longer": Command(
-        "run {config} --set train.max_updates=18 --out {out} -q", resumes=True, set_up=shutil.copytree
-    ),
     "time-again": Command("run {config} --time-again --out {out} -q", set_up=shutil.copytree),
     "table": Command("table {out}", set_up=lambda *folders: outdated(*folders)),
     "plot": Command("plot {out} -q", set_up=shutil.copytree),
@@ -204,8 +201,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
     for name, new in (("max_updates", 12), ("valid_every", 6), ("checkpoint_every", 3)):
         before = next(line for line in text.splitlines() if line.startswith(name))
         text = text.replace(before, f"{name} = {new}", 1)
-    for preset in ("luong-general", "transformer"):  # so that runs can be made longer
-        text = text.replace(f'preset = "{preset}"', f'preset = "{preset}"\nschedule = "constant"')
     (folder / "tiny.toml").write_text(text)
     made = Inputs(folder / "tiny.toml", corpus, folder / "finished" / "out")
     made.finished.parent.mkdir()
@@ -236,8 +231,6 @@ def test_a_killed_command_loses_and_leaves_nothing(name: str, inputs: Inputs, tm
         if status == 0 or not command.resumes:
             arguments = begin(out)
         before = saved(out)
-        if name == "longer":  # runs that have ended are begun again
-            del before["ended"]
         at = 1 + (2 * number + 1) * within // (2 * kills)
         process = start(arguments, errors, at, SIGNALS[(first + number) % len(SIGNALS)])
         status, _ = end(process, errors)

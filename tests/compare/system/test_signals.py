@@ -111,7 +111,7 @@ def test_another_thread_can_work_without_handlers():
 HOLD = """
 import sys, time
 from pathlib import Path
-from compare.system.processes import lock_folder
+from compare.system.locks import lock_folder
 with lock_folder(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)
