@@ -19,8 +19,8 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, recorded_settings
 from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
-from compare.system.measure import peak_flops, percentile
 from compare.system.plugins import code_version
+from compare.system.timer import peak_flops, percentile
 from compare.training.checkpoints import load_weights, set_weights
 from compare.training.log import read_metrics
 from compare.training.loss import perplexity

@@ -16,13 +16,12 @@ from compare.experiment.folder import PlannedRun, open_runs
 from compare.experiment.launch import Launch
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import check_with_data, match_models, plan_models
-from compare.experiment.timing import first_updates, timing_seconds
+from compare.experiment.timing import TrainingWork, first_updates, timing_seconds
 from compare.models.registry import build, build_meta_model, count_weights, training_bytes
 from compare.system.device import set_numerics, tune_cpu
-from compare.system.measure import best_of
 from compare.system.messages import is_out_of_memory
+from compare.system.timer import best_of
 from compare.training.log import read_metrics
-from compare.training.step import TrainingWork
 
 logger = logging.getLogger(__name__)
 
