@@ -12,24 +12,6 @@ from compare.config.resolve import Run
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import Architecture, ResolvedModel, build_meta_model, count_weights
 
-# Settings of a model that follow the number of its updates.
-
-
-def scaled_warmup(warmup: int, updates: int, max_updates: int) -> int:
-    """Return the warm-up of ``updates`` updates, which is ``warmup`` in ``max_updates``."""
-    return max(min(warmup, 1), round(warmup * updates / max_updates))
-
-
-WARMUPS = "warmup_updates", "attention_warmup"
-"""Settings of a model that count updates from the first on."""
-
-
-def shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
-    """Return the warm-ups that a model has, in proportion: of ``updates``, given those of ``max_updates``."""
-    given = {name: value for name in WARMUPS if (value := model.settings().get(name))}
-    return {name: scaled_warmup(value, updates, max_updates) for name, value in given.items()}
-
-
 # Widths at which a model meets a budget of parameters or FLOPs.
 #
 # All widths of a model are scaled by one factor and rounded to multiples of 8, at which matrix products are
@@ -219,8 +201,6 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData) -> list[Run]:
         ValueError: a model cannot meet the budget; the message contains the nearest amount it can reach.
     """
     budget = runs[0].budget
-    if budget.match == "none":
-        return list(runs)
     reference = find_reference(runs)
     measure = partial(_params, sizes=prepared.vocabulary_sizes)
     if budget.match == "flops":

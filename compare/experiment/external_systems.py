@@ -32,6 +32,20 @@ class ExternalRow(RunFolder):
     translations: Mapping[str, Sequence[str]]
     """Lines by name of the test set."""
 
+    def write(self, prepared: PreparedData) -> None:
+        """Copy the translations into the folder, and score them."""
+        logger.info(f"{self.name}: translations of another program")
+        self.folder.mkdir(exist_ok=True)
+        prepared.vocabularies.save(self.folder)
+        write_atomically(self.config, self.run.to_toml())
+        for test, lines in self.translations.items():
+            path, text = self.plain_output(test), "".join(f"{line}\n" for line in lines)
+            if path.is_file() and path.read_bytes() != text.encode():
+                self.external.unlink(missing_ok=True)  # scores of the former translations
+            write_atomically(path, text)
+        result = replace(unfinished_result(self, prepared), status="done", files=self.hashes())
+        save_result(self.folder, replace(result, **compute_figures(self, prepared)))
+
 
 def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) -> ExternalRow:
     """Read the translations of an external system; nothing is written.
@@ -66,18 +80,3 @@ def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) ->
     if row.config.is_file() and not RunFolder.read(row.folder).run.is_external:
         raise ValueError(f"{context}: {row.folder} holds a trained model: choose another label")
     return row
-
-
-def add_row(row: ExternalRow, prepared: PreparedData) -> None:
-    """Write the translations of an external system into its folder, and score them."""
-    logger.info(f"{row.name}: translations of another program")
-    row.folder.mkdir(exist_ok=True)
-    prepared.vocabularies.save(row.folder)
-    write_atomically(row.config, row.run.to_toml())
-    for test, lines in row.translations.items():
-        path, text = row.plain_output(test), "".join(f"{line}\n" for line in lines)
-        if path.is_file() and path.read_bytes() != text.encode():
-            row.external.unlink(missing_ok=True)  # scores of the former translations
-        write_atomically(path, text)
-    result = replace(unfinished_result(row, prepared), status="done", files=row.hashes())
-    save_result(row.folder, replace(result, **compute_figures(row, prepared)))

@@ -10,11 +10,19 @@ from torch import nn
 from compare.config.resolve import Run
 from compare.models.registry import build_meta_model
 from compare.results.run_folder import RunFolder
-from compare.results.store import REGISTRY, read_result
+from compare.results.store import REGISTRY, read_registry, read_result
 from compare.training.checkpoints import WEIGHTS, load_weights, set_weights
 from data.files import hash_file
+from data.vocabulary import VocabularyPair, load_pair
 
 logger = logging.getLogger(__name__)
+
+
+def initial_vocabularies(init_from: str) -> VocabularyPair:
+    """Load the vocabularies of the run, or of the runs of the experiment, that training starts from."""
+    folder = Path(init_from).expanduser()
+    runs = [folder / name for name in read_registry(folder).runs]
+    return load_pair(next((run for run in runs if (run / "config.toml").is_file()), folder))
 
 
 def with_initial_weights(run: Run) -> Run:

@@ -106,7 +106,8 @@ def run_experiment(
             prepared = prepare()
             registry, rows = check_with_data(runs, prepared, folder, systems)
             registry.write(folder)
-            _add_rows(rows, prepared)
+            for row in rows:
+                row.write(prepared)
             if time_again:
                 forget_timings(folder)
         reporter.expect(*_expected_work(runs, prepared, timing=timing))
@@ -184,13 +185,6 @@ def check_with_data(
 
         rows = [read_system(system, runs[0].run, prepared.corpus, folder) for system in systems]
     return open_registry(folder, prepared, [*runs, *rows]), rows
-
-
-def _add_rows(rows: "Sequence[ExternalRow]", prepared: PreparedData) -> None:
-    for row in rows:
-        from compare.experiment.external_systems import add_row
-
-        add_row(row, prepared)
 
 
 def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:

@@ -22,10 +22,10 @@ import msgspec
 from compare.config.parse import SCHEMA, absolute_root, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment, ModelConfig, run_name
-from compare.experiment.budget import shorter_warmups
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
+from compare.models.registry import ResolvedModel
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, Status, read_result
@@ -274,7 +274,7 @@ def draw_candidates(
             label = f"{row.label}-trial{number}"
             tuned = replace(row, overrides={**row.overrides, **draw.settings})
             model = resolve_model(tuned, f"{context}: --space")
-            short = shorter_warmups(model, updates, experiment.train.max_updates)
+            short = _shorter_warmups(model, updates, experiment.train.max_updates)
             models.append(replace(tuned, label=label, overrides={**tuned.overrides, **short}))
             draws[label] = draw
     budget = experiment.budget
@@ -284,6 +284,12 @@ def draw_candidates(
         budget = replace(budget, reference=reference)
     scoring = replace(experiment.scoring, baseline="")  # is no candidate
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
+
+
+def _shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
+    """Return the warm-ups that a model has, in proportion: of ``updates``, from those of ``max_updates``."""
+    warmups = {name: model.settings().get(name) for name in ("warmup_updates", "attention_warmup")}
+    return {name: max(1, round(each * updates / max_updates)) for name, each in warmups.items() if each}
 
 
 def _tunable(kinds: Iterable[str]) -> list[str]:
