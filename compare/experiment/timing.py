@@ -2,7 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -184,7 +184,9 @@ class TrainingWork:
             group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates, train.decay)
         self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)
         batches, device = list(chain.from_iterable(updates)), next(self.criterion.parameters()).device
-        self.sentences, self.tokens = sum(map(len, batches)), count_tokens(batches)
+        self.sentences = sum(map(len, batches))
+        self.tokens = sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
+        """Tokens of the source without end of sentence and of the target with it, no padding."""
         self._updates = [[part.to(device) for part in parts] for parts in updates]
 
     def __call__(self) -> None:
@@ -194,11 +196,6 @@ class TrainingWork:
             self._step(self.criterion, self.optimizer, *parts)
 
     warm_up = __call__
-
-
-def count_tokens(batches: Iterable[Batch]) -> int:
-    """Count the tokens of training: source without end of sentence, target with it, no padding."""
-    return sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
 
 
 class SearchWork:
