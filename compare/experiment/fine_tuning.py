@@ -63,13 +63,13 @@ def with_initial_weights(run: Run) -> Run:
 
 def _initial_hash(run: Run, weights: Path) -> str:
     """Return the sha256 of the weights that ``run`` starts from; ValueError if it is not ``init_hash``."""
-    found, expected = hash_file(weights), run.train.init_hash
-    if expected not in (None, found):
+    actual, expected = hash_file(weights), run.train.init_hash
+    if expected not in (None, actual):
         raise ValueError(
-            f"{weights} are not the weights of train.init_hash (sha256 {found[:12]}, not "
+            f"{weights} are not the weights of train.init_hash (sha256 {actual[:12]}, not "
             f"{str(expected)[:12]}): restore them"
         )
-    return found
+    return actual
 
 
 def ensure_initial_weights_fit(runs: Sequence[RunFolder], vocabulary_sizes: tuple[int, int]) -> None:

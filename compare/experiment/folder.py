@@ -80,7 +80,7 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
     labels = [run.label for run in models]
     chosen: set[str] = set()
     for label in only:
-        matches = {each for each in labels if fnmatchcase(each, label)}
+        matches = {name for name in labels if fnmatchcase(name, label)}
         if not matches:
             raise ValueError(
                 f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
@@ -111,7 +111,7 @@ def open_run(run: Run, folder: Path) -> PlannedRun:
         existing = replace(existing, train=replace(existing.train, init_from=run.train.init_from))
     existing = replace(existing, bench=run.bench)  # timings may be repeated with others
     if existing != run:
-        old, new = (each.to_toml().splitlines() for each in (existing, run))
+        old, new = existing.to_toml().splitlines(), run.to_toml().splitlines()
         changes = list(unified_diff(old, new, lineterm="", n=0))
         was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
         raise ValueError(
@@ -171,7 +171,7 @@ def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder
                 "choose another folder with --out"
             )
         setattr(registry, key, value)
-    if registry.settings_hash not in ("", shared):  # by a process whose runs have not begun
+    if registry.settings_hash not in ("", shared):  # a run of another process, which has not begun
         raise _other_settings(folder, f"settings_hash {registry.settings_hash[:12]}, here {shared[:12]}")
     registry.settings_hash = shared
     registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in runs)]))
@@ -191,4 +191,4 @@ def begin_run(run: PlannedRun, prepared: PreparedData) -> None:
         raise ValueError(
             f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )
-    write_atomically(run.config, run.run.to_toml())  # also where it is there: the corpus may have moved
+    write_atomically(run.config, run.run.to_toml())  # again if the run goes on: the corpus may have moved

@@ -227,7 +227,7 @@ class SearchWork:
 
         numbers = range(len(self.searches))
         self.ms.append([1e3 * timed(partial(search, number), self.device) for number in numbers])
-        self.sentences, self.tokens = len(hypotheses), sum(len(each.tokens) + 1 for each in hypotheses)
+        self.sentences, self.tokens = len(hypotheses), sum(len(best.tokens) + 1 for best in hypotheses)
 
 
 PHASES = {"greedy": "greedy search", "beam": "beam search", "latency": "latency", "train": "training"}

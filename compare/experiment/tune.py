@@ -289,7 +289,7 @@ def draw_candidates(
 def _shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
     """Return the warm-ups that a model has, in proportion: of ``updates``, from those of ``max_updates``."""
     warmups = {name: model.settings().get(name) for name in ("warmup_updates", "attention_warmup")}
-    return {name: max(1, round(each * updates / max_updates)) for name, each in warmups.items() if each}
+    return {name: max(1, round(count * updates / max_updates)) for name, count in warmups.items() if count}
 
 
 def _tunable(kinds: Iterable[str]) -> list[str]:
