@@ -30,7 +30,6 @@ from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.folder import PlannedRun
 from compare.experiment.prepare import PreparedData, sides, training_batches
-from compare.experiment.run import run_experiment
 from compare.experiment.run_model import RunModel, build_trainer, run_model
 from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
@@ -117,20 +116,20 @@ class Launch:
 
     def share_runs(
         self,
+        call: Callable[..., object],
         experiment: Experiment,
         runs: Sequence[PlannedRun],
         reporter: Reporter,
-        options: Mapping[str, Any],
         *,
         timing: bool,
     ) -> bool:
         """Let several processes run an experiment, and wait for all of them.
 
         Args:
-            experiment: the experiment as written.
+            call: ``run_experiment`` with all other arguments, which can be pickled.
+            experiment: its first argument, as written.
             runs: those that are asked for.
             reporter: shows the progress of those that have not ended.
-            options: further arguments of ``run_experiment``, which can be pickled.
             timing: let one more job of a cluster time the models; processes on this machine leave that to it.
 
         Returns:
@@ -144,7 +143,7 @@ class Launch:
         """
         decided, folder = runs[0].run.train, runs[0].folder.parent
         train = replace(experiment.train, device=decided.device, precision=decided.precision)
-        call = partial(run_experiment, replace(experiment, train=train), folder.resolve(), **options)
+        call = partial(call, replace(experiment, train=train))
         left = [run for run in runs if not run.has_ended]
         train_only = partial(call, timing=False)
         with reporter.trainings() as show:

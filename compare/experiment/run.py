@@ -111,8 +111,9 @@ def run_experiment(
             if time_again:
                 forget_timings(folder)
         reporter.expect(*_expected_work(runs, prepared, timing=timing))
-        options = {"seeds": seeds, "only": only, "context": context, "tests": tests}
-        if launch is None or not launch.share_runs(experiment, runs, reporter, options, timing=timing):
+        same = partial(run_experiment, folder=folder.resolve(), seeds=seeds, only=only)
+        call = partial(same, context=context, tests=tests)
+        if launch is None or not launch.share_runs(call, experiment, runs, reporter, timing=timing):
             run_each(runs, prepared, reporter, train)
             if timing:
                 time_all(folder, models[0], prepared)
