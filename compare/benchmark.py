@@ -5,6 +5,7 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import chain, cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,22 +19,21 @@ from torch import Tensor, nn
 from compare.config.resolve import Run
 from compare.decoding.search import SPECIAL, Hypothesis, search
 from compare.experiment.prepare import prepare_data, sides
-from compare.experiment.timing import first_updates
+from compare.experiment.timing import SearchWork, TrainingWork, first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
 from compare.results.store import json_text
 from compare.results.text import DISTURBED, describe_share, format_number, table_text
 from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
-from compare.system.measure import (
+from compare.system.measure import tensor_bytes
+from compare.system.plugins import code_version
+from compare.system.timer import (
     Speed,
     TimedRepeat,
-    Workload,
     best_reference,
     peak_flops,
-    tensor_bytes,
+    repeat_fields,
     time_in_turn,
 )
-from compare.system.plugins import code_version
-from compare.training.step import TrainingWork
 from data.batches import Batch, BatchStream, make_source_batch
 from data.encode import EncodedSplit, Sequences
 from data.vocabulary import SPECIALS
@@ -132,14 +132,9 @@ class Measurement(Speed):
         peaks = [
             held + repeat.peak_memory_bytes for repeat in repeats if repeat.peak_memory_bytes is not None
         ]
-        return replace(
-            self,
-            seconds=[repeat.seconds for repeat in repeats],
-            cpu_shares=[repeat.cpu_share for repeat in repeats],
-            reference_s=[repeat.reference_s for repeat in repeats],
-            joules=sum(joules) if len(joules) == len(repeats) else None,
-            peak_memory_bytes=max(peaks, default=None),
-        )
+        fields: dict[str, Any] = repeat_fields(repeats)
+        fields["joules"] = sum(joules) if len(joules) == len(repeats) else None
+        return replace(self, **fields, peak_memory_bytes=max(peaks, default=None))
 
     def cells(self, mfu: float | None, best_reference_s: float) -> dict[str, str]:
         """Make a row of a table, by heading.
@@ -339,7 +334,7 @@ class Task(NamedTuple):
     """A workload, and its measurement, which has no times yet."""
 
     measurement: Measurement
-    work: Workload
+    work: TrainingWork | SearchWork
     holders: tuple[nn.Module | torch.optim.Optimizer, ...]
     """What keeps tensors between the repeats: the model, and the optimizer in training."""
 
@@ -378,12 +373,17 @@ def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision
     model = for_decoding(model, precision)
     batches = [[part.to(device) for part in make_source_batch(batch)] for batch in ids]
 
-    def decode() -> None:
-        for src, mask in batches:
-            search_forced(model, src, mask, steps=plan.steps, beam_size=beam)
-
+    forced = partial(search_forced, model, steps=plan.steps, beam_size=beam)
+    decode = SearchWork([partial(forced, src, mask) for src, mask in batches], device)
     sentences = sum(map(len, ids))
     return Task(Measurement(**facts, sentences=sentences, tokens=sentences * plan.steps), decode, (model,))
+
+
+def _log_repeat(tasks: Sequence[Task], repeats: int, index: int, number: int, repeat: TimedRepeat) -> None:
+    timed = tasks[index].measurement
+    headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
+    turn = f"{timed.model} {timed.phase} {timed.precision}, round {number}"
+    logger.info(f"{turn} of {repeats}: {headline}")
 
 
 def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> BenchmarkResult:
@@ -415,20 +415,17 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
             for run in runs
             for precision in precisions(phase, train.precision)
         ]
-        times: list[list[TimedRepeat]] = [[] for _ in tasks]
-        works = [task.work for task in tasks]
-        turns = time_in_turn(
-            works, device, repeats=plan.repeats, seconds=runs[0].bench.seconds, name=f"timing {phase}"
+        timed_repeats = time_in_turn(
+            [task.work for task in tasks],
+            device,
+            repeats=plan.repeats,
+            seconds=runs[0].bench.seconds,
+            name=f"timing {phase}",
+            report=partial(_log_repeat, tasks, plan.repeats),
         )
-        for index, repeat in turns:
-            times[index].append(repeat)
-            timed = tasks[index].measurement
-            headline = f"{figure(timed.headline(repeat.seconds))} {timed.unit}"
-            turn = f"{timed.model} {timed.phase} {timed.precision}, round {len(times[index])}"
-            logger.info(f"{turn} of {plan.repeats}: {headline}")
         rows += [
             task.measurement.with_repeats(repeats, held=tensor_bytes(*task.holders))
-            for task, repeats in zip(tasks, times, strict=True)
+            for task, repeats in zip(tasks, timed_repeats, strict=True)
         ]
     reference = min(statistics.median(row.reference_s) for row in rows)
     amounts = {name: value for name, value in asdict(plan).items() if name not in ("phases", "repeats")}

@@ -25,10 +25,6 @@ from 1 to almost 0. ``fall`` is 1 until the decay begins, and then the share of 
 "inverse-sqrt" is equation 3 of Vaswani et al. 2017; "stable" is the warmup-stable-decay schedule of Hu et al.
 2024, MiniCPM, https://arxiv.org/abs/2404.06395, with a linear decay (Hägele et al. 2024,
 https://arxiv.org/abs/2405.18392)."""
-ENDLESS = ("constant", "inverse-sqrt")
-"""Schedules that do not depend on where training ends, so that it can be continued."""
-
-
 DECAY = 0.2
 """Default share of the updates in which the rate of the schedule "stable" falls to 0."""
 

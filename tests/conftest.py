@@ -13,7 +13,7 @@ from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
 from compare.report.table import find_summary
 from compare.results.store import read_results
-from compare.system import measure
+from compare.system import timer
 from compare.system.log import Reporter, hide_messages, show_messages
 from data.grammar import AlignedPair, embedded_splits
 from tests.kits.cli import Refusal
@@ -59,8 +59,8 @@ def write_corpus(root: Path, sizes: dict[str, int]) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def no_reference_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep times of tests, some by made-up clocks, out of the user's folder; the work takes 5 ms, not 60."""
-    measure.CACHE = tmp_path_factory.mktemp("cache")
-    measure.ReferenceWork.SIZE, measure.ReferenceWork.STEPS = 256, 25
+    timer.CACHE = tmp_path_factory.mktemp("cache")
+    timer.ReferenceWork.SIZE, timer.ReferenceWork.STEPS = 256, 25
 
 
 @pytest.fixture(scope="session")

@@ -157,7 +157,7 @@ def matmul_flops_per_s(precision: str, seconds: float = 2.0, size: int = 1024) -
     import torch
 
     from compare.system.device import DTYPES
-    from compare.system.measure import best_of
+    from compare.system.timer import best_of
 
     left, right = torch.randn(2, size, size, generator=torch.Generator().manual_seed(0)).to(DTYPES[precision])
     return float(2 * size**3 / best_of(lambda: left @ right, torch.device("cpu"), seconds=seconds))

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compare.config.parse import load_experiment
-from compare.config.resolve import DECIDED_BY_TIME, Run, resolve_models, settings_hash
+from compare.config.resolve import Run, resolve_models, settings_hash
 from compare.config.sections import is_shared, run_name
 from compare.decoding.search import length_penalties
-from compare.experiment.budget import WARMUPS
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.results.records import SELECTION, read_external, read_likelihoods, read_selection
@@ -347,10 +346,6 @@ INVARIANTS: tuple[tuple[str, bool, Check], ...] = (
 # Invariants of the whole experiment.
 
 
-SCALED_BY_TIME = DECIDED_BY_TIME | {f"model.{name}" for name in WARMUPS}
-"""Settings that a budget of time scales, each model its own."""
-
-
 def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings:
     """Compare the settings of every model's run with those of experiment.toml, which people run.
 
@@ -362,11 +357,10 @@ def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings
     }
     for run in (each.folder.run for each in runs if not each.folder.run.is_external):
         written = published.get(run.label, {})
-        left_out = SCALED_BY_TIME if run.budget.match == "time" else set[str]()
         other = [
             f"{name} = {written.get(name)}, not {value}"
             for name, value in run.settings().items()
-            if is_shared(name) and name not in left_out and not _means_the_same(written.get(name), value)
+            if is_shared(name) and not _means_the_same(written.get(name), value)
         ]
         yield ComparedValue(path.name, run.name, "; ".join(other) or "as the run", "as the run")
 

@@ -297,8 +297,6 @@ def runs_to_toml(
 # Settings that all rows of one table share, and their hash, which proves it.
 
 
-DECIDED_BY_TIME = {"train.max_updates", "train.valid_every", "train.average_every"}
-"""Settings that a budget of time decides for each model."""
 DEFAULTS: dict[str, Any] = {"task": "translation"} | {
     f"{section}.{each.name}": each.default
     for section, kind in SECTIONS.items()
@@ -325,9 +323,6 @@ def shared_settings(run: Run) -> dict[str, Any]:
         settings["train.max_updates"] = "budgets"
     if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
         settings["train.init_from"] = "weights of another run"
-    if run.budget.match == "time":
-        for name in DECIDED_BY_TIME:
-            del settings[name]
     return settings
 
 

@@ -337,9 +337,9 @@ class BenchConfig(Section):
 class BudgetConfig(Section):
     """The quantity in which the models are made equal (see compare/experiment/budget.py)."""
 
-    match: Literal["none", "params", "flops", "time"] = setting(
+    match: Literal["none", "params", "flops"] = setting(
         "none",
-        "none, params (trainable weights), flops (of training, per token) or time (seconds of training).",
+        "none, params (trainable weights) or flops (of training, per token).",
     )
     reference: str = setting(
         "",
@@ -347,7 +347,7 @@ class BudgetConfig(Section):
         shared=False,
     )
     amount: NonNegative = setting(
-        0.0, "The budget in weights, FLOPs per token or seconds; 0: the amount of the reference."
+        0.0, "The budget in weights or FLOPs per token; 0: the amount of the reference."
     )
 
     def __post_init__(self) -> None:

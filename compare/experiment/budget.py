@@ -1,96 +1,16 @@
-"""One budget for all models of an experiment: updates, widths of equal size, calibrated time."""
+"""One budget for all models of an experiment: widths at which they have equal parameters or FLOPs."""
 
-import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
-from itertools import chain, product
-from math import ceil, log
+from math import log
 from typing import NamedTuple
-
-import torch
 
 from compare.config.resolve import Run
 from compare.experiment.prepare import PreparedData
-from compare.experiment.timing import first_updates
-from compare.models.registry import Architecture, ResolvedModel, build, build_meta_model, count_weights
-from compare.results.store import Registry
-from compare.system.device import set_numerics, this_machine
-from compare.system.measure import Workload, time_in_turn
-from compare.system.messages import first_line, is_out_of_memory
-from compare.training.step import TrainingWork, count_tokens
-from data.batches import Batch
-
-# Change the number of updates of a run, and with it every setting that is a share of its training.
-
-
-def scaled_warmup(warmup: int, updates: int, max_updates: int) -> int:
-    """Return the warm-up of ``updates`` updates, which is ``warmup`` in ``max_updates``."""
-    return max(min(warmup, 1), round(warmup * updates / max_updates))
-
-
-WARMUPS = "warmup_updates", "attention_warmup"
-"""Settings of a model that count updates from the first on."""
-
-
-def shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
-    """Return the warm-ups that a model has, in proportion: of ``updates``, given those of ``max_updates``."""
-    given = {name: value for name in WARMUPS if (value := model.settings().get(name))}
-    return {name: scaled_warmup(value, updates, max_updates) for name, value in given.items()}
-
-
-def with_updates(run: Run, updates: int) -> Run:
-    """Return ``run`` with another number of updates and the same plan of training.
-
-    Warm-up, validations, saves of the state and the distance of averaged weights keep their share of the
-    training, so that the learning rate follows the same curve and the best checkpoint is chosen from as many
-    validations. Patience and the number of averaged weights stay as they are, and so does the decay of a
-    moving average. With fewer updates than the square of the number of validations,
-    rounding can change that number.
-
-    Args:
-        run: the run.
-        updates: its new number of updates.
-    """
-    train = run.train
-    return replace(
-        run,
-        model=run.model.override(shorter_warmups(run.model, updates, train.max_updates)),
-        train=replace(
-            train,
-            max_updates=updates,
-            valid_every=_scaled_interval(train.valid_every, train.max_updates, updates),
-            checkpoint_every=ceil(train.checkpoint_every * updates / train.max_updates),
-            average_every=ceil(train.average_every * updates / train.max_updates),
-        ),
-    )
-
-
-def in_one_plan(runs: Sequence[Run]) -> list[Run]:
-    """Return runs to be written as one experiment: a budget of time scales the plan of the first again.
-
-    What that gives are the settings of the runs, up to rounding.
-    """
-    if not runs or runs[0].budget.match != "time":
-        return list(runs)
-    return [with_updates(run, runs[0].train.max_updates) for run in runs]
-
-
-def _scaled_interval(interval: int, old_updates: int, updates: int) -> int:
-    """Scale the interval between validations; a last validation follows the last update in any case.
-
-    n validations need an interval of at least 1/n of the updates; below 1/(n - 1) the last one is an
-    additional one.
-    """
-    validations = ceil(old_updates / interval)
-    scaled = ceil(interval * updates / old_updates)
-    if validations > 1:
-        scaled = min(scaled, (updates - 1) // (validations - 1))
-    return max(1, scaled)
-
+from compare.models.registry import Architecture, ResolvedModel, build_meta_model, count_weights
 
 # Widths at which a model meets a budget of parameters or FLOPs.
 #
@@ -98,8 +18,6 @@ def _scaled_interval(interval: int, old_updates: int, updates: int) -> int:
 # fastest; the last of its ``width_fields`` is then adjusted alone. The heads of a Transformer keep about
 # their size, so their number changes.
 
-
-logger = logging.getLogger(__name__)
 
 GRID = 8
 """Widths are multiples of this wherever the budget can be met so."""
@@ -269,109 +187,27 @@ def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
     return min(low, before) <= ratio <= max(high, before)
 
 
-# Measure how long an update of each model takes on this machine.
+# Match the models of an experiment to one budget; each run's config.toml has the widths.
 
 
-ROUNDS, UPDATES = 3, 50
-"""Rounds per model, and updates per round after as many of warm-up."""
-
-
-def fresh_update_work(run: Run, prepared: PreparedData, updates: Sequence[Sequence[Batch]]) -> Workload:
-    """Make the work of updates of a model with fresh weights, before its run."""
-    device = torch.device(run.train.device)
-    set_numerics(device, deterministic=run.train.deterministic)
-    return TrainingWork(run, build(run.model.architecture, *prepared.vocabulary_sizes).to(device), updates)
-
-
-def describe_work(runs: Sequence[Run]) -> dict[str, str]:
-    """Hash by label what decides how long an update takes, apart from the machine."""
-    work = {run.label: (run.model.architecture, run.train.device, run.train.precision) for run in runs}
-    return {label: sha256(repr(each).encode()).hexdigest() for label, each in work.items()}
-
-
-def calibrate(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -> dict[str, float]:
-    """Measure the seconds per update of each model, unless ``registry`` knows them, and note them there.
-
-    The rounds are apart in time, so that a disturbance of the machine is spread over all models.
-
-    Args:
-        runs: one run per model.
-        prepared: their data.
-        registry: what an earlier call has measured; models that have been changed since are measured again.
-
-    Returns:
-        The seconds by label.
-
-    Raises:
-        ValueError: a model needs too much memory, or one is unknown and this is another machine than that of
-            the others, or torchrun has started this process.
-    """
-    work = describe_work(runs)
-    unknown = [run for run in runs if registry.calibrated_as.get(run.label) != work[run.label]]
-    if unknown and torch.distributed.is_available() and torch.distributed.is_initialized():
-        raise ValueError("budget.match = 'time' is measured by one process: begin without torchrun")
-    machine = str(this_machine(torch.device(runs[0].train.device)))
-    if unknown and registry.calibrated_on not in ("", machine):
-        raise ValueError(
-            f"budget.match = 'time' was measured on {registry.calibrated_on}, and this is {machine}: "
-            "add models there, or choose another folder with --out"
-        )
-    spent = {run.label: 0.0 for run in unknown}
-    updates = first_updates(prepared.stream, UPDATES, runs[0].train.accumulate)
-    tokens = count_tokens(chain.from_iterable(updates))
-    for number, run in product(range(ROUNDS), unknown):
-        try:
-            with torch.random.fork_rng(devices=[]):
-                update = fresh_update_work(run, prepared, updates)
-                ((_, repeat),) = time_in_turn([update], torch.device(run.train.device), repeats=1)
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise ValueError(
-                f"models.{run.label} cannot be calibrated for budget.match = 'time': {first_line(error)}"
-            ) from error
-        spent[run.label] += repeat.seconds
-        rate = tokens / repeat.seconds
-        logger.info(f"calibrating, round {number + 1} of {ROUNDS}: {run.label} {rate:,.0f} tokens/s")
-    per_update = float(prepared.stream.token_counts(1).sum(axis=1).mean())
-    for label in spent:
-        registry.seconds_per_update[label] = per_update * spent[label] / (ROUNDS * tokens)
-        registry.calibrated_as[label], registry.calibrated_on = work[label], machine
-    return registry.seconds_per_update
-
-
-# Match the models of an experiment to one budget.
-#
-# For parameters and FLOPs the widths of each model are searched; for time a calibration on this machine
-# decides how many updates each model gets. The result is written into each run's config.toml.
-
-
-def match_budget(runs: Sequence[Run], prepared: PreparedData, registry: Registry) -> list[Run]:
-    """Change the widths or updates of every run so that it meets the experiment's budget.
+def match_budget(runs: Sequence[Run], prepared: PreparedData) -> list[Run]:
+    """Change the widths of every run so that it meets the experiment's budget.
 
     Args:
         runs: one run per model.
         prepared: the data, for the vocabulary sizes and the mean lengths.
-        registry: the measured speeds, to which those of new models are added if the budget is time.
 
     Raises:
         ValueError: a model cannot meet the budget; the message contains the nearest amount it can reach.
     """
     budget = runs[0].budget
-    if budget.match == "none":
-        return list(runs)
     reference = find_reference(runs)
-    if budget.match == "time":
-        seconds = calibrate(runs, prepared, registry)
-        amount = budget.amount or seconds[reference.label] * reference.train.max_updates
-        matched = [_match_time(run, amount, seconds[run.label]) for run in runs]
-    else:
-        measure = partial(_params, sizes=prepared.vocabulary_sizes)
-        if budget.match == "flops":
-            measure = partial(prepared.training_flops, passes=runs[0].regularization.passes)
-        amount = budget.amount or measure(reference.model.architecture)
-        unchanged = () if budget.amount else (reference,)
-        matched = [run if run in unchanged else match_widths(run, amount, measure) for run in runs]
+    measure = partial(_params, sizes=prepared.vocabulary_sizes)
+    if budget.match == "flops":
+        measure = partial(prepared.training_flops, passes=runs[0].regularization.passes)
+    amount = budget.amount or measure(reference.model.architecture)
+    unchanged = () if budget.amount else (reference,)
+    matched = [run if run in unchanged else match_widths(run, amount, measure) for run in runs]
     exact = replace(budget, amount=amount, reference=reference.label)
     return [replace(run, budget=exact) for run in matched]
 
@@ -388,17 +224,6 @@ def find_reference(runs: Sequence[Run]) -> Run:
             return run
     labels = ", ".join(run.label for run in runs)
     raise ValueError(f"budget.reference {name!r} is not a model of this experiment: labels are {labels}")
-
-
-def _match_time(run: Run, amount: float, seconds_per_update: float) -> Run:
-    """Set the number of updates that take ``amount`` seconds, and the intervals that depend on it."""
-    updates = round(amount / seconds_per_update)
-    if updates < 1:
-        raise ValueError(
-            f"models.{run.label}: one update takes {seconds_per_update:.2f} s, "
-            f"more than the budget of {amount:.2f} s: raise budget.amount"
-        )
-    return with_updates(run, updates)
 
 
 def _params(architecture: Architecture, sizes: tuple[int, int]) -> float:

@@ -19,8 +19,8 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, recorded_settings
 from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
-from compare.system.measure import peak_flops, percentile
 from compare.system.plugins import code_version
+from compare.system.timer import peak_flops, percentile
 from compare.training.checkpoints import load_weights, set_weights
 from compare.training.log import read_metrics
 from compare.training.loss import perplexity
@@ -114,7 +114,7 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     """Return the matched quantity, and its relative error against the budget; nothing without a budget."""
     if budget.match == "none":
         return {}
-    spent = {"params": "params", "flops": "train_flops_per_token", "time": "train_s"}
+    spent = {"params": "params", "flops": "train_flops_per_token"}
     return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
 
 

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,19 +12,15 @@ import torch
 
 from compare.config.resolve import Run
 from compare.config.sections import Experiment
-from compare.experiment.budget import fresh_update_work
-from compare.experiment.external_systems import external_run, read_translations
-from compare.experiment.folder import find_shorter, request_runs
+from compare.experiment.folder import PlannedRun, open_runs
 from compare.experiment.launch import Launch
-from compare.experiment.prepare import PreparedData
-from compare.experiment.run import plan_models, prepare_runs
-from compare.experiment.timing import first_updates, timing_seconds
-from compare.models.registry import build_meta_model, count_weights, training_bytes
-from compare.results.run_folder import RunFolder
-from compare.results.store import read_result
-from compare.system.device import tune_cpu
-from compare.system.measure import best_of
+from compare.experiment.prepare import PreparedData, prepare_data
+from compare.experiment.run import check_with_data, match_models, plan_models
+from compare.experiment.timing import TrainingWork, first_updates, timing_seconds
+from compare.models.registry import build, build_meta_model, count_weights, training_bytes
+from compare.system.device import set_numerics, tune_cpu
 from compare.system.messages import is_out_of_memory
+from compare.system.timer import best_of
 from compare.training.log import read_metrics
 
 logger = logging.getLogger(__name__)
@@ -81,8 +78,7 @@ def estimate_experiment(
         timed: estimate training times by some updates of each model on this machine; else they are unknown.
 
     Returns:
-        The runs that ``run_experiment`` would finish; a budget of time, which needs a calibration, is not yet
-        matched in them.
+        The runs that ``run_experiment`` would finish.
 
     Raises:
         ValueError: bad settings or data, or ``folder`` holds another experiment.
@@ -90,38 +86,29 @@ def estimate_experiment(
     folder, seeds = Path(folder), seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     models = plan_models(experiment, folder, context, launch)
-    if experiment.budget.match == "none":
-        find_shorter(request_runs(models, folder, seeds, only))  # before the data are read
     with TemporaryDirectory() as encoded:
-        runs, prepared, _ = prepare_runs(models, folder, Path(encoded), seeds, only, tests, calibrate=False)
-        for system in experiment.systems if tests else ():
-            read_translations(system, prepared.corpus, task=models[0].task)
-            external_run(system, runs[0].run, folder)
-        shorter = find_shorter(runs) if experiment.budget.match != "time" else []
+        prepare = cache(partial(prepare_data, models[0], Path(encoded), tests=tests))
+        runs = open_runs(match_models(models, prepare), folder, seeds, only)
+        prepared = prepare()
+        check_with_data(runs, prepared, folder, experiment.systems if tests else ())
         by_label = {run.run.label: run.run for run in runs}
         for label, run in by_label.items():
             for warning in run.warnings:
                 logger.warning(f"{label}: {warning}")
         seconds = {label: _seconds_per_update(run, prepared) for label, run in by_label.items() if timed}
-        return [
-            _estimate(run, prepared, seconds.get(run.run.label), continues=run in shorter) for run in runs
-        ]
+        return [_estimate(run, prepared, seconds.get(run.run.label)) for run in runs]
 
 
-def _estimate(
-    folder: RunFolder, prepared: PreparedData, per_update: float | None, *, continues: bool
-) -> RunEstimate:
-    """Describe one run, whose updates take ``per_update`` seconds each; it may continue a shorter one."""
-    run, status, done = folder.run, "new", 0
+def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | None) -> RunEstimate:
+    """Describe one run, whose updates take ``per_update`` seconds each."""
+    run, done = planned.run, 0
     model = build_meta_model(run.model.architecture, *prepared.vocabulary_sizes)
-    if folder.config.is_file():
-        status = "unfinished" if continues else read_result(folder.folder).status
-        if status == "unfinished" and folder.metrics.is_file():
-            done = max((line["update"] for line in read_metrics(folder.metrics)), default=0)
-    left = max(0, run.train.max_updates - done) if status in ("new", "unfinished") else 0
+    if planned.status == "unfinished" and planned.metrics.is_file():
+        done = max((line["update"] for line in read_metrics(planned.metrics)), default=0)
+    left = 0 if planned.has_ended else max(0, run.train.max_updates - done)
     return RunEstimate(
         name=run.name,
-        status=status,
+        status=planned.status,
         params=count_weights(model),
         memory_bytes=training_bytes(model, ema=run.train.ema > 0),
         updates=run.train.max_updates,
@@ -146,7 +133,9 @@ def _seconds_per_update(run: Run, prepared: PreparedData) -> float | None:
     (batch,) = first_updates(prepared.stream, 1, parts)
     try:
         with torch.random.fork_rng(devices=[]):
-            return len(batch) * best_of(fresh_update_work(run, prepared, [batch[:1]]), device, repeats=TIMED)
+            set_numerics(device, deterministic=run.train.deterministic)
+            model = build(run.model.architecture, *prepared.vocabulary_sizes).to(device)
+            return len(batch) * best_of(TrainingWork(run, model, [batch[:1]]), device, repeats=TIMED)
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

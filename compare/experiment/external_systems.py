@@ -5,7 +5,7 @@ A row has a run folder like any other, with the settings that all rows share, it
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from compare.config.resolve import EXTERNAL_MODEL, Run
@@ -23,41 +23,47 @@ logger = logging.getLogger(__name__)
 
 SEED = 1
 """Seed in the name of the folder of an external system, whatever those of the models are."""
-Translations = Mapping[str, Sequence[str]]
-"""Lines by name of the test set."""
 
 
-def external_run(system: SystemConfig, run: Run, folder: Path) -> RunFolder:
-    """Return the folder of an external system.
+@dataclass(frozen=True, kw_only=True)
+class ExternalRow(RunFolder):
+    """The folder of an external system, and its translations."""
+
+    translations: Mapping[str, Sequence[str]]
+    """Lines by name of the test set."""
+
+    def write(self, prepared: PreparedData) -> None:
+        """Copy the translations into the folder, and score them."""
+        logger.info(f"{self.name}: translations of another program")
+        self.folder.mkdir(exist_ok=True)
+        prepared.vocabularies.save(self.folder)
+        write_atomically(self.config, self.run.to_toml())
+        for test, lines in self.translations.items():
+            path, text = self.plain_output(test), "".join(f"{line}\n" for line in lines)
+            if path.is_file() and path.read_bytes() != text.encode():
+                self.external.unlink(missing_ok=True)  # scores of the former translations
+            write_atomically(path, text)
+        result = replace(unfinished_result(self, prepared), status="done", files=self.hashes())
+        save_result(self.folder, replace(result, **compute_figures(self, prepared)))
+
+
+def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) -> ExternalRow:
+    """Read the translations of an external system; nothing is written.
 
     Args:
-        system: the row.
+        system: the table of the experiment file.
         run: any run of the experiment, whose shared settings it gets.
+        corpus: of the experiment.
         folder: of the experiment.
 
     Raises:
-        ValueError: the folder holds a trained model of this label.
-    """
-    row = replace(run.with_seed(SEED), label=system.label, preset=EXTERNAL, model=EXTERNAL_MODEL)
-    found = RunFolder(run=row, folder=folder / row.name)
-    if found.config.is_file() and not RunFolder.read(found.folder).run.is_external:
-        raise ValueError(
-            f"systems.{system.label}: {found.folder} holds a trained model: choose another label"
-        )
-    return found
-
-
-def read_translations(system: SystemConfig, corpus: Corpus, *, task: str) -> Translations:
-    """Read the translations of an external system.
-
-    Raises:
         OSError: a file cannot be read.
-        ValueError: the models do not translate, a test set has no file or one of another length, or a file is
-            of no test set.
+        ValueError: the models do not translate, a test set has no file or one of another length, a file is
+            of no test set, or the folder holds a trained model of this label.
     """
     context, tests = f"systems.{system.label}", corpus.tests
-    if task != "translation":
-        raise ValueError(f"{context}: the models are for {task}: no translations to compare it with")
+    if not run.translates:
+        raise ValueError(f"{context}: the models are for {run.task}: no translations to compare it with")
     for test in system.files:
         if test not in tests:
             raise ValueError(f"{context}: no test set {test!r}; {did_you_mean(test, tests)}")
@@ -67,27 +73,10 @@ def read_translations(system: SystemConfig, corpus: Corpus, *, task: str) -> Tra
             raise ValueError(f"{context}: no translations of {test}: write {test} = FILE")
         path, size = Path(system.files[test]), len(corpus.splits[test].src)
         translations[test] = read_lines(path, allow_blank=True)
-        if (found := len(translations[test])) != size:
-            raise ValueError(f"{context}: {path} has {found} lines, but {test} has {size} sentences")
-    return translations
-
-
-def add_row(row: RunFolder, translations: Translations, prepared: PreparedData) -> None:
-    """Copy the translations of an external system into its folder, and score them.
-
-    Args:
-        row: its folder.
-        translations: of all test sets.
-        prepared: the data of the experiment.
-    """
-    logger.info(f"{row.name}: translations of another program")
-    row.folder.mkdir(exist_ok=True)
-    prepared.vocabularies.save(row.folder)
-    write_atomically(row.config, row.run.to_toml())
-    for test, lines in translations.items():
-        path, text = row.plain_output(test), "".join(f"{line}\n" for line in lines)
-        if path.is_file() and path.read_bytes() != text.encode():
-            row.external.unlink(missing_ok=True)  # scores of the former translations
-        write_atomically(path, text)
-    result = replace(unfinished_result(row, prepared), status="done", files=row.hashes())
-    save_result(row.folder, replace(result, **compute_figures(row, prepared)))
+        if (lines := len(translations[test])) != size:
+            raise ValueError(f"{context}: {path} has {lines} lines, but {test} has {size} sentences")
+    external = replace(run.with_seed(SEED), label=system.label, preset=EXTERNAL, model=EXTERNAL_MODEL)
+    row = ExternalRow(run=external, folder=folder / external.name, translations=translations)
+    if row.config.is_file() and not RunFolder.read(row.folder).run.is_external:
+        raise ValueError(f"{context}: {row.folder} holds a trained model: choose another label")
+    return row

@@ -1,49 +1,70 @@
-"""The folder of an experiment: the runs that a call asks for, what they start from, whose folder it is."""
+"""The folder of an experiment: opening its runs, which decides once what is left to do of each."""
 
-import logging
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Literal
 
 from compare.config.resolve import Run, find_difference, settings_hash
 from compare.experiment.prepare import PreparedData
 from compare.experiment.trunk import start_from_trunk
-from compare.models.registry import build_meta_model
-from compare.optim import ENDLESS
 from compare.results.run_folder import RunFolder
-from compare.results.store import REGISTRY, Registry, read_registry, read_result
+from compare.results.store import Registry, Status, read_registry, read_result
 from compare.system.locks import lock_folder
 from compare.system.messages import abbreviate, did_you_mean
-from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
-from data.files import hash_file, remove_leftovers, write_atomically
+from compare.training.checkpoints import CHECKPOINTS
+from data.files import remove_leftovers, write_atomically
 from data.vocabulary import load_pair
 
-logger = logging.getLogger(__name__)
+# The runs that a call asks for, and what is left to do of each.
 
 
-def request_runs(
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun(RunFolder):
+    """A run that a call asks for, whose folder holds nothing else."""
+
+    status: Status | Literal["new"]
+    """The status of its result; new: it has not begun."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing is left to do: it is done, or has failed."""
+        return self.status in ("done", "failed")
+
+
+def open_runs(
     models: Sequence[Run], folder: Path, seeds: Sequence[int] = (), only: Sequence[str] = ()
-) -> list[RunFolder]:
-    """Return the runs that a call asks for, ordered by seed.
+) -> list[PlannedRun]:
+    """Decide what is left to do of the runs that a call asks for, ordered by seed; nothing is written.
 
     Args:
-        models: all models of the experiment.
+        models: all models of the experiment, with their matched budget.
         folder: of the experiment.
         seeds: of each model; by default that of ``[train]``.
         only: as for ``choose_models``.
 
     Raises:
-        ValueError: ``only`` has a label that no model has, and the message suggests the nearest; or the
-            weights that ``[train] init_from`` names are not there.
+        ValueError: ``only`` has a label that no model has; the weights that ``[train] init_from`` names are
+            not there; or a run in the folder was made with other settings.
     """
     chosen = choose_models(models, only)
     runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
-    runs = [with_initial_weights(each) for run in runs for each in run.by_budget()]
-    return [RunFolder(run=run, folder=folder / run.name) for run in runs]
+    runs = [one_budget for run in runs for one_budget in run.by_budget()]
+    if runs[0].train.init_from is not None:
+        from compare.experiment.fine_tuning import with_initial_weights
+
+        runs = list(map(with_initial_weights, runs))
+    planned = [open_run(run, folder) for run in runs]
+    for config in sorted(folder.glob("*/config.toml")):
+        if config.parent.name not in {run.name for run in runs}:
+            other = RunFolder.read(config.parent)
+            if not other.run.is_external and (difference := find_difference(runs[0], other.run)):
+                raise _other_settings(folder, f"{other.name} has {difference}")
+    return planned
 
 
 def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
@@ -61,7 +82,7 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
     labels = [run.label for run in models]
     chosen: set[str] = set()
     for label in only:
-        matches = {each for each in labels if fnmatchcase(each, label)}
+        matches = {name for name in labels if fnmatchcase(name, label)}
         if not matches:
             raise ValueError(
                 f"--only: no model is labelled {abbreviate(label)}; {did_you_mean(label, labels)}"
@@ -70,150 +91,36 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
     return [run for run in models if run.label in chosen]
 
 
-def has_ended(run: RunFolder) -> bool:
-    """Return whether a run is done or has failed."""
-    return run.folder.is_dir() and read_result(run.folder).status != "unfinished"
-
-
-# Fine-tuning: ``[train] init_from`` names the run whose weights and vocabularies training starts from.
-
-
-def with_initial_weights(run: Run) -> Run:
-    """Decide which run ``run`` starts from, and the hash of its weights; without ``init_from``, nothing.
+def open_run(run: Run, folder: Path) -> PlannedRun:
+    """Decide what is left to do of one run.
 
     Args:
-        run: a run with its own seed. If ``init_from`` is the folder of an experiment, the run of the same
-            label and seed there is meant.
+        run: the run.
+        folder: of the experiment.
 
     Raises:
-        ValueError: there is no such run, it is not finished or has no weights, its vocabulary has other
-            settings, or its weights are not those of an ``init_hash`` that is given.
+        ValueError: the folder of the run was made with other settings: it is not continued or overwritten.
     """
-    train = run.train
-    if train.init_from is None:
-        return run
-    root = Path(train.init_from).expanduser().absolute()
-    folder = root / run.name if (root / REGISTRY).is_file() else root
-    if not (folder / "config.toml").is_file():
-        raise ValueError(
-            f"train.init_from: {folder} is no run: give the folder of a finished run, or of an experiment "
-            "with a run of the same label and seed"
-        )
-    source = RunFolder.read(folder)
-    if read_result(folder).status != "done" or not source.weights.is_file():
-        raise ValueError(
-            f"train.init_from: {folder} is not finished, or has no weights (published runs may have none)"
-        )
-    for name, value in vars(source.run.vocabulary).items():
-        if (here := getattr(run.vocabulary, name)) != value:
-            text = str(value).lower() if isinstance(value, bool) else value
+    planned = PlannedRun(run=run, folder=folder / run.name, status="new")
+    if not planned.config.exists():
+        if (planned.folder / CHECKPOINTS).exists():
             raise ValueError(
-                f"train.init_from: {folder} has vocabulary.{name} = {text}, here {here}: its weights need "
-                f"its vocabularies: --set vocabulary.{name}={text}"
+                f"{planned.folder} has checkpoints but no config.toml of theirs: move the folder away"
             )
-    return replace(
-        run, train=replace(train, init_from=str(folder), init_hash=initial_hash(run, source.weights))
-    )
-
-
-def initial_hash(run: Run, weights: Path) -> str:
-    """Return the sha256 of the weights that ``run`` starts from; ValueError if it is not ``init_hash``."""
-    found, expected = hash_file(weights), run.train.init_hash
-    if expected not in (None, found):
-        raise ValueError(
-            f"{weights} are not the weights of train.init_hash (sha256 {found[:12]}, not "
-            f"{str(expected)[:12]}): restore them"
-        )
-    return found
-
-
-def ensure_initial_weights_fit(runs: Sequence[RunFolder], vocabulary_sizes: tuple[int, int]) -> None:
-    """Raise ValueError if the weights that a run starts from have other names or shapes than its model."""
-    for run in runs:
-        if run.run.train.init_from is not None:
-            path = Path(run.run.train.init_from) / WEIGHTS
-            model = build_meta_model(run.run.model.architecture, *vocabulary_sizes)
-            try:
-                set_weights(model, load_weights(path), f"train.init_from of {run.run.label}: {path}")
-            except ValueError as error:
-                raise ValueError(
-                    f"{error}; --only trains the models that they fit, the folder of an experiment has "
-                    "weights for each"
-                ) from None
-
-
-# Whose folder it is.
-
-
-def find_shorter(runs: Sequence[RunFolder]) -> list[RunFolder]:
-    """Return those of ``runs`` that were begun with a smaller ``train.max_updates``, which they continue.
-
-    A run that is continued at update N, with a learning rate that does not depend on the length of training,
-    has at update M the weights that training to M from the start gives. Only such runs are continued, and
-    all of a folder, whose rows share their updates.
-
-    Raises:
-        ValueError: a run folder was made with other settings: it is not continued or overwritten; or runs of
-            the folder that are not among ``runs`` have other shared settings.
-    """
-    shorter = [run for run in runs if is_begun_shorter(run)]
-    first, names = runs[0], {run.name for run in shorter}
-    for config in sorted(first.folder.parent.glob("*/config.toml")):
-        if config.parent.name not in names:
-            other = RunFolder.read(config.parent)
-            if not other.run.is_external and (difference := find_difference(first.run, other.run)):
-                raise _other_settings(first.folder.parent, f"{other.name} has {difference}")
-    return shorter
-
-
-def is_begun_shorter(run: RunFolder) -> bool:
-    """Return whether a run was begun with fewer updates; ValueError if with other settings."""
-    if not run.config.exists():
-        if (run.folder / CHECKPOINTS).exists():
-            raise ValueError(
-                f"{run.folder} has checkpoints but no config.toml of theirs: move the folder away"
-            )
-        return False
-    existing, train = RunFolder.read(run.folder, data_root=run.run.data.root).run, run.run.train
-    if existing.train.init_hash == train.init_hash:  # these weights may have moved, as the corpus
-        existing = replace(existing, train=replace(existing.train, init_from=train.init_from))
-    existing = replace(existing, bench=run.run.bench)  # timings may be repeated with others
-    if existing == run.run:
-        return False
-    if not _is_shorter(existing, run.run):
-        old, new = (each.to_toml().splitlines() for each in (existing, run.run))
+        return planned
+    existing = RunFolder.read(planned.folder, data_root=run.data.root).run
+    if existing.train.init_hash == run.train.init_hash:  # these weights may have moved, as the corpus
+        existing = replace(existing, train=replace(existing.train, init_from=run.train.init_from))
+    existing = replace(existing, bench=run.bench)  # timings may be repeated with others
+    if existing != run:
+        old, new = existing.to_toml().splitlines(), run.to_toml().splitlines()
         changes = list(unified_diff(old, new, lineterm="", n=0))
         was, now = (next((c[1:] for c in changes[2:] if c[0] == sign), "nothing") for sign in "-+")
         raise ValueError(
-            f"{run.folder} holds another experiment ({was} there, {now} here): "
+            f"{planned.folder} holds another experiment ({was} there, {now} here): "
             "choose another folder with --out, or delete this one"
         )
-    _ensure_can_continue(run, existing)
-    return True
-
-
-def _is_shorter(existing: Run, run: Run) -> bool:
-    """Return whether two runs differ in ``train.max_updates`` alone, and the existing one has fewer."""
-    updates = run.train.max_updates
-    longer = replace(existing, train=replace(existing.train, max_updates=updates))
-    return longer == run and existing.train.max_updates < updates and run.budget.match != "time"
-
-
-def _ensure_can_continue(run: RunFolder, existing: Run) -> None:
-    """Raise ValueError if continued training would differ from training from the start."""
-    train, schedule = existing.train, existing.model.optim.schedule
-    problem = ""
-    if schedule not in ENDLESS:
-        problem = f"schedule = '{schedule}' has lowered the learning rate in view of its end"
-    elif train.max_updates % train.valid_every:
-        problem = f"its last validation is no multiple of train.valid_every = {train.valid_every}"
-    elif read_result(run.folder).status == "done" and not (run.folder / CHECKPOINTS / STATE).is_file():
-        problem = f"it has no {CHECKPOINTS}/{STATE}"
-    if problem:
-        raise ValueError(
-            f"{run.folder} was trained with train.max_updates = {train.max_updates} and cannot be continued "
-            f"to {run.run.train.max_updates}: {problem}: choose another folder with --out"
-        )
+    return replace(planned, status=read_result(planned.folder).status)
 
 
 def _other_settings(folder: Path, difference: str) -> ValueError:
@@ -251,9 +158,13 @@ def locked_for_setup(folder: Path) -> Iterator[None]:
         raise
 
 
-def open_registry(folder: Path, prepared: PreparedData) -> Registry:
-    """Read experiment.json, or make its initial content; reject a folder begun with other data."""
-    registry = read_registry(folder)
+def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder]) -> Registry:
+    """Read experiment.json and add runs, a trained one first; the caller writes it.
+
+    Raises:
+        ValueError: the folder was begun with other data, or with other shared settings.
+    """
+    registry, shared = read_registry(folder), settings_hash(runs[0].run)
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     for key, value in data.items():
         if (old := getattr(registry, key) or value) != value:
@@ -262,63 +173,25 @@ def open_registry(folder: Path, prepared: PreparedData) -> Registry:
                 "choose another folder with --out"
             )
         setattr(registry, key, value)
+    if registry.settings_hash not in ("", shared):  # a run of another process, which has not begun
+        raise _other_settings(folder, f"settings_hash {registry.settings_hash[:12]}, here {shared[:12]}")
+    registry.settings_hash = shared
+    registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in runs)]))
+    for run in runs:
+        asked = registry.asked_seeds.get(run.run.label, [])
+        registry.asked_seeds[run.run.label] = sorted({*asked, run.run.train.seed})
     return registry
 
 
-def begin_experiment(
-    folder: Path,
-    registry: Registry,
-    runs: Sequence[RunFolder],
-    external: Sequence[RunFolder] = (),
-) -> None:
-    """Add the runs to experiment.json, and lengthen shorter runs.
-
-    Raises:
-        ValueError: another process has begun runs with other shared settings since the first check.
-        Locked: another process works on a run that was begun with fewer updates.
-    """
-    shorter, shared = find_shorter(runs), settings_hash(runs[0].run)
-    if not shorter and registry.settings_hash not in ("", shared):
-        raise _other_settings(folder, f"settings_hash {registry.settings_hash[:12]}, here {shared[:12]}")
-    registry.settings_hash = shared
-    registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in (*runs, *external))]))
-    for run in (*runs, *external):
-        asked = registry.asked_seeds.get(run.run.label, [])
-        registry.asked_seeds[run.run.label] = sorted({*asked, run.run.train.seed})
-    with ExitStack() as locks:
-        for run in shorter:
-            locks.enter_context(lock_folder(run.folder))
-        registry.write(folder)
-        for run in shorter:
-            _lengthen(run)
-
-
-def _lengthen(run: RunFolder) -> None:
-    """Give a run its longer training, and remove what was made from its former last weights.
-
-    The settings are written last, so that the same call goes on with what a killed process has left.
-    """
-    logger.info(f"{run.name}: continues to {run.run.train.max_updates:,} updates")
-    (run.folder / "result.json").unlink(missing_ok=True)
-    translations = [run.plain_output(test) for test in run.tests]
-    for made in (run.weights, run.selection, run.likelihoods, run.external, run.speed, *translations):
-        made.unlink(missing_ok=True)
-    write_atomically(run.config, run.run.to_toml())
-
-
-def begin_run(run: RunFolder, prepared: PreparedData) -> None:
+def begin_run(run: PlannedRun, prepared: PreparedData) -> None:
     """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
-    is_begun_shorter(run)  # refuses what another process may have begun since the first check
     for folder in (run.folder, run.folder / CHECKPOINTS):
         remove_leftovers(folder)
-    if not run.config.is_file():
+    if run.status == "new":
         prepared.vocabularies.save(run.folder)
-        write_atomically(run.config, run.run.to_toml())
-        start_from_trunk(run)
-        return
-    if load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
+    elif load_pair(run.folder).content_hash != prepared.vocabularies.content_hash:
         raise ValueError(
             f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )
-    write_atomically(run.config, run.run.to_toml())  # the corpus may have moved
+    write_atomically(run.config, run.run.to_toml())  # again if the run goes on: the corpus may have moved
     start_from_trunk(run)

@@ -26,15 +26,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from compare.config.resolve import Run
+from compare.config.resolve import Run, resolve_models
 from compare.config.sections import Experiment
-from compare.experiment.folder import has_ended
+from compare.experiment.folder import PlannedRun
 from compare.experiment.prepare import PreparedData, sides, training_batches
-from compare.experiment.run_model import build_trainer
+from compare.experiment.run_model import RunModel, build_trainer, run_model
 from compare.experiment.timing import results_to_time
 from compare.results.run_folder import RunFolder
-from compare.results.store import read_result
-from compare.system.device import pick_device
+from compare.results.store import Result, read_result
 from compare.system.log import Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
 from compare.system.plugins import PLUGINS, load_plugins
@@ -87,34 +86,23 @@ class Launch:
     slurm: Mapping[str, Any] | None = None
     """Values of ``SLURM_KEYS`` for jobs of a cluster; None: processes on this machine."""
 
-    def for_nodes(self, experiment: Experiment, context: str) -> Experiment:
-        """Return the experiment with what only a node could decide, where the processes are jobs.
+    def resolve_models(self, experiment: Experiment, context: str) -> list[Run]:
+        """Decide the settings of each model; of jobs, also what only their node could decide.
 
         Args:
             experiment: the experiment as written.
             context: the file that error messages name.
 
         Raises:
-            ValueError: no cluster, a setting that this machine cannot decide, or a budget of time that
-                processes would share.
+            ValueError: no cluster, or a setting that this machine cannot decide.
         """
         if self.slurm is None:
-            if experiment.budget.match == "time" and pick_device(experiment.train.device).type == "cpu":
-                raise ValueError(
-                    f"{context}: budget.match = 'time' is measured by one process that has all cores: leave "
-                    "out --jobs"
-                )
-            return experiment
+            return resolve_models(experiment, context)
         if find_spec("submitit") is None:
             raise ValueError("--slurm needs submitit, which is not installed: pip install 'attnbench[slurm]'")
         if self.slurm.get("cluster") != "local" and shutil.which("sbatch") is None:
             raise ValueError(
                 "--slurm: no sbatch here: run this on a machine that submits jobs to the cluster"
-            )
-        if experiment.budget.match == "time":
-            raise ValueError(
-                f"{context}: budget.match = 'time' is measured on the device of the runs, which this machine "
-                "may lack: with --slurm, match updates, params or flops"
             )
         train = experiment.train
         if train.device == "auto":
@@ -124,17 +112,17 @@ class Launch:
                 f"{context}: train.precision = 'auto' is decided by the GPU, which this machine may lack: "
                 "with --slurm, add --set train.precision=bf16 or fp32"
             )
-        return replace(experiment, train=train)
+        return resolve_models(replace(experiment, train=train), context, other_machine=True)
 
     def share_runs(
         self,
         call: Callable[..., object],
         experiment: Experiment,
-        runs: Sequence[RunFolder],
+        runs: Sequence[PlannedRun],
         reporter: Reporter,
         *,
         timing: bool,
-    ) -> None:
+    ) -> bool:
         """Let several processes run an experiment, and wait for all of them.
 
         Args:
@@ -144,6 +132,10 @@ class Launch:
             reporter: shows the progress of those that have not ended.
             timing: let one more job of a cluster time the models; processes on this machine leave that to it.
 
+        Returns:
+            Whether nothing is left to this process; after processes on this machine it finishes what one that
+            was killed has left, and times the models.
+
         Raises:
             Interrupted: a signal arrived. On this machine, the processes have saved their states and ended;
                 jobs of a cluster go on.
@@ -152,7 +144,7 @@ class Launch:
         decided, folder = runs[0].run.train, runs[0].folder.parent
         train = replace(experiment.train, device=decided.device, precision=decided.precision)
         call = partial(call, replace(experiment, train=train))
-        left = [run for run in runs if not has_ended(run)]
+        left = [run for run in runs if not run.has_ended]
         train_only = partial(call, timing=False)
         with reporter.trainings() as show:
             watch = _Watch(left, show)
@@ -161,7 +153,7 @@ class Launch:
                     _run_on_cluster(Work(train_only), self.jobs or len(left), self.slurm, folder, watch)
                 if timing and results_to_time(folder):
                     _run_on_cluster(Work(call), 1, self.slurm, folder, watch)
-                if all(map(has_ended, runs)):
+                if all(read_result(run.folder).status != "unfinished" for run in runs):
                     shutil.rmtree(folder / "slurm", ignore_errors=True)
                 else:
                     logger.warning(
@@ -172,6 +164,7 @@ class Launch:
                 logger.info(f"{number} processes share the runs")
                 _run_processes(Work(train_only), number, decided.device, watch)
             watch()
+        return self.slurm is not None
 
 
 def parse_launch(jobs: str, slurm: str = "") -> Launch | None:
@@ -474,18 +467,36 @@ def _open_data(
     )
 
 
-@contextmanager
-def announced(folder: RunFolder, prepared: PreparedData, processes: Processes) -> Iterator[None]:
-    """Let all processes train a run together, in a block in which process 0 does what ``take_part`` does.
+def train_together(
+    processes: Processes, launch: Launch | None, finish_all: Callable[[RunModel], list[Result]]
+) -> list[Result]:
+    """Run an experiment in processes that train each run together; only process 0 returns results.
 
     Args:
-        folder: the run.
-        prepared: its data, encoded in a folder that all processes see.
-        processes: the processes.
+        processes: those that torchrun has started.
+        launch: further processes, which are refused.
+        finish_all: does what process 0 does, with the function that trains and tests one run.
 
     Raises:
-        ValueError: the processes cannot use the device of the run.
         ConnectionError: another process has ended.
+    """
+    if launch is not None:
+        raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use one of them")
+    if not processes.is_main:
+        _take_part(processes)
+        return []
+    try:
+        return finish_all(partial(_run_announced, processes))
+    finally:
+        processes.dismiss()
+
+
+def _run_announced(
+    processes: Processes, folder: RunFolder, prepared: PreparedData, reporter: Reporter
+) -> Result:
+    """Train and test a run in process 0, with the processes that do what ``_take_part`` does.
+
+    Its data are encoded in a folder that all processes see.
     """
     assert prepared.train.folder
     assert prepared.valid.folder
@@ -499,15 +510,11 @@ def announced(folder: RunFolder, prepared: PreparedData, processes: Processes) -
             f"of {processes.nodes} hosts train together"
         )
         processes.gather(lambda: None)  # the others open the data
-        yield
+        return run_model(folder, prepared, reporter, processes)
 
 
-def take_part(processes: Processes) -> None:
-    """Train with process 0 each run that it announces, until it dismisses the others.
-
-    Raises:
-        ConnectionError: another process has ended.
-    """
+def _take_part(processes: Processes) -> None:
+    """Train with process 0 each run that it announces, until it dismisses the others."""
     announcement: Any
     while (announcement := processes.broadcast(None)) is not None:
         try:

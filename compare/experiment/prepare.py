@@ -8,12 +8,11 @@ from pathlib import Path
 from compare.config.resolve import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
 from compare.models.registry import Architecture, train_flops_per_token
-from compare.results.store import read_registry
 from data.batches import BatchStream
 from data.corpus import Corpus, embedded_corpus, find_corpus, read_corpus
 from data.encode import EncodedSplit, describe_unknown, encode_split
 from data.marks import describe_corpus
-from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair, load_pair
+from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair
 
 logger = logging.getLogger(__name__)
 
@@ -109,8 +108,12 @@ def prepare_data(
     warnings = describe_corpus(corpus, run.scoring.tokenize, run.vocabulary.kind)
     source, limit = run.train.init_from, run.data.max_tokens
     if vocabularies is None:
-        built = dataclasses.asdict(run.vocabulary)
-        vocabularies = initial_vocabularies(source) if source else build_pair(pairs, **built)
+        if source:
+            from compare.experiment.fine_tuning import initial_vocabularies
+
+            vocabularies = initial_vocabularies(source)
+        else:
+            vocabularies = build_pair(pairs, **dataclasses.asdict(run.vocabulary))
     encoded = encode_split(pairs, vocabularies, folder=folder, max_tokens=limit)
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
     if encoded.dropped:
@@ -137,13 +140,6 @@ def prepare_data(
         batch_hash=stream.stream_hash(1),
         warnings=tuple(warnings),
     )
-
-
-def initial_vocabularies(init_from: str) -> VocabularyPair:
-    """Load the vocabularies of the run, or of the runs of the experiment, that training starts from."""
-    folder = Path(init_from).expanduser()
-    runs = [folder / name for name in read_registry(folder).runs]
-    return load_pair(next((run for run in runs if (run / "config.toml").is_file()), folder))
 
 
 def sides(split: EncodedSplit, run: Run) -> EncodedSplit:

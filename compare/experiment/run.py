@@ -1,36 +1,28 @@
-"""Run an experiment: read settings, prepare data, train, decode and score each model, time all of them.
-
-An ``Experiment`` becomes ``Run`` objects in three steps, each done once: ``resolve_models`` decides the
-settings of every model, the data are prepared, and ``match_budget`` decides widths or updates.
-"""
+"""Run an experiment: read settings, prepare data, train, decode and score each model, time all of them."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compare.config.resolve import Run, resolve_models
-from compare.config.sections import Experiment
+from compare.config.sections import Experiment, SystemConfig
 from compare.experiment.compute_result import ensure_columns_of_metrics
-from compare.experiment.external_systems import add_row, external_run, read_translations
 from compare.experiment.folder import (
-    begin_experiment,
+    PlannedRun,
     begin_run,
-    ensure_initial_weights_fit,
-    find_shorter,
-    has_ended,
     locked_for_setup,
     open_registry,
-    request_runs,
+    open_run,
+    open_runs,
 )
 from compare.experiment.prepare import PreparedData, prepare_data
-from compare.experiment.run_model import finish_run
+from compare.experiment.run_model import RunModel, finish_run, run_model
 from compare.experiment.timing import forget_timings, results_to_time, time_all, timing_seconds
 from compare.experiment.trunk import smaller_budgets
 from compare.models.registry import ensure_fits_memory
-from compare.results.run_folder import RunFolder
 from compare.results.store import (
     REGISTRY,
     Registry,
@@ -45,11 +37,12 @@ from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.log import Reporter, log_to_file
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import code_version
-from compare.system.processes import SINGLE, Processes, join_processes
+from compare.system.processes import join_processes
 from data.files import remove_leftovers
 from data.vocabulary import SPECIALS
 
 if TYPE_CHECKING:
+    from compare.experiment.external_systems import ExternalRow
     from compare.experiment.launch import Launch
 
 logger = logging.getLogger(__name__)
@@ -70,9 +63,8 @@ def run_experiment(
 ) -> list[Result]:
     """Finish every run of ``experiment`` in ``folder``.
 
-    Runs that have ended stay as they are; one that was stopped continues from its last saved state, and all
-    continue if ``train.max_updates`` has grown (see ``find_shorter``). Several processes may work in one
-    folder: a run that another process is working on is left to it.
+    Runs that have ended stay as they are; one that was stopped continues from its last saved state. Several
+    processes may work in one folder: a run that another process is working on is left to it.
 
     Processes that torchrun has started together train and translate each run together: process 0 does
     everything else, and the others return no results.
@@ -103,45 +95,37 @@ def run_experiment(
     seeds = seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
     code_version()  # of the sources as they are now: they may be edited during a long run
-    with join_processes() as processes:
-        if launch is not None and processes.size > 1:
-            raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use one of them")
-        if not processes.is_main:
-            from compare.experiment.launch import take_part
 
-            take_part(processes)
-            return []
-        try:
-            models = plan_models(experiment, folder, context, launch)
-            runs = request_runs(models, folder, seeds, only)
+    def finish_all(train: RunModel) -> list[Result]:
+        models = plan_models(experiment, folder, context, launch)
+        with locked_for_setup(folder):
+            prepare = cache(partial(prepare_data, models[0], folder / "encoded", tests=tests))
+            runs = open_runs(match_models(models, prepare), folder, seeds, only)
             systems = experiment.systems if tests else ()
             if not (time_again or systems) and _is_finished(folder, runs, timing=timing):
                 return [read_result(run.folder) for run in runs]
-            with locked_for_setup(folder):
-                runs, prepared, registry = prepare_runs(
-                    models, folder, folder / "encoded", seeds, only, tests
-                )
-                task, corpus = models[0].task, prepared.corpus
-                translations = [read_translations(system, corpus, task=task) for system in systems]
-                rows = [external_run(system, runs[0].run, folder) for system in systems]
-                begin_experiment(folder, registry, runs, rows)
-                for row, lines in zip(rows, translations, strict=True):
-                    add_row(row, lines, prepared)
-                if time_again:
-                    forget_timings(folder)
-            reporter.expect(*_expected_work(runs, prepared, timing=timing))
-            if launch is not None:
-                same = partial(
-                    run_experiment, folder=folder.resolve(), seeds=seeds, only=only, context=context
-                )
-                launch.share_runs(partial(same, tests=tests), experiment, runs, reporter, timing=timing)
-            if launch is None or launch.slurm is None:  # jobs of a cluster have done the rest, too
-                run_each(runs, prepared, reporter, processes)
-                if timing:
-                    time_all(folder, models[0], prepared)
-            return [read_result(run.folder) for run in runs]
-        finally:
-            processes.dismiss()
+            prepared = prepare()
+            registry, rows = check_with_data(runs, prepared, folder, systems)
+            registry.write(folder)
+            for row in rows:
+                row.write(prepared)
+            if time_again:
+                forget_timings(folder)
+        reporter.expect(*_expected_work(runs, prepared, timing=timing))
+        same = partial(run_experiment, folder=folder.resolve(), seeds=seeds, only=only)
+        call = partial(same, context=context, tests=tests)
+        if launch is None or not launch.share_runs(call, experiment, runs, reporter, timing=timing):
+            run_each(runs, prepared, reporter, train)
+            if timing:
+                time_all(folder, models[0], prepared)
+        return [read_result(run.folder) for run in runs]
+
+    with join_processes() as processes:
+        if processes.size == 1:
+            return finish_all(run_model)
+        from compare.experiment.launch import train_together
+
+        return train_together(processes, launch, finish_all)
 
 
 def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Launch | None") -> list[Run]:
@@ -150,10 +134,7 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
     These are the budget's reference, parts of plug-ins that break a rule, models too large for this machine,
     a folder that cannot be used, and a baseline that no model is.
     """
-    on_nodes = launch is not None and launch.slurm is not None
-    if launch is not None:
-        experiment = launch.for_nodes(experiment, context)
-    models = resolve_models(experiment, context, other_machine=on_nodes)
+    models = (launch.resolve_models if launch else resolve_models)(experiment, context)
     if models[0].budget.match != "none":
         from compare.experiment.budget import find_reference
 
@@ -178,41 +159,34 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
     return models
 
 
-def prepare_runs(
-    models: Sequence[Run],
-    folder: Path,
-    encoded: Path,
-    seeds: Sequence[int],
-    only: Sequence[str],
-    tests: bool,
-    *,
-    calibrate: bool = True,
-) -> tuple[list[RunFolder], PreparedData, Registry]:
-    """Prepare the data, match the budget, and find mistakes that need the data.
+def match_models(models: list[Run], prepare: Callable[[], PreparedData]) -> list[Run]:
+    """Give the models the widths of the matched budget, which needs the data; without one, do nothing."""
+    if models[0].budget.match == "none":
+        return models
+    from compare.experiment.budget import match_budget
 
-    Args:
-        models: one run per model.
-        folder: of the experiment, in which nothing is written.
-        encoded: cache of the encoded data.
-        seeds: of each model.
-        only: labels of the models that are asked for.
-        tests: read the test sets.
-        calibrate: measure speeds for a budget of time, which is not matched otherwise.
+    return match_budget(models, prepare())
+
+
+def check_with_data(
+    runs: Sequence[PlannedRun], prepared: PreparedData, folder: Path, systems: Sequence[SystemConfig]
+) -> "tuple[Registry, list[ExternalRow]]":
+    """Find mistakes that need the data; nothing is written.
 
     Returns:
-        The runs that are asked for, their data, and the content of experiment.json.
+        The content of experiment.json, and the rows of external systems.
     """
-    prepared = prepare_data(models[0], encoded, tests=tests)
-    registry = open_registry(folder, prepared)
-    match = models[0].budget.match
-    if match != "none" and (calibrate or match != "time"):
-        from compare.experiment.budget import match_budget
+    _ensure_memory([run.run for run in runs], prepared.vocabulary_sizes)
+    if runs[0].run.train.init_from is not None:
+        from compare.experiment.fine_tuning import ensure_initial_weights_fit
 
-        models = match_budget(models, prepared, registry)
-    _ensure_memory(models, prepared.vocabulary_sizes)
-    runs = request_runs(models, folder, seeds, only)
-    ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
-    return runs, prepared, registry
+        ensure_initial_weights_fit(runs, prepared.vocabulary_sizes)
+    rows = []
+    if systems:
+        from compare.experiment.external_systems import read_system
+
+        rows = [read_system(system, runs[0].run, prepared.corpus, folder) for system in systems]
+    return open_registry(folder, prepared, [*runs, *rows]), rows
 
 
 def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> None:
@@ -222,20 +196,15 @@ def _ensure_memory(models: Sequence[Run], vocabulary_sizes: tuple[int, int]) -> 
         ensure_fits_memory(architecture, *vocabulary_sizes, context=context, ema=ema)
 
 
-def _is_finished(folder: Path, runs: Sequence[RunFolder], *, timing: bool) -> bool:
-    """Return whether nothing is left to do; remove what a process has left that was killed at its end.
-
-    Of runs with a matched budget this is not known before they are matched.
-    """
-    if runs[0].run.budget.match != "none" or find_shorter(runs) or not all(map(has_ended, runs)):
-        return False
-    if timing and results_to_time(folder):
+def _is_finished(folder: Path, runs: Sequence[PlannedRun], *, timing: bool) -> bool:
+    """Return whether nothing is left to do; remove what a process has left that was killed at its end."""
+    if not all(run.has_ended for run in runs) or (timing and results_to_time(folder)):
         return False
     logger.info(f"{folder}: all {len(runs)} runs have ended; delete the folder of a run to repeat it")
-    for place in (folder, *(run.folder for run in runs)):
-        if (place / LOCK).exists():
-            with suppress(Locked), lock_folder(place):
-                remove_leftovers(place)
+    for run in runs:
+        if (run.folder / LOCK).exists():
+            with suppress(Locked), lock_folder(run.folder):
+                remove_leftovers(run.folder)
     return True
 
 
@@ -245,16 +214,15 @@ the published results took as long together as ``_expected_work`` says, within a
 
 
 def _expected_work(
-    runs: Sequence[RunFolder], prepared: PreparedData, *, timing: bool
+    runs: Sequence[PlannedRun], prepared: PreparedData, *, timing: bool
 ) -> tuple[dict[str, tuple[int, float]], float, float]:
     """Return updates and FLOPs of each run that has not ended; FLOPs and seconds of the timing at the end."""
     expected, flops = {}, {}
     for run in runs:
         passes = run.run.regularization.passes
         flops[run.run.label] = prepared.training_flops(run.run.model.architecture, passes)
-        with suppress(ValueError):  # a damaged result is reported when its turn comes
-            if not has_ended(run):
-                expected[run.name] = (run.run.train.max_updates, flops[run.run.label])
+        if not run.has_ended:
+            expected[run.name] = (run.run.train.max_updates, flops[run.run.label])
     if not timing:
         return expected, 0.0, 0.0
     bench = runs[0].run.bench
@@ -262,16 +230,14 @@ def _expected_work(
     return expected, updates * sum(flops.values()), len(flops) * timing_seconds(runs[0].run)
 
 
-def run_each(
-    runs: Sequence[RunFolder], prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
-) -> None:
+def run_each(runs: Sequence[PlannedRun], prepared: PreparedData, reporter: Reporter, train: RunModel) -> None:
     """Finish each run that has not ended, one after the other; if one fails, the others still run.
 
     Args:
         runs: the runs; one that another process works on is left to it.
         prepared: their data.
         reporter: shows the progress of training.
-        processes: those that train and translate together; this is process 0 of them.
+        train: trains and tests one run.
 
     Raises:
         ValueError: a run could not be finished, such as one with damaged files; all others have been run.
@@ -279,13 +245,14 @@ def run_each(
         ConnectionError: another process that torchrun has started has ended; no other run was begun.
     """
     errors: list[ValueError | OSError] = []
-    for number, run in enumerate(runs, start=1):
-        position = f"[{number}/{len(runs)}] {run.name}"
+    for number, planned in enumerate(runs, start=1):
+        position = f"[{number}/{len(runs)}] {planned.name}"
         try:
             with ExitStack() as locks:
-                for needed in (*smaller_budgets(run), run):  # another process may be training their trunk
-                    locks.enter_context(lock_folder(needed.folder))
-                if has_ended(run):
+                for folder in (*smaller_budgets(planned), planned):  # another process may train their trunk
+                    locks.enter_context(lock_folder(folder.folder))
+                run = open_run(planned.run, planned.folder.parent)  # another process may have worked on it
+                if run.has_ended:
                     logger.info(f"{position}: already finished")
                     continue
                 logger.info(f"{position}: start")
@@ -293,7 +260,7 @@ def run_each(
                     logger.warning(f"{run.name}: {warning}")
                 begin_run(run, prepared)
                 with log_to_file(run.folder / "log.txt"):
-                    finish_run(run, prepared.for_seed(run.run.train.seed), reporter, processes)
+                    finish_run(run, prepared.for_seed(run.run.train.seed), reporter, train)
         except Locked as locked:
             logger.warning(f"{position}: left out: {locked}")
         except ConnectionError:  # torchrun's other processes have ended

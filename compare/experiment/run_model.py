@@ -3,9 +3,8 @@
 import logging
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -13,7 +12,6 @@ from compare.config.resolve import Run
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures, unfinished_result
-from compare.experiment.folder import initial_hash
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
@@ -26,7 +24,7 @@ from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import SINGLE, Processes
-from compare.training.checkpoints import CHECKPOINTS, STATE, WEIGHTS, load_weights, set_weights
+from compare.training.checkpoints import CHECKPOINTS, STATE
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe
 from compare.training.trainer import Trainer, TrainingDiverged, Validator
@@ -36,16 +34,18 @@ from data.files import append_whole, hash_file, write_atomically
 logger = logging.getLogger(__name__)
 
 
-def finish_run(
-    run: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
-) -> Result:
+RunModel = Callable[[RunFolder, PreparedData, Reporter], Result]
+"""Trains and tests one run, as ``run_model`` does in one process."""
+
+
+def finish_run(run: RunFolder, prepared: PreparedData, reporter: Reporter, train: RunModel) -> Result:
     """Finish one run and write its result, which it returns; divergence and errors of torch are results too.
 
     Args:
         run: the run, whose folder this process has locked.
         prepared: the data, with the batches of the run's seed.
         reporter: shows the progress of training.
-        processes: those that train and translate together; this is process 0 of them.
+        train: trains and tests it.
 
     Raises:
         ValueError: a file of the run is damaged.
@@ -53,13 +53,7 @@ def finish_run(
         ConnectionError: another process has ended.
     """
     try:
-        if processes.size == 1:
-            result = run_model(run, prepared, reporter)
-        else:
-            from compare.experiment.launch import announced
-
-            with announced(run, prepared, processes):
-                result = run_model(run, prepared, reporter, processes)
+        result = train(run, prepared, reporter)
     except TrainingDiverged as error:
         logger.error(f"{run.name}: failed: {error}")
         result = replace(unfinished_result(run, prepared), status="failed", reason=str(error))
@@ -127,9 +121,9 @@ def build_trainer(
     torch.manual_seed(run.train.seed)
     model = build(run.model.architecture, *prepared.vocabulary_sizes)
     if run.train.init_from is not None and not (folder.folder / CHECKPOINTS / STATE).is_file():
-        path = Path(run.train.init_from) / WEIGHTS
-        set_weights(model, load_weights(path), str(path))
-        logger.info(f"starts from {path} (sha256 {initial_hash(run, path)[:12]})")
+        from compare.experiment.fine_tuning import set_initial_weights
+
+        set_initial_weights(model, run)
     model = model.to(device)
     criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)

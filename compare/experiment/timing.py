@@ -2,8 +2,9 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -12,9 +13,11 @@ from uuid import uuid4
 import torch
 
 from compare.config.resolve import Run
-from compare.decoding.translator import DecodingWork, LatencyWork, Translator
+from compare.decoding.search import Hypothesis
+from compare.decoding.translator import Translator
 from compare.experiment.compute_result import speed_figures
 from compare.experiment.prepare import PreparedData
+from compare.protocol import EncoderDecoder
 from compare.results.records import Latency, Session, Timings, read_speed
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import (
@@ -26,10 +29,12 @@ from compare.results.store import (
 )
 from compare.system.device import set_numerics, this_machine
 from compare.system.locks import lock_folder
-from compare.system.measure import Speed, TimedRepeat, best_reference, time_in_turn
 from compare.system.messages import first_line, is_out_of_memory
+from compare.system.timer import Speed, TimedRepeat, best_reference, repeat_fields, time_in_turn, timed
 from compare.training.log import read_metrics
-from compare.training.step import TrainingWork
+from compare.training.loss import TranslationLoss
+from compare.training.optimizer import build_optimizer
+from compare.training.step import train_step
 from data.batches import Batch, BatchStream
 from data.files import hash_file
 
@@ -145,13 +150,87 @@ def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
 # What is timed: training, greedy and beam search of many lines, and beam search of single lines.
 
 
-PHASES = {"greedy": "greedy search", "beam": "beam search", "latency": "latency", "train": "training"}
-
-
 def first_updates(stream: BatchStream, number: int, accumulate: int) -> list[Sequence[Batch]]:
     """Return the batches of the first updates of training, each in ``accumulate`` parts."""
     batches = stream.global_batches(1, accumulate=accumulate)
     return [batch.parts for batch in islice(batches, number)]
+
+
+class TrainingWork:
+    """Updates of a model with any weights on given batches, at the last learning rate of training.
+
+    The optimizer is a new one: its cost does not depend on its state. A moving average is not part of it.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        model: EncoderDecoder[Any, Any],
+        updates: Sequence[Sequence[Batch]],
+        precision: str = "",
+    ) -> None:
+        """Move the batches to the model's device.
+
+        Args:
+            run: settings of training.
+            model: the model, on the device of the run.
+            updates: the batch of each update, in the parts whose gradients are added.
+            precision: fp32 or bf16; by default that of the run.
+        """
+        train, optim = run.train, run.model.optim
+        self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
+        self.optimizer = build_optimizer(self.criterion, optim)
+        for group in self.optimizer.param_groups:
+            group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates, train.decay)
+        self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)
+        batches, device = list(chain.from_iterable(updates)), next(self.criterion.parameters()).device
+        self.sentences = sum(map(len, batches))
+        self.tokens = sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
+        """Tokens of the source without end of sentence and of the target with it, no padding."""
+        self._updates = [[part.to(device) for part in parts] for parts in updates]
+
+    def __call__(self) -> None:
+        """Do all updates once."""
+        self.criterion.train()
+        for parts in self._updates:
+            self._step(self.criterion, self.optimizer, *parts)
+
+    warm_up = __call__
+
+
+class SearchWork:
+    """Searches one after the other, such as one of all lines, or for the latency one of each line."""
+
+    def __init__(self, searches: Sequence[Callable[[], list[Hypothesis]]], device: torch.device) -> None:
+        """Prepare the workload; nothing is searched yet.
+
+        Args:
+            searches: each finds the hypotheses of some sentences.
+            device: where they run.
+        """
+        self.searches, self.device = searches, device
+        self.sentences = self.tokens = 0
+        """Amount of work, of tokens that of the translations with their ends; known after the first call."""
+        self.ms: list[list[float]] = []
+        """Milliseconds of each search, by call."""
+
+    def warm_up(self) -> None:
+        """Do the first search."""
+        self.searches[0]()
+
+    def __call__(self) -> None:
+        """Do all searches."""
+        hypotheses: list[Hypothesis] = []
+
+        def search(number: int) -> None:
+            hypotheses.extend(self.searches[number]())
+
+        numbers = range(len(self.searches))
+        self.ms.append([1e3 * timed(partial(search, number), self.device) for number in numbers])
+        self.sentences, self.tokens = len(hypotheses), sum(len(best.tokens) + 1 for best in hypotheses)
+
+
+PHASES = {"greedy": "greedy search", "beam": "beam search", "latency": "latency", "train": "training"}
 
 
 def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedData) -> dict[str, Timings]:
@@ -166,51 +245,45 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
     translators = [load_model(run.folder, settings.train.device) for run in runs]
     works = [_make_works(*each, settings, prepared) for each in zip(runs, translators, strict=True)]
     records: list[dict[str, Any]] = [dict.fromkeys(PHASES) for _ in runs]
-    references: list[float] = []
-    for place, phase in enumerate(works[0], start=1):
-        name = f"timing {PHASES[phase]} ({place} of {len(works[0])})"
-        of_phase, repeats = [each[phase] for each in works], [list[TimedRepeat]() for _ in runs]
-        options: dict[str, Any] = {"repeats": bench.repeats, "seconds": bench.seconds}
-        if phase == "latency":  # which times each sentence
-            options |= {"seconds": 0.0, "warm_ups": [work.warm_up for work in of_phase]}
-        for index, repeat in time_in_turn(of_phase, device, name=name, **options):
-            repeats[index].append(repeat)
-        references += [median(repeat.reference_s for repeat in found) for found in repeats]
-        for record, work, found in zip(records, of_phase, repeats, strict=True):
-            record[phase] = _record(work, found)
-    session_id, timings, best = uuid4().hex[:12], {}, best_reference(device, min(references))
-    for run, record in zip(runs, records, strict=True):
-        session = Session(
-            **dataclasses.asdict(this_machine(device)),
-            timed_together=session_id,
-            best_reference_s=best,
+    for number, phase in enumerate(works[0], start=1):
+        timed_repeats = time_in_turn(
+            [work[phase] for work in works],
+            device,
+            repeats=bench.repeats,
+            seconds=0.0 if phase == "latency" else bench.seconds,
+            name=f"timing {PHASES[phase]} ({number} of {len(works[0])})",
         )
-        timings[run.run.label] = Timings(session=session, **record)
-    return timings
+        for record, work, repeats in zip(records, works, timed_repeats, strict=True):
+            record[phase] = _record(phase, work[phase], repeats)
+    fastest = min(median(record[phase].reference_s) for record in records for phase in works[0])
+    session = Session(
+        **dataclasses.asdict(this_machine(device)),
+        timed_together=uuid4().hex[:12],
+        best_reference_s=best_reference(device, fastest),
+    )
+    return {
+        run.run.label: Timings(session=session, **record) for run, record in zip(runs, records, strict=True)
+    }
 
 
 def _make_works(
     run: RunFolder, translator: Translator, settings: Run, prepared: PreparedData
-) -> dict[str, Any]:
+) -> dict[str, TrainingWork | SearchWork]:
     """Make the workloads of a trained model by phase; of a language model training alone."""
-    works: dict[str, Any] = {}
+    works: dict[str, TrainingWork | SearchWork] = {}
     if run.run.translates:
-        bench, beam = settings.bench, translator.decode.beam_size
-        sources = prepared.corpus.splits[prepared.corpus.tests[0]].src
-        works["greedy"] = DecodingWork(translator, sources[: bench.sentences], 1)
-        works["beam"] = DecodingWork(translator, sources[: bench.sentences], beam)
-        works["latency"] = LatencyWork(translator, sources[: bench.latency_sentences], beam)
+        bench, search = settings.bench, translator.search
+        lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
+        many, single = lines[: bench.sentences], lines[: bench.latency_sentences]
+        works["greedy"] = SearchWork([lambda: search(many, 1)], translator.device)
+        works["beam"] = SearchWork([lambda: search(many)], translator.device)
+        works["latency"] = SearchWork([partial(search, [line]) for line in single], translator.device)
     updates = first_updates(prepared.stream, settings.bench.updates, run.run.train.accumulate)
     return works | {"train": TrainingWork(run.run, translator.model, updates)}
 
 
-def _record(work: Any, repeats: Sequence[TimedRepeat]) -> Speed | Latency:
-    """Make the record of a workload that was timed."""
-    machine: dict[str, Any] = {
-        "cpu_shares": [each.cpu_share for each in repeats],
-        "reference_s": [each.reference_s for each in repeats],
-    }
-    if isinstance(work, LatencyWork):
-        return Latency(ms=work.ms, **machine)
-    seconds = [each.seconds for each in repeats]
-    return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, **machine)
+def _record(phase: str, work: TrainingWork | SearchWork, repeats: Sequence[TimedRepeat]) -> Speed | Latency:
+    fields: dict[str, Any] = repeat_fields(repeats)
+    if phase == "latency" and isinstance(work, SearchWork):
+        return Latency(ms=work.ms, cpu_shares=fields["cpu_shares"], reference_s=fields["reference_s"])
+    return Speed(sentences=work.sentences, tokens=work.tokens, **fields)

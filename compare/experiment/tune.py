@@ -22,10 +22,10 @@ import msgspec
 from compare.config.parse import SCHEMA, absolute_root, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment, ModelConfig, run_name
-from compare.experiment.budget import shorter_warmups
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
+from compare.models.registry import ResolvedModel
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, Status, read_result
@@ -253,13 +253,8 @@ def draw_candidates(
 
     Raises:
         ValueError: bad settings, a setting that no model has or that is a size, a combination that a model
-            refuses, more trials than combinations of lists, or a budget of time.
+            refuses, or more trials than combinations of lists.
     """
-    if experiment.budget.match == "time":
-        raise ValueError(
-            f"{context}: budget.match = 'time' cannot be tuned, as trials are equal in updates: "
-            "add --set budget.match=none, and put the best settings into the experiment"
-        )
     updates = plan.updates or experiment.train.max_updates
     train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
     labels = {run.label for run in choose_models(resolve_models(experiment, context), plan.only)}
@@ -279,7 +274,7 @@ def draw_candidates(
             label = f"{row.label}-trial{number}"
             tuned = replace(row, overrides={**row.overrides, **draw.settings})
             model = resolve_model(tuned, f"{context}: --space")
-            short = shorter_warmups(model, updates, experiment.train.max_updates)
+            short = _shorter_warmups(model, updates, experiment.train.max_updates)
             models.append(replace(tuned, label=label, overrides={**tuned.overrides, **short}))
             draws[label] = draw
     budget = experiment.budget
@@ -289,6 +284,12 @@ def draw_candidates(
         budget = replace(budget, reference=reference)
     scoring = replace(experiment.scoring, baseline="")  # is no candidate
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
+
+
+def _shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
+    """Return the warm-ups that a model has, in proportion: of ``updates``, from those of ``max_updates``."""
+    warmups = {name: model.settings().get(name) for name in ("warmup_updates", "attention_warmup")}
+    return {name: max(1, round(count * updates / max_updates)) for name, count in warmups.items() if count}
 
 
 def _tunable(kinds: Iterable[str]) -> list[str]:

@@ -10,7 +10,6 @@ from shlex import quote
 
 from compare.config.parse import SCHEMA, load_experiment
 from compare.config.resolve import Run, runs_to_toml
-from compare.experiment.budget import in_one_plan
 from compare.experiment.tune import BEST, TRIALS_FILE
 from compare.report.table import find_summary
 from compare.results.run_folder import RunFolder
@@ -101,7 +100,7 @@ def publish_experiment(
             for run in firsts.values()
             if run.run.is_external
         ]
-        written = runs_to_toml(in_one_plan(models), systems, own_starts=len(starts) > 1)
+        written = runs_to_toml(models, systems, own_starts=len(starts) > 1)
         settings = f"schema = {SCHEMA}\n\n{written}"
         note = source_note(out.resolve().name, list(results.values()), [*done, *runs][0], left_out)
         for name, text in {EXPERIMENT: settings, "README.md": note}.items():

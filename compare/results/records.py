@@ -12,7 +12,7 @@ from msgspec import Meta
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty
 from compare.results.store import read_record
 from compare.system.device import Machine
-from compare.system.measure import Share, Speed
+from compare.system.timer import Share, Speed
 from compare.training.loss import perplexity
 
 Count = Annotated[int, Meta(ge=0)]

@@ -390,12 +390,6 @@ class Registry:
     data_hash: str = ""
     vocabulary_hash: str = ""
     settings_hash: str = ""
-    seconds_per_update: dict[str, float] = field(default_factory=dict)
-    """Measured by label, for a budget of time."""
-    calibrated_as: dict[str, str] = field(default_factory=dict)
-    """Hash of what was measured, by label."""
-    calibrated_on: str = ""
-    """The machine that was measured."""
     published: dict[str, str] | None = None
     """Name of the corpus and version of the code, in a published folder."""
 

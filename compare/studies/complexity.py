@@ -27,7 +27,7 @@ from compare.analysis.tables import Row
 from compare.studies.kit import Panel, column, conclude, exponent, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import transformer
-from compare.system.measure import best_of
+from compare.system.timer import best_of
 from transformer.attention import plain_attention
 from transformer.model import Transformer
 

@@ -4,7 +4,7 @@ Vaswani et al. 2017, table 1: a recurrent layer needs O(n) sequential operations
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -16,7 +16,7 @@ from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.studies.kit import Panel, column, conclude, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import TRANSLATORS, Model, one_way
-from compare.system.measure import Workload, best_of
+from compare.system.timer import best_of
 from compare.training.loss import TranslationLoss
 from data.vocabulary import SPECIALS
 
@@ -65,7 +65,9 @@ def run(settings: Settings) -> StudyResult:
     )
 
 
-def training_pass(criterion: TranslationLoss, sentences: int, length: int, vocabulary: int) -> Workload:
+def training_pass(
+    criterion: TranslationLoss, sentences: int, length: int, vocabulary: int
+) -> Callable[[], object]:
     """Make the work of computing the loss and its gradients on random pairs of ``length`` tokens per side."""
     src, tgt_in, tgt_out = torch.randint(len(SPECIALS), vocabulary, (3, sentences, length))
     mask, lengths = torch.ones_like(src, dtype=torch.bool), torch.full((sentences,), length)

@@ -1,22 +1,17 @@
 """The optimizer step, shared by the trainer and the benchmark, and the sum of gradients over processes."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from itertools import chain
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from compare.config.resolve import Run
-from compare.protocol import EncoderDecoder
 from compare.system.device import autocast
 from compare.system.processes import Processes, StopRequest
 from compare.training.checkpoints import model_weights
 from compare.training.loss import LossSums, TranslationLoss
-from compare.training.optimizer import build_optimizer
 from data.batches import Batch
 
 # The optimizer step, shared by the trainer and the benchmark of training speed.
@@ -101,52 +96,6 @@ def compute_loss(criterion: TranslationLoss, batch: Batch) -> LossSums:
         src_lengths=batch.src_lengths,
     )
     return loss
-
-
-# What is timed of training: real updates on given batches.
-
-
-class TrainingWork:
-    """Updates of a model with any weights on given batches, at the last learning rate of training.
-
-    The optimizer is a new one: its cost does not depend on its state. A moving average is not part of it.
-    """
-
-    def __init__(
-        self,
-        run: Run,
-        model: EncoderDecoder[Any, Any],
-        updates: Sequence[Sequence[Batch]],
-        precision: str = "",
-    ) -> None:
-        """Move the batches to the model's device.
-
-        Args:
-            run: settings of training.
-            model: the model, on the device of the run.
-            updates: the batch of each update, in the parts whose gradients are added.
-            precision: fp32 or bf16; by default that of the run.
-        """
-        train, optim = run.train, run.model.optim
-        self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
-        self.optimizer = build_optimizer(self.criterion, optim)
-        for group in self.optimizer.param_groups:
-            group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates, train.decay)
-        self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)
-        batches, device = list(chain.from_iterable(updates)), next(self.criterion.parameters()).device
-        self.sentences, self.tokens = sum(map(len, batches)), count_tokens(batches)
-        self._updates = [[part.to(device) for part in parts] for parts in updates]
-
-    def __call__(self) -> None:
-        """Do all updates once."""
-        self.criterion.train()
-        for parts in self._updates:
-            self._step(self.criterion, self.optimizer, *parts)
-
-
-def count_tokens(batches: Iterable[Batch]) -> int:
-    """Count the tokens of training: source without end of sentence, target with it, no padding."""
-    return sum(batch.src_tokens + batch.tgt_tokens for batch in batches)
 
 
 # Data parallelism: one all-reduce per update sums gradients, loss and requests to stop over processes.

@@ -25,12 +25,12 @@ from compare.benchmark import (
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import Experiment
+from compare.experiment import timing as training_timing
 from compare.experiment.prepare import prepare_data
 from compare.experiment.verify import LENGTHS
 from compare.models.registry import build, train_flops_per_token
-from compare.system import measure as timing
-from compare.system.measure import TimedRepeat
-from compare.training import step as training_timing
+from compare.system import timer as timing
+from compare.system.timer import TimedRepeat
 from data.batches import Batch
 from data.vocabulary import SPECIALS
 from tests.kits.clock import Clock

@@ -25,7 +25,6 @@ from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models, runs_to_toml, shared_settings
-from compare.experiment.budget import in_one_plan
 from compare.experiment.tune import BEST, TRIALS_FILE, TrialResult, find_winners, summarize
 from compare.models.styles import Style
 from compare.report.conditions import list_conditions
@@ -298,7 +297,7 @@ def methods(finished: FinishedExperiment) -> Methods:
         for label, runs in finished.labels.items()
         if runs[0].run.is_external
     ]
-    plan = in_one_plan(list(models.values()))
+    plan = list(models.values())
     folder = finished.folder.resolve().name
     place = shlex.quote(f"runs/{folder}")
     return Methods(
@@ -406,7 +405,7 @@ def _search_differences(
     other = [
         f"{name} {value} (here {run[name]})"
         for name, value in searched.items()
-        if name in run and run[name] != value  # a budget of time decides the updates of each model
+        if name in run and run[name] != value
     ]
     if other:
         yield f"The trials had other settings than these runs: {', '.join(other)}."

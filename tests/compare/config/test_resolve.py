@@ -7,7 +7,6 @@ import pytest
 
 from compare.config.parse import load_experiment
 from compare.config.resolve import (
-    DECIDED_BY_TIME,
     DEFAULTS,
     Run,
     find_difference,
@@ -118,13 +117,6 @@ def test_a_start_from_other_weights_is_another_hash_and_is_named(run: Run):
     assert find_difference(tuned, run) == "train.init_from: nothing, here weights of another run"
     other = replace(tuned, train=replace(tuned.train, init_from="/runs/b", init_hash="1"))
     assert settings_hash(other) == settings_hash(tuned)
-
-
-def test_a_budget_of_time_decides_updates(run: Run):
-    timed = replace(run, budget=replace(run.budget, match="time", amount=3.0))
-    longer = replace(timed, train=replace(timed.train, max_updates=999, valid_every=333))
-    assert settings_hash(longer) == settings_hash(timed) != settings_hash(run)
-    assert shared_settings(timed).keys() == shared_settings(run).keys() - DECIDED_BY_TIME
 
 
 def test_a_smaller_corpus_is_another_hash_unless_it_is_the_built_in_one(run: Run):

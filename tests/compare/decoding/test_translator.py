@@ -13,7 +13,7 @@ from torch import Tensor
 from compare.cli import main
 from compare.config.sections import DecodeConfig
 from compare.decoding.search import LengthPenalty, length_penalties
-from compare.decoding.translator import DecodingWork, Translator
+from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
@@ -155,9 +155,3 @@ def test_the_command_translates_standard_input(
         assert printed.out.splitlines()[: len(LINES)] == translator.translate(LINES)
         assert printed.err.startswith(warned)
         assert bool(printed.err) == bool(warned)
-
-
-def test_decoding_counts_the_tokens_with_the_ends_of_sentences(translator: Translator):
-    work = DecodingWork(translator, LINES, 2)
-    work()
-    assert work.tokens == sum(len(found.tokens) + 1 for found in translator.search(LINES, 2))

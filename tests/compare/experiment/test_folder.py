@@ -1,4 +1,4 @@
-"""One folder: other experiments are refused, longer ones continue, several processes share it."""
+"""One folder: other experiments are refused, several processes share it."""
 
 import json
 import shutil
@@ -9,22 +9,17 @@ from unittest.mock import DEFAULT, Mock
 
 import pytest
 
-from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
-from compare.experiment import folder as folder_module
 from compare.experiment import run as run_all
-from compare.experiment.dry_run import estimate_experiment
-from compare.experiment.folder import choose_models, is_begun_shorter, locked_for_setup
+from compare.experiment.folder import choose_models, locked_for_setup, open_run
 from compare.experiment.run import run_experiment
 from compare.report.table import refresh_views, write_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.system.locks import lock_folder
 from compare.system.log import Reporter
-from compare.training.log import read_metrics
-from data.files import hash_file, write_atomically
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS, files
 
@@ -54,7 +49,10 @@ def test_only_chooses_models_by_their_labels(tmp_path: Path, only: Sequence[str]
         assert choose_models(models, only) == [models[index] for index in expected]
 
 
-@pytest.mark.parametrize(("override", "key"), [("train.clip_norm=3", "clip_norm"), ("data.src=fr", "src")])
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [("train.clip_norm=3", "clip_norm"), ("data.src=fr", "src"), ("train.max_updates=99", "max_updates")],
+)
 def test_another_experiment_in_the_same_folder_is_refused(
     finished: Path, run_tiny: Callable[..., Path], override: str, key: str
 ):
@@ -102,10 +100,10 @@ def test_initial_weights_that_have_moved_are_found_by_their_hash(copy: Path, tin
         for path in ("/former/place", "/new/place")
     )
     run.config.write_text(there.to_toml())
-    assert not is_begun_shorter(replace(run, run=here))
+    assert open_run(here, copy).status == "done"
     other = replace(here, train=replace(here.train, init_hash="6" * 64))
     with pytest.raises(ValueError, match="holds another experiment"):
-        is_begun_shorter(replace(run, run=other))
+        open_run(other, copy)
 
 
 def test_other_data_in_the_same_folder_is_refused(
@@ -205,84 +203,6 @@ def test_a_mistake_leaves_what_another_process_encodes_while_this_one_waits(
     ]
 
 
-# A larger ``train.max_updates`` continues the runs of a folder, to what training from the start gives.
-SETTINGS = (
-    *("models.*.schedule=inverse-sqrt", "train.valid_every=4"),
-    *("train.average=2", "train.average_every=3", "train.ema=0.9"),
-)
-TIMES = ("seconds", "data_s", "train_s", "tokens_per_s", "validation_s", "checkpoint_s", "joules")
-
-
-@pytest.fixture(scope="module")
-def short(run_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_tiny(tmp_path_factory.mktemp("short") / "run", *SETTINGS, "train.max_updates=8")
-
-
-@pytest.fixture
-def folder(short: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(short, tmp_path / "run"))
-
-
-def log_of(run: Path) -> list[dict[str, object]]:
-    lines = read_metrics(run / "metrics.jsonl")
-    return [{name: value for name, value in line.items() if name not in TIMES} for line in lines]
-
-
-@pytest.mark.slow
-def test_it_equals_training_from_the_start_also_after_a_kill(
-    folder: Path,
-    run_tiny: Callable[..., Path],
-    tiny_toml: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """Killed when one of two runs has its new settings: nobody mixes them, and the same call goes on."""
-    long = run_tiny(tmp_path / "long", *SETTINGS, "train.max_updates=14")
-    longer = load_experiment(tiny_toml, [*SETTINGS, "train.max_updates=14"])
-    planned = estimate_experiment(longer, folder, timed=False)
-    assert [(each.status, each.updates_left) for each in planned] == [("unfinished", 6)] * 2
-    killed = folder / ROWS[1] / "config.toml"
-
-    def write(path: Path, content: str | bytes) -> None:
-        if path == killed:
-            raise KeyboardInterrupt
-        write_atomically(path, content)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(folder_module, "write_atomically", write)
-        with pytest.raises(KeyboardInterrupt):
-            run_tiny(folder, *SETTINGS, "train.max_updates=14")
-    assert [RunFolder.read(folder / name).run.train.max_updates for name in ROWS] == [14, 8]
-    with pytest.raises(ValueError, match="holds another experiment"):
-        run_tiny(folder, *SETTINGS, "train.max_updates=8")
-    run_tiny(folder, *SETTINGS, "train.max_updates=14")
-    for name in ROWS:
-        for file in ("config.toml", "test.hyp", "selection.json", "checkpoints/final.safetensors"):
-            assert hash_file(folder / name / file) == hash_file(long / name / file), file
-        assert log_of(folder / name) == log_of(long / name)
-    for row, other in zip(read_results(folder), read_results(long), strict=True):
-        assert (row.status, row.bleu, row.updates) == ("done", other.bleu, 14)
-        assert row.settings_hash == other.settings_hash
-    assert not check_experiment(folder).differences
-    before = files(folder / ROWS[0])
-    run_tiny(folder, *SETTINGS, "train.max_updates=14")  # nothing is left to do
-    assert files(folder / ROWS[0]) == before
-
-
-def test_nothing_is_lengthened_while_one_run_is_in_use(
-    folder: Path, run_tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-):
-    def locked(path: Path, *, wait: bool = False) -> object:
-        if path == folder / ROWS[1]:
-            raise run_all.Locked(f"{path} is in use by process 7")
-        return lock_folder(path, wait=wait)
-
-    monkeypatch.setattr(folder_module, "lock_folder", locked)
-    with pytest.raises(run_all.Locked):
-        run_tiny(folder, *SETTINGS, "train.max_updates=14")
-    assert [result.status for result in read_results(folder)] == ["done", "done"]
-
-
 @pytest.mark.usefixtures("without_plots")
 def test_tables_that_a_stopped_call_left_behind_are_found_stale(
     copy: Path, tiny_toml: Path, monkeypatch: pytest.MonkeyPatch
@@ -294,30 +214,6 @@ def test_tables_that_a_stopped_call_left_behind_are_found_stale(
         run_experiment(load_experiment(tiny_toml), copy, seeds=[1, 2])
     refresh_views(copy)
     assert len(json.loads((copy / "table.json").read_text())) == len(read_results(copy)) > 2
-
-
-def test_what_cannot_be_continued_is_refused(
-    folder: Path, run_tiny: Callable[..., Path], tiny_toml: Path, tmp_path: Path, refusal: Refusal
-):
-    def refused(out: Path, *settings: str) -> str:
-        words = [word for each in (*settings, "train.max_updates=14") for word in ("--set", each)]
-        return refusal("run", tiny_toml, "--out", out, "-q", *words)
-
-    before = files(folder)
-    words = [word for each in (*SETTINGS, "train.max_updates=14") for word in ("--set", each)]
-    said = refusal("run", tiny_toml, "--out", folder, "-q", *words, "--only", "luong")
-    assert "has train.max_updates: 8, here 14" in said
-    assert files(folder) == before
-    (folder / ROWS[1] / "checkpoints" / "trainer.pt").unlink()
-    assert "cannot be continued to 14: it has no checkpoints/trainer.pt" in refused(folder, *SETTINGS)
-    other = run_tiny(tmp_path / "other", "train.max_updates=4", "train.valid_every=3")
-    assert "schedule = 'linear' has lowered the learning rate" in refused(other, "train.valid_every=3")
-    flat = run_tiny(tmp_path / "flat", SETTINGS[0], "train.max_updates=4", "train.valid_every=3")
-    said = refused(flat, SETTINGS[0], "train.valid_every=3")
-    assert "its last validation is no multiple of train.valid_every = 3" in said
-    for row in ROWS:
-        shutil.rmtree(flat / row)
-    refused(flat, SETTINGS[0], "train.valid_every=3")  # experiment.json is of four updates
 
 
 # Several processes, and interrupted ones.

@@ -189,8 +189,6 @@ AUTO = ("--set", "train.device=auto", "--set", "train.precision=auto")
         (["--jobs", "two"], "--jobs two: must be auto, or a whole number from 1 on"),
         (["--slurm", "gpu=1"], "--slurm gpu=1: unknown key 'gpu'; did you mean 'gpus'?"),
         (["--slurm", "gpus=x"], "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32"),
-        (["--slurm", "cluster=local", "--set", "budget.match=time"], "is measured on"),
-        (["--jobs", "2", "--set", "budget.match=time"], "is measured by one process that has all cores"),
         (["--slurm", "cluster=local,gpus=1", *AUTO, "--dry-run"], "add --set train.precision=bf16 or fp32"),
         (["--slurm", "partition=p"], "no sbatch here: run this on a machine that submits jobs"),
     ],

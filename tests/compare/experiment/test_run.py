@@ -13,6 +13,7 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.translator import Translator
 from compare.experiment import run as run_all
+from compare.experiment.compute_result import unfinished_result
 from compare.experiment.dry_run import estimate_experiment
 from compare.experiment.run import run_experiment
 from compare.results.records import read_speed
@@ -139,9 +140,7 @@ def test_a_row_that_had_hardly_begun_begins_again(
 ):
     (tmp_path / "run" / ROWS[0]).mkdir(parents=True)
     (tmp_path / "run" / ROWS[0] / "vocabulary.json").write_text("half")
-    monkeypatch.setattr(
-        run_all, "run_model", lambda row, prepared, *_: run_all.unfinished_result(row, prepared)
-    )
+    monkeypatch.setattr(run_all, "run_model", lambda row, prepared, *_: unfinished_result(row, prepared))
     run_experiment(load_experiment(tiny_toml), tmp_path / "run", Reporter())
     assert (tmp_path / "run" / ROWS[0] / "vocabulary.json").read_text().startswith("{")
     assert (tmp_path / "run" / ROWS[0] / "config.toml").is_file()

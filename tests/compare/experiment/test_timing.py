@@ -15,6 +15,7 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_model, resolve_models, settings_hash
 from compare.config.sections import ModelConfig
+from compare.decoding.search import Hypothesis
 from compare.decoding.translator import Translator
 from compare.experiment import compute_result
 from compare.experiment import run as run_all
@@ -30,14 +31,13 @@ from compare.experiment.compute_result import (
 )
 from compare.experiment.prepare import PreparedData, prepare_data
 from compare.experiment.run import run_experiment
-from compare.experiment.timing import results_to_time
+from compare.experiment.timing import SearchWork, results_to_time
 from compare.models.registry import build
 from compare.results.records import RawSpeed, read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, write_record
-from compare.system import measure as timing
+from compare.system import timer as timing
 from compare.system.log import Reporter
-from compare.training import step as training_timing
 from compare.training.checkpoints import model_weights, save_weights
 from compare.training.log import read_metrics
 from tests.kits.clock import Clock
@@ -305,7 +305,7 @@ class Stage(Clock):
         self.calls: list[tuple[str, str]] = []
         search, stage = Translator.search, self
 
-        def slow_search(translator: Translator, lines: list[str], beam_size: int) -> object:
+        def slow_search(translator: Translator, lines: list[str], beam_size: int = 2) -> object:
             kind = "greedy" if beam_size == 1 else "latency" if len(lines) == 1 else "beam"
             stage.spend(kind, translator.model)
             return search(translator, lines, beam_size)
@@ -316,7 +316,7 @@ class Stage(Clock):
 
         monkeypatch.setattr(Translator, "search", slow_search)
         monkeypatch.setattr(timing.ReferenceWork, "__call__", lambda _: self.pass_time(0.05))
-        monkeypatch.setattr(training_timing, "train_step", slow_step)
+        monkeypatch.setattr(time_all, "train_step", slow_step)
         monkeypatch.setattr(timing, "time", self)
 
     def spend(self, kind: str, model: torch.nn.Module) -> None:
@@ -326,6 +326,13 @@ class Stage(Clock):
         repeat = {"latency": (before + 2) // 3, "train": before // 2}.get(kind, before)
         self.calls.append((kind, name))
         self.now += (BASE[name] + repeat) * {"latency": 0.001, "train": 0.5}.get(kind, 1.0)
+
+
+def test_searches_count_the_tokens_with_the_ends_of_sentences():
+    searches = [lambda: [Hypothesis([5, 6], 0.0), Hypothesis([], 0.0)], lambda: [Hypothesis([7], 0.0)]]
+    work = SearchWork(searches, torch.device("cpu"))
+    work()
+    assert (work.sentences, work.tokens, [len(ms) for ms in work.ms]) == (3, 3 + 1 + 2, [2])
 
 
 def test_models_take_turns_and_figures_follow_from_the_clock(
@@ -445,7 +452,7 @@ def test_training_is_timed_in_the_parts_of_its_batches(
 ):
     config = untimed / ROWS[0] / "config.toml"
     config.write_text(config.read_text().replace("accumulate = 1", "accumulate = 2"))
-    step = Mock(wraps=training_timing.train_step)
-    monkeypatch.setattr(training_timing, "train_step", step)
+    step = Mock(wraps=time_all.train_step)
+    monkeypatch.setattr(time_all, "train_step", step)
     time_all.time_all(untimed, resolve_models(load_experiment(tiny_toml))[0], prepared)
     assert {len(parts) for (_, _, *parts), _ in step.call_args_list} == {1, 2}

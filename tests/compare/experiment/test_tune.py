@@ -139,7 +139,6 @@ def test_candidates_are_the_models_with_drawn_settings_and_a_warm_up_in_proporti
         (["--space", "lerning_rate=1,2"], "did you mean 'learning_rate'?"),
         (["--space", "dropout=3"], "--space: models.luong: dropout"),
         (["--only", "luon"], "--only: no model is labelled 'luon'; did you mean 'luong'?"),
-        (["--set", "budget.match=time", "--set", "budget.amount=9"], "budget.match = 'time' cannot be tuned"),
         (["--set", "data.root=absent"], "absent"),
     ],
 )

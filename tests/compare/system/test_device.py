@@ -9,7 +9,8 @@ import torch
 
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
-from compare.experiment import run_model
+from compare.experiment import run as experiment_run
+from compare.experiment.compute_result import unfinished_result
 from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.system import device
@@ -83,7 +84,7 @@ def test_a_run_is_of_one_precision_and_never_of_auto(
     """In its config.toml and its result; a resumption that would choose otherwise is refused."""
     pretend("avx512_bf16", tmp_path, monkeypatch)
     monkeypatch.setattr(
-        run_model, "run_model", lambda row, prepared, *_: run_model.unfinished_result(row, prepared)
+        experiment_run, "run_model", lambda row, prepared, *_: unfinished_result(row, prepared)
     )
     experiment, folder = load_experiment(tiny_toml, ["train.precision=auto"]), tmp_path / "run"
     for _ in range(2):  # the second resumes the first

@@ -1,13 +1,10 @@
-"""Memory, energy, share of the processor, time and peak FLOP/s, from made-up counters and clocks."""
+"""Memory, energy and share of the processor, from made-up counters and clocks."""
 
 import os
 import platform
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,15 +13,7 @@ import torch
 
 from compare.experiment.compute_result import training_figures
 from compare.system import measure
-from compare.system.measure import (
-    CpuMeter,
-    EnergyMeter,
-    Speed,
-    peak_flops,
-    percentile,
-    tensor_bytes,
-    time_in_turn,
-)
+from compare.system.measure import CpuMeter, EnergyMeter, tensor_bytes
 from compare.system.processes import Interrupted
 from data.batches import BatchStream
 from tests.kits.clock import Clock
@@ -89,38 +78,7 @@ def test_the_tensors_of_a_model_and_its_optimizer_are_counted_once():
 # Energy.
 
 
-@pytest.fixture
-def powercap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in place of the system's, without a counter."""
-    monkeypatch.setattr(measure, "POWERCAP", tmp_path / "powercap")
-    return tmp_path / "powercap"
-
-
-def package(powercap: Path, name: str, microjoules: int, most: int = 10**9) -> Path:
-    """A counter as RAPL shows it."""
-    folder = powercap / name
-    folder.mkdir(parents=True)
-    (folder / "max_energy_range_uj").write_text(f"{most}\n")
-    (folder / "energy_uj").write_text(f"{microjoules}\n")
-    return folder / "energy_uj"
-
-
-def test_packages_are_added_and_their_parts_are_not(powercap: Path):
-    assert EnergyMeter(CPU).take() is None
-    first = package(powercap, "intel-rapl:0", 1_000_000)
-    second = package(powercap, "intel-rapl:1", 999_000_000, 999_999_999)
-    part = package(powercap, "intel-rapl:0:0", 0)
-    meter = EnergyMeter(CPU)
-    first.write_text("3500000")
-    second.write_text("1000000")  # it began again at 0 after 999,999,999 + 1
-    part.write_text("900000000")
-    assert meter.take() == pytest.approx(2.5 + 2.0, rel=0, abs=1e-7)
-    assert meter.take() == 0
-
-
-def test_a_gpu_is_added_and_without_its_counter_nothing_is_known(
-    powercap: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_energy_is_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
     class NVMLError(Exception):
         """As the library's own."""
 
@@ -133,11 +91,11 @@ def test_a_gpu_is_added_and_without_its_counter_nothing_is_known(
     )
     monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="abc"))
-    counter = package(powercap, "intel-rapl:0", 0)
     meter = EnergyMeter(torch.device("cuda"))
     millijoules["GPU-abc"] = 8_000
-    counter.write_text("2000000")
-    assert meter.take() == pytest.approx(9.0)
+    assert meter.take() == pytest.approx(7.0)
+    assert meter.take() == 0
+    assert EnergyMeter(CPU).take() is None
 
     def refuse(handle: str) -> int:
         raise NVMLError
@@ -154,10 +112,7 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
     """An update costs 2 J, validating 1,000; the run is stopped between two log lines and resumed."""
     counted = SimpleNamespace(joules=100.0)
 
-    def packages() -> Iterator[measure.JouleCounter]:
-        yield lambda: counted.joules
-
-    monkeypatch.setattr(measure, "_packages", packages)
+    monkeypatch.setattr(measure, "_energy_counter", lambda device: lambda: counted.joules)
 
     def costing(run, stop_at: int = 0):
         update, validate, save = run._update, run.validate, run._save
@@ -272,96 +227,3 @@ def test_threads_make_room_for_another_program_and_come_back(
     changes = [second for second in range(1, 200) if history[second] != history[second - 1]]
     # given up within a window; all tried again 30 s later, in vain for a window, and 60 s later with success
     assert changes == pytest.approx([] if fixed else [12, 43, 45, 107], abs=3)
-
-
-# Time.
-
-
-def test_speeds_and_percentiles_by_hand():
-    speed = Speed(sentences=12, tokens=60, seconds=[3.0, 1.0, 50.0])
-    assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)  # of the median repeat
-    assert percentile([4.0, 1.0, 2.0, 3.0], 0.5) == 2.5
-    assert percentile(list(range(101)), 0.95) == pytest.approx(95.0)
-    assert measure.timed(lambda: time.sleep(0.02), CPU) >= 0.02
-
-
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_each_repeat_has_its_own_time_energy_and_peak(device: str, monkeypatch: pytest.MonkeyPatch):
-    """Two works: a takes 2 s, b 3 s; 5 W all the time; 4 bytes are in use, and the work done adds to them."""
-    clock, order, peak = Clock([2.0, 3.0] * 3), [], 0
-
-    class Meter:
-        def __init__(self, device: torch.device) -> None:
-            self.before = clock.now
-
-        def take(self) -> float:
-            used, self.before = 5 * (clock.now - self.before), clock.now
-            clock.now += 0.5  # to read takes time, which counts for no repeat
-            return used
-
-    def reset(device: torch.device) -> None:
-        nonlocal peak
-        peak, clock.now = 4, clock.now + 100
-
-    def work(name: str) -> None:
-        nonlocal peak
-        order.append(name)
-        peak += {"a": 10, "b": 7}[name]
-        clock.work()
-
-    monkeypatch.setattr(measure, "time", clock)
-    monkeypatch.setattr(measure, "EnergyMeter", Meter)
-    monkeypatch.setattr(measure, "CpuMeter", lambda: SimpleNamespace(take=lambda: 0.75))
-    monkeypatch.setattr(measure, "reset_peak_memory", reset)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: peak)
-    monkeypatch.setattr(measure, "peak_memory_bytes", lambda device: peak)
-    monkeypatch.setattr(measure, "synchronize", lambda device: None)
-    monkeypatch.setattr(measure, "ReferenceWork", lambda device: lambda: None)
-    works = [lambda: work("a"), lambda: work("b")]
-    repeats = list(time_in_turn(works, torch.device(device), repeats=2))
-    peaks = (10, 7) if device == "cuda" else (None, None)
-    assert order == ["a", "b"] * 3  # once to warm up
-    assert repeats == [(0, (2.0, 12.5, peaks[0], 0.75, 0.0)), (1, (3.0, 17.5, peaks[1], 0.75, 0.0))] * 2
-
-
-def test_a_repeat_lasts_its_time_and_the_reference_work_follows_it(monkeypatch: pytest.MonkeyPatch):
-    clock = Clock([9.0, 2.0, 2.0, 5.0, 7.0])  # once to warm up; two repeats
-    monkeypatch.setattr(measure, "time", clock)
-    monkeypatch.setattr(measure, "ReferenceWork", lambda device: partial(clock.pass_time, 0.25))
-    repeats = [repeat for _, repeat in time_in_turn([clock.work], CPU, repeats=2, seconds=5)]
-    assert [(each.seconds, each.reference_s) for each in repeats] == [(3.0, 0.25), (7.0, 0.25)]
-
-
-def test_the_best_time_of_the_reference_work_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(measure, "CACHE", tmp_path / "cache")
-    assert [measure.best_reference(CPU, seconds) for seconds in (3.0, 2.0, 4.0)] == [3.0, 2.0, 2.0]
-    (tmp_path / "cache" / "reference.json").write_text("{")
-    assert measure.best_reference(CPU, 4.0) == 4.0
-    monkeypatch.setattr(measure, "CACHE", tmp_path / "cache" / "reference.json")  # no folder
-    assert measure.best_reference(CPU, 5.0) == 5.0
-
-
-def test_the_fastest_of_several_runs_counts(monkeypatch: pytest.MonkeyPatch):
-    clock = Clock([100.0, 5.0, 1.0, 3.0, 8.0, 4.0])
-    monkeypatch.setattr(measure, "time", clock)
-    assert measure.best_of(clock.work, CPU, repeats=3, seconds=20) == 1
-    assert list(clock.seconds) == []  # a warm-up, and as many runs as it takes to fill 20 seconds
-
-
-# Peak FLOP/s.
-
-
-@pytest.mark.parametrize(
-    ("name", "bf16", "fp32"),
-    [
-        ("NVIDIA H200 NVL", 835.5e12, 60e12),
-        ("NVIDIA H100 80GB HBM3", 989e12, 67e12),
-        ("NVIDIA A10G", 70e12, 35e12),
-        ("NVIDIA A10", 125e12, 31.2e12),
-        ("NVIDIA A100-SXM4-40GB MIG 3g.20gb", None, None),
-        ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
-        ("AMD EPYC 9B14", None, None),
-    ],
-)
-def test_a_peak_is_that_of_the_data_sheet_of_the_whole_card(name: str, bf16: float, fp32: float):
-    assert (peak_flops(name, "bf16"), peak_flops(name, "fp32")) == (bf16, fp32)
