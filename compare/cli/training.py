@@ -2,7 +2,6 @@
 
 import json
 import logging
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,7 +44,6 @@ def run(
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
-    from compare.integrations.trackers import ensure_tracker
     from compare.report.score_tables import render_estimates
     from compare.report.screen import show_experiment
     from compare.results.store import read_results
@@ -55,15 +53,13 @@ def run(
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"launch": compare.parse_launch(jobs, slurm), "context": str(config)}
     options |= {"seeds": cli.parse_seeds(seeds), "only": cli.parse_list(only)}
-    if track:
-        ensure_tracker(track)
+    reporter = compare.TrackingReporter(folder, track) if track else Reporter()
     if dry_run:
         if is_main_process():
             estimates = compare.estimate_experiment(experiment, folder, **options)
             cli.show(estimates, render_estimates(estimates), as_json=as_json)
         return 0
-    with compare.track_metrics(folder, track) if track and is_main_process() else nullcontext():
-        results = compare.run_experiment(experiment, folder, Reporter(), **options, time_again=time_again)
+    results = compare.run_experiment(experiment, folder, reporter, **options, time_again=time_again)
     if not is_main_process():
         return 0
     shown = results if only else read_results(folder)
