@@ -3,7 +3,7 @@
 import json
 import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -90,6 +90,7 @@ def tune(
         list[str] | None,
         typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
     ] = None,
+    by: Annotated[Literal["bleu", "loss"], typer.Option(help="What decides on the validation set.")] = "bleu",
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     seeds: cli.Seeds = "",
     settings: cli.Settings = None,
@@ -103,9 +104,9 @@ def tune(
 ) -> int:
     """Search learning rates and dropouts, equally for all models.
 
-    Every model gets the same random draws, trials and updates; the validation set decides, of several seeds
-    by their mean. Writes the trials, each a run, and best.toml, the experiment with the best settings. Again
-    to resume.
+    Every model gets the same random draws, trials and updates. The validation set decides by BLEU or --by
+    loss, of several seeds by their mean; by loss in any case where a model's BLEU is below 1. Writes the
+    trials, each a run, and best.toml, the experiment with the best settings. Again to resume.
 
     Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
     """
@@ -118,6 +119,7 @@ def tune(
         seed=seed,
         seeds=cli.parse_seeds(seeds),
         space=compare.parse_space(space or []),
+        by=by,
         only=cli.parse_list(only),
     )
     experiment, context = compare.load_experiment(config, settings or []), str(config)
