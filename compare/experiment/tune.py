@@ -409,13 +409,15 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     """Read the ended trials of a search.
 
     Args:
-        folder: the folder that ``tune_experiment`` wrote.
+        folder: the folder that ``tune_experiment`` wrote, or that of an experiment published with its search.
 
     Raises:
-        OSError: there is no trials.jsonl, or it cannot be read.
-        ValueError: a line is not the result of a trial.
+        OSError: trials.jsonl cannot be read.
+        ValueError: there is no trial, or a line is not the result of one.
     """
     path = Path(folder) / TRIALS_FILE
+    if not path.is_file() or not path.stat().st_size:
+        raise ValueError(f"{path}: no trials of a search: name the folder that attnbench tune wrote")
     try:
         return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
