@@ -123,37 +123,29 @@ def score(
     from compare.system.device import tune_cpu
     from compare.system.messages import ensure_folder
 
+    given: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
+    given |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
+    given |= {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out}
+    given["--device"] = device != "cpu"
+
+    def ensure_only(what: str, *names: str) -> None:
+        for name, value in given.items():
+            if value and name not in names:
+                raise ValueError(f"{name} has no effect with {what}: leave it out")
+
+    differences = []
     for path in systems:
         if not path.exists():
             if not path.suffix:
                 ensure_folder(path)
             raise FileNotFoundError(f"{path}: no such file")
-    folders = [path.is_dir() for path in systems]
-    if any(folders) and not all(folders):
-        raise ValueError("give finished runs or files of translations, not both")
-    if not any(folders):
+    if not all(path.is_dir() for path in systems):
+        if any(path.is_dir() for path in systems):
+            raise ValueError("give finished runs or files of translations, not both")
         if not ref:
             raise ValueError("--ref is missing: name references")
-        mode, takes = "translations", {"--metrics", "--tokenize", "--lowercase", "--external"}
-        takes |= {"--src"} if external else set()
-    elif not ref:
-        if not external:
-            raise ValueError("runs need --src and --ref, a text to translate and score, or else --external")
-        mode, takes = "runs without --ref", {"--external", "--test", "--set"}
-    elif probabilities:
-        mode, takes = "--probabilities", {"--probabilities", "--src", "--ensemble", "--device"}
-    else:
-        mode, takes = "runs and --ref", {"--src", "--ensemble", "--out", "--device"}
-    given: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
-    given |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
-    given |= {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out}
-    given["--device"] = device != "cpu"
-    for name, value in given.items():
-        if value and name not in takes:
-            raise ValueError(f"{name} has no effect with {mode}: leave it out")
-    differences = []
-    if not any(folders):
-        assert ref
+        for_external = ["--src"] if external else []
+        ensure_only("translations", "--metrics", "--tokenize", "--lowercase", "--external", *for_external)
         asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
         options = compare.ScoringOptions(metrics=asked, tokenize=tokenize, lowercase=lowercase)
         scores = compare.score_files(systems, ref, options)
@@ -161,11 +153,14 @@ def score(
             differences = compare.compare_files(systems, ref, options)
         scores = compare.add_external_scores(scores, external, ref, src) if external else scores
     elif not ref:
-        assert external
+        if not external:
+            raise ValueError("runs need --src and --ref, a text to translate and score, or else --external")
+        ensure_only("runs without --ref", "--external", "--test", "--set")
         scores = compare.add_run_scores(systems, external, test=test, data_root=corpus)
     elif probabilities:
         if len(ref) > 1:
             raise ValueError("--probabilities takes one --ref")
+        ensure_only("--probabilities", "--probabilities", "--src", "--ensemble", "--device")
         tune_cpu()
         forced = compare.score_model(systems, src, ref[0], ensemble=ensemble, device=device)
         cli.print_visible(render_forced_scores(forced, as_json=as_json))
@@ -173,6 +168,7 @@ def score(
     else:
         if src is None:
             raise ValueError("--src is missing: name the text that the runs translate")
+        ensure_only("runs and --ref", "--src", "--ensemble", "--out", "--device")
         tune_cpu()
         scores = compare.score_runs(systems, src, ref, out=out, ensemble=ensemble, device=device)
     cli.print_visible(render_scores(scores, differences=differences, as_json=as_json))

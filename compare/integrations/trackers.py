@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 from compare.results.run_folder import RunFolder
@@ -20,13 +20,9 @@ FOLDER = "trackers"
 """Folder in that of the experiment for the files of TensorBoard."""
 
 
-class TrackedRun(NamedTuple):
-    """One run in a tracker."""
-
-    log: Callable[[Mapping[str, float], int], object]
-    """Sends figures by name, such as "train/loss", of an update."""
-    finish: Callable[[], object]
-    """Sends what is still held back, and closes the run."""
+TrackedRun = tuple[Callable[[dict[str, float], int], object], Callable[[], object]]
+"""A run in a tracker: a function that takes figures by name, such as "train/loss", of an update, and one that
+ends it."""
 
 
 def _tensorboard(run: RunFolder, update: int) -> TrackedRun:
@@ -37,11 +33,11 @@ def _tensorboard(run: RunFolder, update: int) -> TrackedRun:
     writer = SummaryWriter(str(folder), purge_step=update)  # a killed run may have got further
     writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in run.run.settings().items()))
 
-    def log(values: Mapping[str, float], step: int) -> None:
+    def log(values: dict[str, float], step: int) -> None:
         for figure, value in values.items():
             writer.add_scalar(figure, value, step)
 
-    return TrackedRun(log, writer.close)
+    return log, writer.close
 
 
 def _wandb(run: RunFolder, _update: int) -> TrackedRun:
@@ -62,13 +58,7 @@ def _wandb(run: RunFolder, _update: int) -> TrackedRun:
         reinit="create_new",  # runs of --jobs are open at a time, and wandb would give back the first
         config=run.run.settings(),
     )
-    begin = tracked.step  # wandb takes no earlier update again
-
-    def log(values: Mapping[str, float], step: int) -> None:
-        if step >= begin:
-            tracked.log(dict(values), step=step)
-
-    return TrackedRun(log, tracked.finish)
+    return tracked.log, tracked.finish  # wandb takes no earlier update again
 
 
 TRACKERS: dict[str, Callable[[RunFolder, int], TrackedRun]] = {"tensorboard": _tensorboard, "wandb": _wandb}
@@ -107,21 +97,22 @@ class TrackingReporter(Reporter):
                 yield show_and_send
             finally:
                 for name in [*self._tracked]:
-                    self._try(self._tracked.pop(name).finish)
+                    self._try(self._tracked.pop(name)[1])
 
     def _send(self, name: str, line: Mapping[str, Any]) -> None:
         if name not in self._tracked:
             run = RunFolder.read(self._folder / name)
             self._tracked[name] = TRACKERS[self._tracker](run, line["update"])
-        numbers = {key: value for key, value in line.items() if isinstance(value, int | float)}
         values = {
             f"{line['kind']}/{key}": float(value)
-            for key, value in numbers.items()
-            if key != "update" and math.isfinite(value)
+            for key, value in line.items()
+            if key != "update" and isinstance(value, int | float) and math.isfinite(value)
         }
-        self._tracked[name].log(values, line["update"])
+        log, finish = self._tracked[name]
+        log(values, line["update"])
         if line["kind"] == "final":
-            self._tracked.pop(name).finish()
+            del self._tracked[name]
+            finish()
 
     def _try(self, action: Callable[[], object]) -> None:
         """Call the tracker until it has failed once, which is one warning."""

@@ -36,11 +36,13 @@ class StandIn:
             self.finished.append(name)
             self.open.remove(run)
 
-        run = SimpleNamespace(
-            step=max((update + 1 for update, _ in self.lines[name]), default=0),
-            log=lambda values, step: self.lines[name].append((step, values)),
-            finish=finish,
-        )
+        begin = max((update + 1 for update, _ in self.lines[name]), default=0)
+
+        def log(values: dict[str, float], step: int) -> None:
+            if step >= begin:  # others are dropped
+                self.lines[name].append((step, values))
+
+        run = SimpleNamespace(log=log, finish=finish)
         self.open.append(run)
         return run
 
