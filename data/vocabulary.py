@@ -281,13 +281,11 @@ class SubwordVocabulary(Vocabulary):
         own = range(self.first_token, len(self))
         return {self._processor.id_to_piece(i): self._processor.get_score(i) for i in own}
 
-    def piece_ids(self, pieces: Iterable[str]) -> list[int]:
-        """Return the ids of pieces, which may be characters that the vocabulary writes as bytes."""
-        ids = []
-        for piece in pieces:
-            index = self._processor.piece_to_id(piece)
-            parts = [piece] if index != UNK else [f"<0x{byte:02X}>" for byte in piece.encode()]
-            ids += self._processor.piece_to_id(parts)
+    def piece_ids(self, piece: str) -> list[int]:
+        """Return the id of a piece, or the ids of the bytes of a character that is none."""
+        index = self._processor.piece_to_id(piece)
+        parts = [piece] if index != UNK else [f"<0x{byte:02X}>" for byte in piece.encode()]
+        ids: list[int] = self._processor.piece_to_id(parts)
         return ids
 
     def marked_texts(self, sentences: Sequence[Sequence[int]]) -> list[str]:

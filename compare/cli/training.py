@@ -2,9 +2,8 @@
 
 import json
 import logging
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -45,7 +44,6 @@ def run(
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
-    from compare.integrations.trackers import ensure_tracker
     from compare.report.score_tables import render_estimates
     from compare.report.screen import show_experiment
     from compare.results.store import read_results
@@ -55,15 +53,13 @@ def run(
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"launch": compare.parse_launch(jobs, slurm), "context": str(config)}
     options |= {"seeds": cli.parse_seeds(seeds), "only": cli.parse_list(only)}
-    if track:
-        ensure_tracker(track)
+    reporter = compare.TrackingReporter(folder, track) if track else Reporter()
     if dry_run:
         if is_main_process():
             estimates = compare.estimate_experiment(experiment, folder, **options)
             cli.show(estimates, render_estimates(estimates), as_json=as_json)
         return 0
-    with compare.track_metrics(folder, track) if track and is_main_process() else nullcontext():
-        results = compare.run_experiment(experiment, folder, Reporter(), **options, time_again=time_again)
+    results = compare.run_experiment(experiment, folder, reporter, **options, time_again=time_again)
     if not is_main_process():
         return 0
     shown = results if only else read_results(folder)
@@ -94,6 +90,7 @@ def tune(
         list[str] | None,
         typer.Option(help="Range or list to draw from: name=low:high or name=a,b. May be repeated."),
     ] = None,
+    by: Annotated[Literal["bleu", "loss"], typer.Option(help="What decides on the validation set.")] = "bleu",
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 1,
     seeds: cli.Seeds = "",
     settings: cli.Settings = None,
@@ -107,9 +104,9 @@ def tune(
 ) -> int:
     """Search learning rates and dropouts, equally for all models.
 
-    Every model gets the same random draws, trials and updates; the validation set decides, of several seeds
-    by their mean. Writes the trials, each a run, and best.toml, the experiment with the best settings. Again
-    to resume.
+    Every model gets the same random draws, trials and updates. The validation set decides by BLEU or --by
+    loss, of several seeds by their mean; by loss in any case where a model's BLEU is below 1. Writes the
+    trials, each a run, and best.toml, the experiment with the best settings. Again to resume.
 
     Example: attnbench tune demo --trials 20 --space learning_rate=1e-3:3e-2
     """
@@ -122,6 +119,7 @@ def tune(
         seed=seed,
         seeds=cli.parse_seeds(seeds),
         space=compare.parse_space(space or []),
+        by=by,
         only=cli.parse_list(only),
     )
     experiment, context = compare.load_experiment(config, settings or []), str(config)

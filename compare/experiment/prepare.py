@@ -162,7 +162,12 @@ def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run
     if strength := run.regularization.subword_sampling:
         from data.sampling import SampledSplit
 
-        limit = run.data.max_tokens
-        sampled = SampledSplit(split, vocabularies, strength=strength, seed=seed, max_tokens=limit)
+        sampled = SampledSplit(
+            split=split,
+            vocabularies=vocabularies,
+            strength=strength,
+            seed=seed,
+            max_tokens=run.data.max_tokens,
+        )
         return BatchStream(sampled, batch_tokens=size, seed=seed)
     return BatchStream(split, batch_tokens=size, seed=seed)

@@ -15,20 +15,20 @@ from itertools import chain, product
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from compare.config.parse import SCHEMA, absolute_root, parse_value, to_toml
 from compare.config.resolve import resolve_model, resolve_models
-from compare.config.sections import Experiment, ModelConfig, run_name
+from compare.config.sections import Experiment, ModelConfig
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
 from compare.models.registry import ResolvedModel
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, Status, read_result
+from compare.results.store import REGISTRY, Result, Status, read_result, read_results
 from compare.system.locks import Locked, lock_folder
 from compare.system.log import Reporter
 from compare.system.messages import did_you_mean
@@ -39,7 +39,11 @@ from data.files import write_atomically
 logger = logging.getLogger(__name__)
 
 TRIALS_FILE, BEST = "trials.jsonl", "best.toml"
-"""Files of a search: one JSON object per ended trial, and the experiment with the best settings."""
+"""Files of a search, made from its run folders: one JSON object per ended trial, and the experiment with the
+best settings."""
+Criterion = Literal["bleu", "loss"]
+LEAST_BLEU = 1.0
+"""Validation BLEU of a model's best candidate below which the loss decides: such BLEU is noise."""
 DIGITS = 3
 """Significant digits of a drawn number, so that a config shows exactly what was tried."""
 
@@ -77,6 +81,8 @@ class TuningPlan:
     """Seeds of weights and batches, whose mean decides; by default ``train.seed`` alone."""
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
     """Tuned settings; see ``parse_space``."""
+    by: Criterion = "bleu"
+    """What decides on the validation set: BLEU, or the loss, which is steadier between close candidates."""
     only: Sequence[str] = ()
     """Labels of the models that are tuned, as for ``choose_models``; by default all."""
 
@@ -112,6 +118,8 @@ class TrialResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Version of attnbench that ended the trial."""
     reason: str | None = None
     """Why it failed."""
+    by: Criterion = "bleu"
+    """What the search decided by."""
 
     @property
     def score(self) -> float:
@@ -152,10 +160,10 @@ class Candidate:
         return fmean([each.loss for each in self.results if each.loss is not None] or [math.inf])
 
     @property
-    def rank(self) -> tuple[float, int, float, int]:
-        """Greater for a better one: higher BLEU, then fewer failures, lower loss and lower number."""
+    def rank(self) -> tuple[int, float, int]:
+        """Greater for a better one: fewer failures, then lower loss and lower number."""
         failures = sum(each.loss is None for each in self.results)
-        return self.bleu or 0.0, -failures, -self.loss, -self.trial
+        return -failures, -self.loss, -self.trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +210,8 @@ def tune_experiment(
 
     Args:
         experiment: the experiment.
-        folder: receives a run folder per trial, trials.jsonl and best.toml; created where it is missing.
+        folder: receives a run folder per trial, their list trials.jsonl, and best.toml; created where it is
+            missing.
         plan: number of trials, updates, seeds and space; by default those of ``TuningPlan()``.
         reporter: shows the progress of training.
         context: the file that error messages name.
@@ -214,17 +223,14 @@ def tune_experiment(
     """
     plan, folder = plan or TuningPlan(), Path(folder)
     drawn, draws = draw_candidates(experiment, plan, context)
-    _read_earlier(folder, draws.values())  # names what is wrong before the training
+    _collect_trials(folder, plan)  # names what is wrong before the training
     seeds, names = plan.seeds or (experiment.train.seed,), list(draws)
     results = run_experiment(
         drawn, folder, reporter, seeds=seeds, only=names, context=context, launch=launch, tests=False
     )
-    ended = [each for each in results if each.status != "unfinished" or each.reason]
-    trials = [_read_trial(folder / each.run, each, draws[each.label]) for each in ended]
-    missing = len(results) - len(ended)
+    missing = sum(not _has_ended(result) for result in results)
     with lock_folder(folder, wait=True):
-        known = [*_read_earlier(folder, draws.values()), *trials]
-        trials = list({(each.label, each.trial, each.seed): each for each in known}.values())
+        trials = _collect_trials(folder, plan)
         write_trials(folder, trials)
         winners = find_winners(trials)
         is_whole = not missing and winners.keys() >= {draw.label for draw in draws.values()}
@@ -286,9 +292,13 @@ def draw_candidates(
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
 
 
+WARMUPS = "warmup_updates", "attention_warmup"
+"""Settings of a model that count updates from the first on; trials shorten them with the updates."""
+
+
 def _shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
     """Return the warm-ups that a model has, in proportion: of ``updates``, from those of ``max_updates``."""
-    warmups = {name: model.settings().get(name) for name in ("warmup_updates", "attention_warmup")}
+    warmups = {name: model.settings().get(name) for name in WARMUPS}
     return {name: max(1, round(count * updates / max_updates)) for name, count in warmups.items() if count}
 
 
@@ -351,45 +361,48 @@ def parse_space(texts: Iterable[str], default: Space = DEFAULT_SPACE) -> Space:
     return space
 
 
-def _read_trial(folder: Path, result: Result, draw: Draw) -> TrialResult:
-    """Make the record of an ended trial from the files of its run."""
-    log = RunFolder.read(folder).metrics
-    lines = read_metrics(log) if log.is_file() else []
-    last = lines[-1] if lines else {}
-    done = result.status == "done"
-    return TrialResult(
-        label=draw.label,
-        trial=draw.trial,
-        seed=result.seed,
-        settings=draw.settings,
-        status=result.status,
-        **{name: last[name] if done else None for name in ("bleu", "loss", "best_update")},
-        updates=last.get("update", 0),
-        seconds=round(last.get("seconds", 0.0) + last.get("validation_s", 0.0), 3),
-        code_version=result.code_version or "",
-        reason=result.reason,
-    )
+def _has_ended(result: Result) -> bool:
+    return result.status != "unfinished" or result.reason is not None
 
 
-def _read_earlier(folder: Path, draws: Iterable[Draw]) -> list[TrialResult]:
-    """Read the trials of earlier calls whose runs are still there; they have to be of the same draws."""
-    if not (folder / TRIALS_FILE).is_file():
-        return []
-    drawn = {draw.trial: draw.settings for draw in draws}
-    found = [
-        each
-        for each in read_trials(folder)
-        if (folder / run_name(f"{each.label}-trial{each.trial}", each.seed)).is_dir()
-    ]
-    for each in found:
-        now = drawn.get(each.trial, {})
-        for name in each.settings.keys() & now.keys():
-            if each.settings[name] != now[name]:
+def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
+    """Make the records of the ended trials in a folder, those of other models and seeds included.
+
+    Raises:
+        ValueError: a trial has other settings than the draw of its number.
+    """
+    draws, trials = draw_settings(plan.space, plan.trials, plan.seed), list[TrialResult]()
+    for result in read_results(folder) if (folder / REGISTRY).is_file() else ():
+        label, _, number = result.label.rpartition("-trial")
+        if not (number.isdecimal() and int(number) <= plan.trials and _has_ended(result)):
+            continue
+        run = RunFolder.read(folder / result.run)
+        settings = run.run.model.settings()
+        drawn = {name: value for name, value in draws[int(number) - 1].items() if name in settings}
+        for name in drawn.keys() - {*WARMUPS}:
+            if settings[name] != drawn[name]:
                 raise ValueError(
-                    f"{folder} holds another search ({name} of trial {each.trial} is {each.settings[name]} "
-                    f"there, {now[name]} here): choose another folder with --out"
+                    f"{folder} holds another search ({name} of trial {number} is {settings[name]} "
+                    f"there, {drawn[name]} here): choose another folder with --out"
                 )
-    return found
+        lines = read_metrics(run.metrics) if run.metrics.is_file() else []
+        last = lines[-1] if lines else {}
+        done = result.status == "done"
+        trial = TrialResult(
+            label=label,
+            trial=int(number),
+            seed=result.seed,
+            settings=drawn,
+            status=result.status,
+            **{name: last[name] if done else None for name in ("bleu", "loss", "best_update")},
+            updates=last.get("update", 0),
+            seconds=round(last.get("seconds", 0.0) + last.get("validation_s", 0.0), 3),
+            code_version=result.code_version or "",
+            reason=result.reason,
+            by=plan.by,
+        )
+        trials.append(trial)
+    return trials
 
 
 def write_trials(folder: Path, trials: Sequence[TrialResult]) -> None:
@@ -401,13 +414,15 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
     """Read the ended trials of a search.
 
     Args:
-        folder: the folder that ``tune_experiment`` wrote.
+        folder: the folder that ``tune_experiment`` wrote, or that of an experiment published with its search.
 
     Raises:
-        OSError: there is no trials.jsonl, or it cannot be read.
-        ValueError: a line is not the result of a trial.
+        OSError: trials.jsonl cannot be read.
+        ValueError: there is no trial, or a line is not the result of one.
     """
     path = Path(folder) / TRIALS_FILE
+    if not path.is_file() or not path.stat().st_size:
+        raise ValueError(f"{path}: no trials of a search: name the folder that attnbench tune wrote")
     try:
         return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -424,14 +439,25 @@ def group_trials(trials: Iterable[TrialResult]) -> dict[str, list[Candidate]]:
     return {label: [Candidate(group[trial]) for trial in sorted(group)] for label, group in groups.items()}
 
 
+def criterion_of(candidates: Sequence[Candidate]) -> Criterion:
+    """Return what decides between the candidates of a model: loss if all have a BLEU below ``LEAST_BLEU``."""
+    noise = all((each.bleu or 0.0) < LEAST_BLEU for each in candidates)
+    return "loss" if noise else candidates[0].results[0].by
+
+
 def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
-    """Find the best candidate of each model, of those with the most seeds; none if all trials failed."""
+    """Find the best candidate of each model, of those with the most seeds; none if all trials failed.
+
+    The highest BLEU wins if it decides (see ``criterion_of``); else, and between equals, the fewest failures,
+    the lowest loss and the lowest number.
+    """
     winners = {}
     for label, found in group_trials(trials).items():
         seeds = max(len(each.results) for each in found)
         usable = [each for each in found if len(each.results) == seeds and each.loss < math.inf]
         if usable:
-            winners[label] = max(usable, key=lambda each: each.rank)
+            scored = criterion_of(found) == "bleu"
+            winners[label] = max(usable, key=lambda each: ((scored and each.bleu) or 0.0, *each.rank))
     return winners
 
 
@@ -446,6 +472,7 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
             "failed": sum(result.status != "done" for result in results),
             "updates_per_trial": max(result.updates for result in results),
             "seconds": sum(result.seconds for result in results),
+            "chosen_by": criterion_of(found),
             "best_trial": winner and winner.trial,
             **(winner.settings if winner else {}),
             "validation_bleu": winner and winner.bleu,
@@ -462,7 +489,7 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
 def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[TrialResult]) -> str:
     """Write the experiment with the settings of the winners as TOML, and the search as its comment."""
     winners = find_winners(trials)
-    counts = {label: len(found) for label, found in group_trials(trials).items()}
+    groups = group_trials(trials)
     space = ", ".join(
         f"{name} {':'.join(map(str, each)) if isinstance(each, LogRange) else ','.join(map(str, each))}"
         for name, each in plan.space.items()
@@ -473,7 +500,7 @@ def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[Trial
         f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS_FILE} holds all.",
     ]
     lines += [
-        f"{label}: trial {winner.trial} of {counts[label]}, validation "
+        f"{label}: trial {winner.trial} of {len(groups[label])} by {criterion_of(groups[label])}, validation "
         + ("" if winner.bleu is None else f"BLEU {winner.bleu:.2f}, ")
         + f"loss {winner.loss:.3f}, means of {len(winner.results)} seeds"
         for label, winner in winners.items()

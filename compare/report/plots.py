@@ -18,7 +18,7 @@ from compare.analysis.quality import by_length, rare_words
 from compare.analysis.statistics import check_label
 from compare.analysis.tables import Row, Table
 from compare.experiment.prepare import load_corpus
-from compare.experiment.tune import TRIALS_FILE, TrialResult, read_trials
+from compare.experiment.tune import read_trials
 from compare.protocol import attends_to_source
 from compare.report.drawing import (
     CURVES,
@@ -87,15 +87,6 @@ def draw_figure(
     return save_figure(plan.plot(plan.table(finished).rows, finished.styles), path, formats)
 
 
-def read_search(folder: Path) -> list[TrialResult]:
-    """Read the trials of a search from its folder, or from that of an experiment; ValueError without any."""
-    path = folder / TRIALS_FILE
-    trials = read_trials(folder) if path.exists() else []
-    if not trials:
-        raise ValueError(f"{path}: no trials of a search: name the folder that attnbench tune wrote")
-    return trials
-
-
 class Plan(NamedTuple):
     """A figure of a whole experiment, for ``attnbench plot`` and for the report."""
 
@@ -154,7 +145,7 @@ PLOTS = {
     "tuning": Plan(
         "Expected best validation BLEU against trials of the search",
         tuning_plot,
-        lambda finished: tuning_curve(read_search(finished.folder)),
+        lambda finished: tuning_curve(read_trials(finished.folder)),
     ),
 }
 """Figures of a whole experiment by name."""

@@ -349,10 +349,3 @@ def test_a_damaged_archive_is_an_error(tmp_path: Path, name: str, damage: str):
     expected = r"holds no file y, z" if damage == "other" else r": damaged archive \(.*download it again"
     with pytest.raises(ValueError, match=expected):
         extract(archive, ["z", "y"] if damage == "other" else ["x"], tmp_path)
-
-
-@NAMES
-def test_an_archive_of_nothing_but_zeros_is_not_unpacked(tmp_path: Path, name: str):
-    archive = pack(tmp_path, name, {"x": bytes(30_000_000)})
-    with pytest.raises(ValueError, match="over 100 times"):
-        extract(archive, ["x"], tmp_path)

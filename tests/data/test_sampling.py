@@ -2,7 +2,6 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +17,8 @@ from data import sampling
 from data.batches import BatchStream
 from data.corpus import Pairs, embedded_corpus
 from data.encode import EncodedSplit, encode_split
-from data.sampling import SAMPLERS, BpeDropout, SampledSplit, SubwordSampler, UnigramSampling, build_sampler
-from data.vocabulary import SubwordVocabulary, VocabularyPair, build_pair, build_vocabulary
+from data.sampling import SampledSplit, SubwordSampler
+from data.vocabulary import SUBWORD_KINDS, SubwordVocabulary, VocabularyPair, build_pair, build_vocabulary
 from tests.kits.loader import ids_of
 
 DRAWS = 5_000
@@ -48,26 +47,26 @@ def vocabulary(kind: str) -> SubwordVocabulary:
     return built
 
 
-class TinyVocabulary:
+class TinyVocabulary(SubwordVocabulary):
     """A vocabulary of these scores, whose ids are pieces: samples are segmentations that can be read."""
 
-    def __init__(self, scores: dict[str, float]) -> None:
-        self._scores = scores
+    def __init__(self, kind: str, scores: dict[str, float]) -> None:
+        self.kind, self._scores = kind, scores
 
     def scores(self) -> dict[str, float]:
         return self._scores
 
-    def piece_ids(self, pieces: Sequence[str]) -> list[str]:
-        return list(pieces)
+    def piece_ids(self, piece: str) -> Any:
+        return [piece]
 
-    def marked_texts(self, sentences: Sequence[Sequence[str]]) -> list[str]:
+    def marked_texts(self, sentences: Any) -> list[str]:
         return ["".join(pieces) for pieces in sentences]
 
 
-def shares(sampler: type[SubwordSampler], scores: dict[str, float], word: str, strength: float) -> Any:
+def shares(kind: str, scores: dict[str, float], word: str, strength: float) -> Any:
     """Return the share of each segmentation of ``word`` in ``DRAWS`` samples."""
-    tiny: Any = TinyVocabulary(scores)
-    samples: Any = sampler(tiny, strength).sample([[word]] * DRAWS, range(DRAWS))
+    sentences: Any = [[word]] * DRAWS
+    samples = SubwordSampler(TinyVocabulary(kind, scores), strength).sample(sentences, range(DRAWS))
     return {pieces: count / DRAWS for pieces, count in Counter(map(tuple, samples)).items()}
 
 
@@ -98,7 +97,7 @@ def test_dropout_is_algorithm_1(p: float):
     expected = dropout(scores, tuple("▁ababaab"), p)
     assert abs(sum(expected.values()) - 1) < 1e-12
     assert len(expected) > 20
-    assert_close(shares(BpeDropout, scores, "▁ababaab", p), expected)
+    assert_close(shares("bpe", scores, "▁ababaab", p), expected)
 
 
 def segmentations(scores: dict[str, float], word: str) -> dict[Segmentation, float]:
@@ -119,31 +118,31 @@ def test_unigram_sampling_has_powers_of_the_probabilities(alpha: float):
     weights = {pieces: math.exp(alpha * score) for pieces, score in segmentations(scores, "▁ababa").items()}
     expected = {pieces: weight / sum(weights.values()) for pieces, weight in weights.items()}
     assert len(expected) > 10
-    assert_close(shares(UnigramSampling, scores, "▁ababa", alpha), expected)
+    assert_close(shares("unigram", scores, "▁ababa", alpha), expected)
 
 
 def test_an_unknown_character_is_a_piece_of_bytes():
     scores = {"a": -3.0, "aé": -9.0}
     unknown = math.exp(0.5 * (-3 - 9 - 10)), math.exp(0.5 * -9)  # a, é or aé
     expected = {("a", "é"): unknown[0] / sum(unknown), ("aé",): unknown[1] / sum(unknown)}
-    assert_close(shares(UnigramSampling, scores, "aé", 0.5), expected)
+    assert_close(shares("unigram", scores, "aé", 0.5), expected)
     ids = vocabulary("unigram").encode("漢")
-    assert build_sampler(vocabulary("unigram"), 0.9).sample([ids], [1])[0][-3:] == ids[-3:]
+    assert SubwordSampler(vocabulary("unigram"), 0.9).sample([ids], [1])[0][-3:] == ids[-3:]
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
 @given(text=st.text(), strength=st.floats(0.01, 0.99), seed=st.integers(0, 2**200))
 @settings(deadline=None, max_examples=25)
 def test_any_text_stays_as_it_is(kind: str, text: str, strength: float, seed: int):
     ids = vocabulary(kind).encode(text)
-    (sampled,) = build_sampler(vocabulary(kind), strength).sample([ids], [seed])
+    (sampled,) = SubwordSampler(vocabulary(kind), strength).sample([ids], [seed])
     assert vocabulary(kind)._text(sampled) == vocabulary(kind)._text(ids) == text
 
 
-@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize("kind", SUBWORD_KINDS)
 def test_a_sample_depends_on_text_and_seed_alone(kind: str, monkeypatch: pytest.MonkeyPatch):
     plain, seeds = vocabulary(kind).encode_all(lines()[:60]), range(60)
-    sampler = build_sampler(vocabulary(kind), 0.2)
+    sampler = SubwordSampler(vocabulary(kind), 0.2)
     samples = sampler.sample(plain, seeds)
     assert sum(map(len, samples)) > 1.05 * sum(map(len, plain))
     backwards = [sampler.sample([plain[i]], [i])[0] for i in reversed(seeds)]
@@ -151,19 +150,19 @@ def test_a_sample_depends_on_text_and_seed_alone(kind: str, monkeypatch: pytest.
     assert sampler.sample(samples, seeds) == samples  # the text counts, not its segmentation
     assert sampler.sample(plain, range(1, 61)) != samples
     monkeypatch.setattr(sampling, "MAX_WORDS", 5)
-    assert build_sampler(vocabulary(kind), 0.2).sample(plain, seeds) == samples
+    assert SubwordSampler(vocabulary(kind), 0.2).sample(plain, seeds) == samples
 
 
 def test_a_vocabulary_of_one_segmentation_is_refused():
     words = build_vocabulary("words", lines(), size=100)
-    with pytest.raises(ValueError, match="needs a vocabulary of bpe or unigram, found words"):
-        build_sampler(words, 0.1)
+    with pytest.raises(ValueError, match="needs a vocabulary of unigram or bpe, found words"):
+        SubwordSampler(words, 0.1)
     for strength in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match=f"must be between 0 and 1, found {strength}"):
-            build_sampler(vocabulary("bpe"), strength)
+            SubwordSampler(vocabulary("bpe"), strength)
 
 
-@pytest.fixture(params=SAMPLERS)
+@pytest.fixture(params=SUBWORD_KINDS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -179,9 +178,8 @@ def sampled(split: EncodedSplit, kind: str) -> SampledSplit:
 
 
 def sample(split: EncodedSplit, kind: str, **changed: Any) -> SampledSplit:
-    return SampledSplit(
-        split, vocabularies(kind), **{"strength": 0.3, "seed": 1, "max_tokens": LIMIT} | changed
-    )
+    settings = {"strength": 0.3, "seed": 1, "max_tokens": LIMIT} | changed
+    return SampledSplit(split=split, vocabularies=vocabularies(kind), **settings)
 
 
 def both(split: EncodedSplit) -> list[list[int]]:

@@ -25,11 +25,11 @@ from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models, runs_to_toml, shared_settings
-from compare.experiment.tune import BEST, TRIALS_FILE, TrialResult, find_winners, summarize
+from compare.experiment.tune import BEST, TRIALS_FILE, TrialResult, find_winners, read_trials, summarize
 from compare.models.styles import Style
 from compare.report.conditions import list_conditions
 from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
-from compare.report.plots import PLOTS, read_search
+from compare.report.plots import PLOTS
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.store import train_commands
 from compare.results.text import UNKNOWN
@@ -348,14 +348,14 @@ def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section
         ValueError: ``folder`` has no trials, or a damaged trials.jsonl.
     """
     if folder is not None:
-        read_search(folder)
+        read_trials(folder)
     elif not (finished.folder / TRIALS_FILE).exists():
         return None
     return make_section("tuning", "Tuning", _tuning(finished, folder or finished.folder))
 
 
 def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
-    trials = read_search(folder)
+    trials = read_trials(folder)
     yield from _tuning_notes(finished, trials)
     yield from _search_differences(finished, folder, trials)
     yield Table(

@@ -1,6 +1,7 @@
 """A random search on the tiny experiment: equal effort, validation only, failures recorded."""
 
 import json
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -184,7 +185,7 @@ def test_the_best_trials_make_the_winning_experiment(tuned: Path, tiny_toml: Pat
         assert model.overrides == {**before.overrides, **winners[model.label].settings}
     text = (tuned / "best.toml").read_text()
     assert "trials of 10 updates, the same random draws" in text
-    assert f"# luong: trial {winners['luong'].trial} of 2, validation BLEU" in text
+    assert f"# luong: trial {winners['luong'].trial} of 2 by " in text
 
 
 def test_the_best_is_chosen_by_mean_bleu_then_failures_loss_and_number():
@@ -200,11 +201,23 @@ def test_the_best_is_chosen_by_mean_bleu_then_failures_loss_and_number():
     assert find_winners([*steady, *wild])["lstm"].trial == 1  # of language models, which have no BLEU
     (row,) = summarize(steady)
     assert row["validation_bleu"] is row["lowest_validation_bleu"] is None
+    assert row["chosen_by"] == "loss"
     with pytest.raises(ValueError, match="there is no BLEU"):
         tuning_curve(steady)
     (row,) = summarize([one, two, third, *again])
     assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)
     assert (row["seeds"], row["lowest_validation_bleu"], row["learning_rate"]) == (2, 2.0, 0.001)
+
+
+@pytest.mark.parametrize(
+    ("bleu", "by", "winner"),
+    [(3.0, "bleu", 1), (3.0, "loss", 2), (0.9, "bleu", 2)],  # BLEU below 1 is noise
+)
+def test_the_loss_decides_where_it_is_asked_for_or_bleu_is_noise(bleu: float, by: str, winner: int):
+    trials = [trial(number=1, bleu=bleu, by=by), trial(number=2, bleu=0.2, loss=1.9, by=by)]
+    assert find_winners(trials)["lstm"].trial == winner
+    (row,) = summarize(trials)
+    assert (row["chosen_by"] == "loss") == (winner == 2)
 
 
 def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
@@ -213,7 +226,7 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
     folder = Path(shutil.copytree(tuned, tmp_path / "copy"))
     monkeypatch.setitem(METRICS, "later", METRICS["chrf"])  # which no trial has
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "run_model", lambda *_: pytest.fail("what has ended is not done again"))
+        patch.setattr(run_model, "run_model", lambda *_: pytest.fail("what has ended is not done again"))
         before = (folder / "best.toml").read_bytes()
         assert tune(tiny_toml, folder).missing == 0
         assert (folder / "best.toml").read_bytes() == before
@@ -237,8 +250,14 @@ def test_the_same_command_again_repeats_nothing_and_more_trials_can_be_added(
     more = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10))
     assert untimed(more.trials[:4]) == untimed(read_trials(tuned))
     assert [each.trial for each in more.trials[4:]] == [3, 3]
-    with pytest.raises(ValueError, match=r"holds another search \(\w+ of trial 1 is .* there, .* here\)"):
-        tune(tiny_toml, folder, replace(PLAN, seed=2))
+    by_loss = tune(tiny_toml, folder, TuningPlan(trials=3, updates=10, by="loss"))
+    assert {each.by for each in read_trials(folder)} == {"loss"}
+    assert [each.loss for each in by_loss.winners.values()] == [
+        min(each.loss or math.inf for each in more.trials if each.label == label) for label in LABELS
+    ]
+    for changed in (replace(PLAN, seed=2), replace(PLAN, seed=2, only=["transformer"])):
+        with pytest.raises(ValueError, match=r"holds another search \(\w+ of trial 1 is .* there, .* here\)"):
+            tune(tiny_toml, folder, changed)
 
 
 def test_models_are_searched_one_after_the_other_each_by_several_seeds(

@@ -1,17 +1,16 @@
 """``run --track``: a tracker gets each line of metrics.jsonl once, and no failure of it stops a run."""
 
 import sys
-import threading
-import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from compare import track_metrics
-from compare.integrations import trackers
+from compare import TrackingReporter, load_experiment, run_experiment
+from compare.experiment.launch import Launch
 from compare.training.log import read_metrics
 from tests.kits.cli import Refusal
 from tests.kits.runs import ROWS
@@ -37,11 +36,13 @@ class StandIn:
             self.finished.append(name)
             self.open.remove(run)
 
-        run = SimpleNamespace(
-            step=max((update + 1 for update, _ in self.lines[name]), default=0),
-            log=lambda values, step: self.lines[name].append((step, values)),
-            finish=finish,
-        )
+        begin = max((update + 1 for update, _ in self.lines[name]), default=0)
+
+        def log(values: dict[str, float], step: int) -> None:
+            if step >= begin:  # others are dropped
+                self.lines[name].append((step, values))
+
+        run = SimpleNamespace(log=log, finish=finish)
         self.open.append(run)
         return run
 
@@ -66,65 +67,42 @@ def expected(folder: Path, run: str) -> Lines:
     ]
 
 
-def test_every_line_is_sent_once(wandb: StandIn, copy: Path):
-    for _ in range(2):
-        with track_metrics(copy, "wandb"):
-            pass
-        assert {run: wandb.lines[run] for run in ROWS} == {run: expected(copy, run) for run in ROWS}
+def replay(reporter: TrackingReporter, folder: Path, runs: Sequence[str] = ROWS, *, end: int | None = None):
+    """Report the first lines of the logs of runs side by side, as a training reports them."""
+    logs = {run: read_metrics(folder / run / "metrics.jsonl")[:end] for run in runs}
+    with reporter.trainings() as show:
+        for number in range(max(map(len, logs.values()))):
+            for run, lines in logs.items():
+                for line in lines[number : number + 1]:
+                    show(run, 90, {"kind": "update", "update": line["update"]})
+                    show(run, 90, line)
+
+
+@pytest.mark.parametrize("launch", [None, Launch(jobs=2)])
+def test_a_run_sends_each_line_of_its_log(
+    wandb: StandIn, tiny_toml: Path, tmp_path: Path, launch: Launch | None
+):
+    folder = tmp_path / "tracked"
+    experiment = load_experiment(tiny_toml, ["train.max_updates=4"])
+    run_experiment(experiment, folder, TrackingReporter(folder, "wandb"), launch=launch, tests=False)
+    assert wandb.lines == {run: expected(folder, run) for run in ROWS}
     assert any("valid/bleu" in values for _, values in wandb.lines[ROWS[0]])
-    assert sorted(wandb.finished) == sorted([*ROWS, *ROWS])
-    assert {each["project"] for each in wandb.options} == {"copy"}
-    assert wandb.options[0]["config"]["train.max_updates"] == 90
-    (copy / ROWS[0] / "wandb.id").unlink()  # a run begun again, in a new folder
-    with track_metrics(copy, "wandb"):
-        pass
-    identities = {each["id"] for each in wandb.options}
-    assert len(identities) == len(ROWS) + 1
-
-
-def test_lines_of_runs_side_by_side_are_not_mixed(wandb: StandIn, copy: Path):
-    for run in ROWS:
-        log = copy / run / "metrics.jsonl"
-        log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))  # none has ended
-    with track_metrics(copy, "wandb"):
-        pass
-    assert {run: len(wandb.lines[run]) for run in ROWS} == dict.fromkeys(ROWS, 3)
     assert sorted(wandb.finished) == sorted(ROWS)
+    assert {each["project"] for each in wandb.options} == {"tracked"}
+    assert wandb.options[0]["config"]["train.max_updates"] == 4
 
 
-def test_lines_are_sent_as_they_are_written(wandb: StandIn, copy: Path, monkeypatch: pytest.MonkeyPatch):
-    """Half a line waits; a log that a continued run has cut back is sent once; a longer run is sent."""
-    monkeypatch.setattr(trackers, "POLL_S", 0.01)
-    log = copy / ROWS[0] / "metrics.jsonl"
-    lines = log.read_bytes().splitlines(keepends=True)
-    (copy / ROWS[1] / "metrics.jsonl").unlink()
-
-    def sent(number: int) -> None:
-        deadline = time.monotonic() + 60
-        while len(wandb.lines[ROWS[0]]) < number and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert len(wandb.lines[ROWS[0]]) == number
-
-    def replace(count: int, *more: bytes) -> None:
-        log.with_suffix(".new").write_bytes(b"".join((*lines[:count], *more)))
-        log.with_suffix(".new").replace(log)
-
-    log.write_bytes(b"".join(lines[:5]) + lines[5][:10])
-    with track_metrics(copy, "wandb"):
-        sent(5)
-        with log.open("ab") as file:
-            file.write(lines[5][10:])
-        sent(6)
-        replace(3)
-        replace(8)
-        sent(8)
-        assert wandb.lines[ROWS[0]] == expected(copy, ROWS[0])
-        replace(6, b'{"kind":"train","update":999,"loss":1}\n')  # the last lines of a shorter training go
-    assert wandb.lines[ROWS[0]][8:] == [(999, {"train/loss": 1})]
-    assert wandb.finished == [ROWS[0]]  # at the end, as its log has no final line
+def test_a_continued_run_continues_in_the_tracker(wandb: StandIn, copy: Path):
+    for end in (3, None):
+        replay(TrackingReporter(copy, "wandb"), copy, end=end)
+        assert wandb.lines == {run: expected(copy, run)[:end] for run in ROWS}
+    assert sorted(wandb.finished) == sorted([*ROWS, *ROWS])
+    (copy / ROWS[0] / "wandb.id").unlink()  # a run begun again, in a new folder
+    replay(TrackingReporter(copy, "wandb"), copy)
+    assert len({each["id"] for each in wandb.options}) == len(ROWS) + 1
 
 
-def test_a_tracker_that_fails_or_hangs_is_a_warning(
+def test_a_tracker_that_fails_is_a_warning(
     wandb: StandIn,
     copy: Path,
     tiny_toml: Path,
@@ -135,16 +113,10 @@ def test_a_tracker_that_fails_or_hangs_is_a_warning(
     def fail(**_: Any) -> None:
         raise ConnectionError("no route to host\nand more")
 
-    forever = threading.Event()
-    monkeypatch.setattr(trackers, "END_S", 0.05)
-    for init in (fail, lambda **_: forever.wait(60)):
-        monkeypatch.setattr(wandb, "init", init)
-        with track_metrics(copy, "wandb"):
-            time.sleep(0.5)
-    failed, hanging = caplog.messages
+    monkeypatch.setattr(wandb, "init", fail)
+    replay(TrackingReporter(copy, "wandb"), copy)
+    (failed,) = [each for each in caplog.messages if "wandb" in each]
     assert failed.startswith("wandb left out: ConnectionError: no route to host; metrics.jsonl of each run")
-    assert hanging.startswith("wandb does not answer: left out")
-    forever.set()
     error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
     assert error == "unknown tracker 'wandbb'; did you mean 'wandb'?"
 
@@ -154,15 +126,16 @@ def test_tensorboard_has_the_figures_of_the_log(copy: Path):
     pytest.importorskip("tensorboard", reason="not installed: pip install 'attnbench[tensorboard]'")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    for _ in range(2):
-        with track_metrics(copy, "tensorboard"):
-            pass
     for run in ROWS:
+        replay(TrackingReporter(copy, "tensorboard"), copy, [run], end=4)  # what a killed run repeats
+        replay(TrackingReporter(copy, "tensorboard"), copy, [run])
         events = EventAccumulator(str(copy / "trackers" / "tensorboard" / run))
         events.Reload()
-        losses = {
-            step: values["train/loss"] for step, values in expected(copy, run) if "train/loss" in values
-        }
-        found = {each.step: each.value for each in events.Scalars("train/loss")}
-        assert found == pytest.approx(losses, rel=1e-6)
+        losses = [
+            (step, values["train/loss"]) for step, values in expected(copy, run) if "train/loss" in values
+        ]
+        assert [each.step for each in events.Scalars("train/loss")] == [step for step, _ in losses]
+        assert [each.value for each in events.Scalars("train/loss")] == pytest.approx(
+            [v for _, v in losses], rel=1e-6
+        )
         assert "train.max_updates = 90" in str(events.Tensors("config/text_summary"))
