@@ -98,10 +98,16 @@ class Comparison:
         is_known = min(self.seeds) > 1 and not self.failed and self.metric == BLEU_POINTS
         return is_known and max(map(abs, self.interval_90)) < ALIKE
 
-    def points(self, difference: float) -> str:
-        """Format a difference without its sign, with its unit."""
-        size = abs(difference)
-        return f"{format_points(size) if self.metric == BLEU_POINTS else f'{size:.3f}'} {self.metric}"
+    def size(self, difference: float) -> str:
+        """Format a difference without sign and unit; BLEU beyond any score as "more than 100"."""
+        if self.metric != BLEU_POINTS:
+            return f"{abs(difference):.3f}"
+        return format_points(abs(difference)) if abs(difference) < 100 else "more than 100"
+
+    @property
+    def lead(self) -> str:
+        """The difference without its sign, with its unit."""
+        return f"{self.size(self.difference)} {self.metric}"
 
     def swapped(self) -> "Comparison":
         """Return the same comparison with first and second exchanged."""
@@ -136,7 +142,7 @@ def describe_detectable(comparisons: Sequence[Comparison]) -> str:
     low, high = (end(comparisons, key=lambda each: each.smallest) for end in (min, max))
     if low.smallest >= 100:
         return "no difference would have been detected"
-    sizes = dict.fromkeys(format_points(min(each.smallest, 100.0)) for each in (low, high))
+    sizes = dict.fromkeys(each.size(each.smallest) for each in (low, high))
     # Of one seed no variance is known, so nothing is said of other seeds.
     models = " between trained models" if min(min(each.seeds) for each in comparisons) == 1 else ""
     return f"a difference of about {' to '.join(sizes)}{models} would probably have been detected"
@@ -266,8 +272,6 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     found = [against[label].swapped() for label in others]
     where = f"On {found[0].test}, " if len(finished.corpus.tests) > 1 else ""
     sentences = [f"{where}{clause}." for clause in _clauses(best, found, means)]
-    if unclear := [each for each in found if each.kind == "open"]:
-        sentences.append(f"With these seeds {describe_detectable(unclear)}.")
     if any(min(each.seeds) == 2 and not each.failed for each in found):
         sentences.append(
             f"With two seeds, the test calls one of two equal models better in up to {FALSE_WINS:.0%} of "
@@ -305,7 +309,7 @@ def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float])
     for each in decided:
         first, second = (each.first, each.second)[:: 1 if each.difference > 0 else -1]
         if each.is_alike:
-            lead = f"{each.points(each.difference)} ahead of {second} ({describe_p(each.p)})"
+            lead = f"{each.lead} ahead of {second} ({describe_p(each.p)})"
             clauses.append(f"{first} is {lead}, {WITHIN}")
         elif each.difference < 0:
             clauses.append(f"{first} beats {_leads([each.swapped()])}")
@@ -318,29 +322,29 @@ def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float])
     if alike:
         names = _join([each.second for each in alike], f"{len(alike)} models")
         clauses.append(f"{names} {'is' if len(alike) == 1 else 'are'} within {ALIKE:g} BLEU of {best}: alike")
+    if broken := [run for each in found for run in each.failed]:
+        clauses.append(f"{best} is not compared where runs failed: {', '.join(dict.fromkeys(broken))}")
     if unclear:
         parts = [
-            f"{each.second} is {each.points(each.difference)} "
-            f"{'behind' if each.difference >= 0 else 'ahead of'} {best}"
+            f"{each.second} is {each.lead} {'behind' if each.difference >= 0 else 'ahead of'} {best}"
             for each in unclear
         ]
         many = f"{len(unclear)} models are {_range(unclear)} from {best}"
-        clauses.append(f"{_join(parts, many)}: not significant")
-    if broken := [run for each in found for run in each.failed]:
-        clauses.append(f"runs failed, so {best} is not compared: {', '.join(dict.fromkeys(broken))}")
+        detectable = f"With these seeds {describe_detectable(unclear)}"
+        clauses.append(f"{_join(parts, many)}: not significant. {detectable}")
     return clauses
 
 
 def _leads(found: Sequence[Comparison]) -> str:
     """List models with the lead over them, or where they are many, the range of leads."""
-    leads = [f"{each.second} by {each.points(each.difference)} ({describe_p(each.p)})" for each in found]
+    leads = [f"{each.second} by {each.lead} ({describe_p(each.p)})" for each in found]
     highest = describe_p(max(each.p for each in found))
     return _join(leads, f"{len(found)} models by {_range(found)} ({highest} at most)")
 
 
 def _range(found: Sequence[Comparison]) -> str:
     low, high = (end(found, key=lambda each: abs(each.difference)) for end in (min, max))
-    return f"{low.points(low.difference).split()[0]} to {high.points(high.difference)}"
+    return f"{low.size(low.difference)} to {high.lead}"
 
 
 def _join(parts: Sequence[str], many: str = "") -> str:

@@ -414,7 +414,7 @@ def test_no_model_wins_by_a_seed_that_failed(tmp_path: Path):
     (found,) = compare_models({"test": score_tests(finished, resamples=20)["test"]})
     assert found.failed == ("X seed 2",)
     assert headlines(finished, [replace(found, p=0.001)]) == [
-        "On test, runs failed, so X is not compared: X seed 2.",
+        "On test, X is not compared where runs failed: X seed 2.",
         "Not compared, as runs failed and none ended: Z.",
     ]
 
@@ -435,8 +435,8 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
         "On test, c beats b by 20.0 BLEU (p = 0.003), 3 seeds each.",
         "On test, c is 0.20 BLEU ahead of e (p = 0.0005), alike within 1 BLEU.",
         "On test, d is within 1 BLEU of c: alike.",
-        "On test, a is 10.0 BLEU behind c: not significant.",
-        f"With these seeds a difference of about 12.3 {PROBABLY}.",
+        "On test, a is 10.0 BLEU behind c: not significant. With these seeds a difference of about 12.3 "
+        f"{PROBABLY}.",
     ]
     two_seeds = [replace(each, seeds=(2, 3)) for each in pairs]
     assert headlines(finished, two_seeds)[-1].startswith(
@@ -461,12 +461,12 @@ def test_the_model_of_the_plan_is_compared_with_those_above_and_below_it(tmp_pat
     ]
     unclear = [replace(each, p=0.2, smallest=12.0) for each in planned]
     assert headlines(replace(finished, runs=runs), unclear) == [
-        "On test, c is 10.0 BLEU ahead of a and b is 10.0 BLEU behind a: not significant.",
-        f"With these seeds a difference of about 12.0 {PROBABLY}.",
+        "On test, c is 10.0 BLEU ahead of a and b is 10.0 BLEU behind a: not significant. With these seeds a "
+        f"difference of about 12.0 {PROBABLY}.",
     ]
     unclear[0] = replace(unclear[0], smallest=150.0)
-    assert headlines(replace(finished, runs=runs), unclear)[-1] == (
-        f"With these seeds a difference of about 12.0 to 100.0 {PROBABLY}."
+    assert headlines(replace(finished, runs=runs), unclear)[-1].endswith(
+        f"With these seeds a difference of about 12.0 to more than 100 {PROBABLY}."
     )
 
 
