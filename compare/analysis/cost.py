@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from compare.analysis.comparison import Comparison
+from compare.analysis.comparison import Comparison, compared_with
 from compare.analysis.statistics import (
     ALPHA,
     FloatArray,
@@ -209,6 +209,32 @@ def _last_crossing(grid: FloatArray, lead: FloatArray) -> Any:
 
 
 # The outcome over budgets in sentences.
+
+
+def describe_costs(
+    scores: Iterable[BudgetScore],
+    pairs: Sequence[tuple[str, str]],
+    comparisons: Mapping[int, Sequence[Comparison]],
+) -> list[str]:
+    """Describe the curves of planned pairs of models, and the differences of their slopes.
+
+    Args:
+        scores: of all models, seeds and budgets.
+        pairs: labels of two models each; Holm's correction of the slopes is for these.
+        comparisons: of the models by budget, as ``compare_models`` makes them.
+
+    Returns:
+        A sentence per pair, then one per pair whose models both have several seeds.
+    """
+    curves = make_curves(scores)
+    sentences = []
+    for first, second in pairs:
+        verdicts = {budget: compared_with(each, second).get(first) for budget, each in comparisons.items()}
+        known = {budget: verdict for budget, verdict in verdicts.items() if verdict is not None}
+        sentences.append(describe_curves(curves[first], curves[second], known))
+    planned = [(curves[first], curves[second]) for first, second in pairs]
+    tested = [pair for pair in planned if min(len(curve.scores) for curve in pair) > 1]
+    return [*sentences, *map(str, compare_slopes(tested))]
 
 
 def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparison]) -> str:

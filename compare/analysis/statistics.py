@@ -272,13 +272,14 @@ def score_likelihoods(finished: FinishedExperiment, *, resamples: int = 1000) ->
     scored = {}
     for test in finished.corpus.tests:
         values: dict[str, dict[int, FloatArray]] = {}
+        sentences = len(finished.corpus.splits[test].src)
         for run in finished.trained.runs:
             record = read_likelihoods(run.likelihoods) if run.likelihoods.exists() else None
-            if record is None or test not in record.sentences:
+            if record is None or len(record.sentences.get(test, ())) != sentences:
                 return {}
             logp = np.array(record.sentences[test])[:, None] / record.tests[test].tokens
             values.setdefault(run.result.label, {})[run.result.seed] = logp
-        documents = finished.corpus.docs.get(test) or range(len(finished.corpus.splits[test].src))
+        documents = finished.corpus.docs.get(test) or range(sentences)
         planned = _planned(finished) | {"name": test, "metric": NATS}
         scored[test] = _resample(values, lambda sums: sums[..., 0], documents, resamples, **planned)
     return scored

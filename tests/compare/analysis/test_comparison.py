@@ -440,7 +440,7 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
     ]
     two_seeds = [replace(each, seeds=(2, 3)) for each in pairs]
     assert headlines(finished, two_seeds)[-1].startswith(
-        "With two seeds, the test calls one of two equal models better in up to 7% of experiments"
+        "With two seeds, the test calls one of two equal models better in up to 6% of experiments"
     )
     one_seed = [replace(each, seeds=(1, 1)) for each in pairs]
     assert headlines(finished, one_seed)[0] == (

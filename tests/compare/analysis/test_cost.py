@@ -12,6 +12,7 @@ from compare.analysis.cost import (
     BudgetScore,
     Curve,
     compare_slopes,
+    describe_costs,
     describe_curves,
     find_crossing,
     make_curves,
@@ -155,3 +156,20 @@ def test_the_outcome_over_budgets_is_a_sentence():
     )
     assert describe_curves(one, below, {}).startswith("flat is 11.0 to 7.7 BLEU ahead at all budgets")
     assert "(95% interval of the crossing " in describe_curves(FLAT, STEEP, verdicts)
+
+
+def test_all_sentences_come_from_scores_and_comparisons_by_budget():
+    scores = [
+        BudgetScore(each.label, seed, budget, 2 ** COSTS[place], float(row[place]))
+        for each in (FLAT, STEEP, curve("one", [1, 2, 3, 4]))
+        for seed, row in enumerate(each.scores)
+        for place, budget in enumerate(BUDGETS)
+    ]
+    comparisons = {1000: [VERDICT], 8000: [VERDICT.swapped()], 4000: []}
+    pairs = [("flat", "steep"), ("one", "steep")]
+    crossing, other, slopes = describe_costs(scores, pairs, comparisons)
+    assert crossing.startswith("flat leads at 1,000 updates and steep at 8,000 updates; ")
+    lead = STEEP.scores.mean(axis=0) - [1, 2, 3, 4]
+    assert other.startswith(f"steep is {lead[0]:.1f} to {lead[-1]:.1f} BLEU ahead at all budgets")
+    (expected,) = compare_slopes([(FLAT, STEEP)])
+    assert slopes == str(expected)
