@@ -17,14 +17,9 @@ from statistics import fmean
 
 from pandas import DataFrame
 
-from compare.analysis.comparison import (
-    Comparison,
-    compare_models,
-    headlines,
-)
+from compare.analysis.comparison import Comparison, compare_all
 from compare.analysis.efficiency import progress, time_to_quality
-from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.statistics import score_tests
+from compare.analysis.finished_experiment import load_finished
 from compare.analysis.tables import Row
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
@@ -120,23 +115,22 @@ def intervals(folder: Path, corpus: str) -> str:
 
 
 @cache
-def compared(folder: Path, corpus: str) -> tuple[FinishedExperiment, list[Comparison]]:
-    """Return a finished experiment and the comparisons of its models."""
-    finished = load_finished(folder, data_root=corpus)
-    return finished, compare_models(score_tests(finished))
+def compared(folder: Path, corpus: str) -> tuple[list[Comparison], list[str]]:
+    """Return the comparisons of the models of an experiment, and its outcome in sentences."""
+    return compare_all(load_finished(folder, data_root=corpus))[1:]
 
 
 @cache
 def outcome(folder: Path, corpus: str) -> str:
     """Return the sentences with which the report of an experiment begins, as a list."""
-    return "\n".join(f"- {sentence}" for sentence in headlines(*compared(folder, corpus)))
+    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1])
 
 
 @cache
 def comparisons(folder: Path, corpus: str) -> str:
     """Return a table of all pairs: difference, its interval, p-value with Holm's correction, verdict."""
     lines = ["| difference | BLEU | 95% interval | p | p by Holm | verdict |", "|---|--:|--:|--:|--:|---|"]
-    for found in compared(folder, corpus)[1]:
+    for found in compared(folder, corpus)[0]:
         each = found if found.difference >= 0 else found.swapped()
         low, high = each.interval
         cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}", f"{low:.1f} to {high:.1f}"]

@@ -39,6 +39,25 @@ def language_tokenizer(language: str) -> Tokenizer:
     return LANGUAGE_TOKENIZERS.get(ISO_639_3.get(code, code), TOKENIZE)
 
 
+# Test sets that decide a comparison.
+
+
+def outcome_tests(outcome: str, tests: Sequence[str]) -> list[str]:
+    """Return the test sets whose mean BLEU decides.
+
+    Args:
+        outcome: value of ``scoring.outcome``.
+        tests: names of all test sets.
+
+    Raises:
+        ValueError: the outcome names none of them.
+    """
+    choices = {"first": tests[:1], "mean": tests, **{test: [test] for test in tests}}
+    if outcome not in choices:
+        raise ValueError(f'scoring.outcome = "{outcome}": no such test set; choose {", ".join(choices)}')
+    return list(choices[outcome])
+
+
 # Base class of metrics, their options and their scores.
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data.files import ensure_unchanged
-from data.text import TextFile, ensure_parallel, hash_lines, hash_texts, read_lines
+from data.text import TextFile, ensure_parallel, hash_lines, hash_texts, plain_or_gzip, read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +128,8 @@ class Corpus:
     """The splits "train" and "valid", then the test sets by name; their names begin with "test"."""
     uncut: Mapping[str, int] = field(default_factory=dict)
     """Pairs that a test set had before ``with_tests_cut``, by its name."""
+    docs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Name of each sentence's document by test set; not in ``content_hash``, as it changes no score."""
 
     @cached_property
     def content_hash(self) -> str:
@@ -161,7 +163,8 @@ class Corpus:
             for name, pairs in self.splits.items()
             if len(splits[name].src) < len(pairs.src)
         }
-        return replace(self, splits=splits, uncut=uncut)
+        docs = {name: names[:size] for name, names in self.docs.items()}
+        return replace(self, splits=splits, uncut=uncut, docs=docs)
 
     def with_train_cut(self, size: int) -> "Corpus":
         """Return a copy of the corpus with fewer training pairs, in memory.
@@ -223,7 +226,8 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool =
     """Read a corpus from a folder of files named NAME.LANG or NAME.LANG.gz.
 
     NAME is ``train``, then ``val``, ``valid*`` or ``dev*``, then ``test*`` for one or more test sets. The
-    lines of train stay on disk, because there may be ten million of them.
+    lines of train stay on disk, because there may be ten million of them. Beside a test set there may be
+    NAME.docs or NAME.docs.gz, the name of the document of each sentence, line by line.
 
     Args:
         root: the folder; other files in it are ignored.
@@ -236,7 +240,7 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool =
 
     Raises:
         FileNotFoundError: see ``corpus_files``.
-        ValueError: see ``corpus_files`` and ``read_pairs``.
+        ValueError: see ``corpus_files`` and ``read_pairs``; or documents of another number of lines.
     """
     root = Path(root)
     files = corpus_files(root, src_lang, tgt_lang)
@@ -245,7 +249,21 @@ def read_corpus(root: str | Path, src_lang: str, tgt_lang: str, *, tests: bool =
         for split, paths in files.items()
         if tests or split in ("train", "valid")
     }
-    return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits)
+    docs = {
+        test: _read_docs(path, len(splits[test].src))
+        for test in splits
+        if test.startswith("test") and (path := plain_or_gzip(root / f"{test}.docs")).is_file()
+    }
+    return Corpus(name=root.resolve().name, src_lang=src_lang, tgt_lang=tgt_lang, splits=splits, docs=docs)
+
+
+def _read_docs(path: Path, sentences: int) -> Sequence[str]:
+    names = read_lines(path)
+    if len(names) != sentences:
+        raise ValueError(
+            f"{path} has {len(names)} lines but its test set {sentences}: name the document of each sentence"
+        )
+    return names
 
 
 @lru_cache(maxsize=1)  # takes seconds; a command that ends a run reads it several times

@@ -9,23 +9,28 @@ from typing import Literal
 
 from compare.analysis.finished_experiment import (
     FinishedExperiment,
-    FinishedRun,
+    Spread,
     are_timed_together,
     load_finished,
     timed_spread,
 )
 from compare.analysis.statistics import (
     ALPHA,
+    BLEU_POINTS,
+    NATS,
     Interval,
     ScoredTestSet,
     aggregate_seeds,
     check_label,
+    decisive_scores,
     holm_correction,
+    score_likelihoods,
     score_tests,
     welch_test,
 )
 from compare.results.store import NO_INTERVALS, Summary, results_hash
 from compare.results.text import DISTURBED, describe_p, format_points
+from compare.scoring import outcome_tests
 from compare.system.messages import explain
 
 # The rule by which one model beats another.
@@ -34,7 +39,13 @@ from compare.system.messages import explain
 
 
 ALIKE = 1.0
-"""Two models are alike if the 95% interval of their difference lies within this many BLEU of 0."""
+"""Two models are alike if the 90% interval of their difference lies within this many BLEU of 0: two one-sided
+tests at 5%, not corrected for the number of pairs (Schuirmann 1987)."""
+CEILING = 98.0
+"""BLEU above which a test set cannot separate models."""
+FALSE_WINS, FALSE_FAMILIES = 0.06, 0.12
+"""Highest rates of wins between equal models with two seeds, of one pair and of any of six pairs, in
+benchmarks/significance.md."""
 Kind = Literal["failed", "decided", "one seed", "alike", "open"]
 """Outcome of a comparison: runs failed, one model beats the other, would beat it if a model had more than one
 seed, both are alike, or no difference is shown."""
@@ -42,7 +53,7 @@ seed, both are alike, or no difference is shown."""
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Comparison of model ``first`` with model ``second`` by BLEU on the first test set.
+    """Comparison of model ``first`` with model ``second`` by the outcome of the experiment.
 
     One model beats the other if ``p`` is below ``ALPHA``. Where a run of either model failed, none beats the
     other: the seeds that are left are not any seeds, but those with which training went well.
@@ -56,6 +67,8 @@ class Comparison:
     """Mean score of first minus mean score of second."""
     interval: Interval
     """95% confidence interval of the difference, of the same test as the p-value, without correction."""
+    interval_90: Interval
+    """90% confidence interval, by which two models are alike."""
     p_alone: float
     """p-value of this comparison alone."""
     p: float
@@ -65,6 +78,10 @@ class Comparison:
     step, which is its strictest."""
     failed: tuple[str, ...] = ()
     """Runs of either model that failed, as "label seed 2"; they have no translations to compare."""
+    metric: str = BLEU_POINTS
+    """Unit of the difference."""
+    test: str = ""
+    """Name of the test set, or of the mean over several."""
 
     @property
     def kind(self) -> Kind:
@@ -73,8 +90,24 @@ class Comparison:
             return "failed"
         if self.p < ALPHA:
             return "one seed" if min(self.seeds) == 1 else "decided"
-        is_alike = min(self.seeds) > 1 and max(map(abs, self.interval)) < ALIKE
-        return "alike" if is_alike else "open"
+        return "alike" if self.is_alike else "open"
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether the models are shown to be alike, which does not exclude that one beats the other."""
+        is_known = min(self.seeds) > 1 and not self.failed and self.metric == BLEU_POINTS
+        return is_known and max(map(abs, self.interval_90)) < ALIKE
+
+    def size(self, difference: float) -> str:
+        """Format a difference without sign and unit; BLEU beyond any score as "more than 100"."""
+        if self.metric != BLEU_POINTS:
+            return f"{abs(difference):.3f}"
+        return format_points(abs(difference)) if abs(difference) < 100 else "more than 100"
+
+    @property
+    def lead(self) -> str:
+        """The difference without its sign, with its unit."""
+        return f"{self.size(self.difference)} {self.metric}"
 
     def swapped(self) -> "Comparison":
         """Return the same comparison with first and second exchanged."""
@@ -85,6 +118,7 @@ class Comparison:
             seeds=(self.seeds[1], self.seeds[0]),
             difference=-self.difference,
             interval=Interval(-self.interval.high, -self.interval.low),
+            interval_90=Interval(-self.interval_90.high, -self.interval_90.low),
         )
 
     @property
@@ -94,18 +128,24 @@ class Comparison:
         return {
             "failed": f"not compared, as runs failed: {', '.join(self.failed)}",
             "one seed": "significant on this test set, with one seed",
-            "decided": f"{winner} beats {loser}",
-            "alike": f"alike within {ALIKE:g} BLEU",
-            "open": f"no difference shown; {self.findable} would have been found",
+            "decided": f"{winner} beats {loser}" + (f", {WITHIN}" if self.is_alike else ""),
+            "alike": WITHIN,
+            "open": f"not significant; {describe_detectable([self])}",
         }[self.kind]
 
-    @property
-    def findable(self) -> str:
-        """The smallest true difference that would have been found; none, where it is beyond any score."""
-        # Of one seed no variance is known, so nothing is said of other seeds.
-        models = " between two trained models" if min(self.seeds) == 1 else ""
-        found = f"a difference of {format_points(self.smallest)}" if self.smallest < 100 else "no difference"
-        return f"{found}{models}"
+
+WITHIN = f"alike within {ALIKE:g} BLEU"
+
+
+def describe_detectable(comparisons: Sequence[Comparison]) -> str:
+    """Name the smallest true difference that would have been detected; none where it is beyond any score."""
+    low, high = (end(comparisons, key=lambda each: each.smallest) for end in (min, max))
+    if low.smallest >= 100:
+        return "no difference would have been detected"
+    sizes = dict.fromkeys(each.size(each.smallest) for each in (low, high))
+    # Of one seed no variance is known, so nothing is said of other seeds.
+    models = " between trained models" if min(min(each.seeds) for each in comparisons) == 1 else ""
+    return f"a difference of about {' to '.join(sizes)}{models} would probably have been detected"
 
 
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:
@@ -115,9 +155,9 @@ def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Co
 
 
 def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -> list[Comparison]:
-    """Compare every other model with ``baseline``, or all pairs of models, by BLEU on the first test set.
+    """Compare every other model with ``baseline``, or all pairs of models, by ``scoring.outcome``.
 
-    Other scores and test sets are not tested: each more would make Holm's correction stricter.
+    Other scores and test sets are not in the same family: each more would make Holm's correction stricter.
 
     Args:
         scored: the test sets by name, as ``score_tests`` returns them.
@@ -128,20 +168,20 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
         One comparison per pair, its ``p`` corrected for all of them.
 
     Raises:
-        ValueError: the baseline does not exist, two runs differ in the settings that a table shares, or the
-            test set has one sentence, which says nothing about others.
+        ValueError: the baseline or the outcome does not exist, two runs differ in the settings that a table
+            shares, or the test set has one sentence or document, which says nothing about others.
     """
     if not scored:
         return []
-    test = next(iter(scored.values()))
+    test = decisive_scores(scored)
     if len(set(test.settings.values())) > 1:
         raise ValueError(
             "runs were trained or decoded with different settings (see settings_hash), so no test can "
             "compare their models: keep them in folders of their own"
         )
     first_run = next(iter(next(iter(test.models.values())).values()))
-    if len(first_run.counts) < 2:
-        raise ValueError(f"{test.name} has one sentence, which says nothing about others")
+    if first_run.units < 2:
+        raise ValueError(f"{test.name} has one sentence or document, which says nothing about others")
     baseline = baseline or test.baseline
     if not baseline:
         pairs = [(first, second) for second, first in combinations(test.models, 2)]
@@ -162,13 +202,16 @@ def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Compar
         second=second,
         seeds=(len(runs[0]), len(runs[1])),
         difference=found.difference,
-        interval=found.interval,
+        interval=found.interval(),
+        interval_90=found.interval(0.9),
         p_alone=found.p,
         p=found.p,
         smallest=found.smallest_difference(tests),
         failed=tuple(
             f"{label} seed {seed}" for label in (first, second) for seed in test.failed.get(label, ())
         ),
+        metric=test.metric,
+        test=test.name,
     )
 
 
@@ -227,61 +270,81 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     others = [label for label in ordered if label != best]
     against = compared_with(comparisons, best)
     found = [against[label].swapped() for label in others]
-    return [*_verdicts(best, found), *_describe_speeds(best, others, finished), *lost]
+    where = f"On {found[0].test}, " if len(finished.corpus.tests) > 1 else ""
+    sentences = [f"{where}{clause}." for clause in _clauses(best, found, means)]
+    if any(min(each.seeds) == 2 and not each.failed for each in found):
+        sentences.append(
+            f"With two seeds, the test calls one of two equal models better in up to {FALSE_WINS:.0%} of "
+            f"experiments, and some pair of four equal ones in up to {FALSE_FAMILIES:.0%}, not in 5%."
+        )
+    return [*sentences, *_describe_speeds(best, others, finished), *lost]
 
 
 MOST_NAMED = 5
 """Largest number of models that a sentence names one by one."""
 
 
-def _verdicts(best: str, found: Sequence[Comparison]) -> list[str]:
-    """Describe the comparisons of a model, which is first, a sentence for each kind of verdict."""
-    decided, likely, alike, unknown = (
+def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float]) -> list[str]:
+    """Describe the comparisons of a model, which is first, a clause for each kind of verdict.
+
+    Args:
+        best: label of the model.
+        found: its comparisons.
+        means: mean score of every model by its label.
+    """
+    top = [label for label, mean in means.items() if mean > CEILING]
+    clauses = []
+    if len(top) > 1:
+        names = _join(top, f"{len(top)} models")
+        clauses.append(f"{names} are at the ceiling (above {CEILING:g} BLEU), where they cannot be separated")
+        found = [each for each in found if not {each.first, each.second} <= {*top}]
+    decided, likely, alike, unclear = (
         [each for each in found if each.kind == kind] for kind in ("decided", "one seed", "alike", "open")
     )
-    wins = [each for each in decided if each.difference > 0]
-    losses = [each.swapped() for each in decided if each.difference < 0]
-    broken = [run for each in found for run in each.failed]
-    sentences = []
+    wins = [each for each in decided if each.difference > 0 and not each.is_alike]
     if wins:
         numbers = {number for each in wins for number in each.seeds}
         seeds = f", {numbers.pop()} seeds each" if len(numbers) == 1 else ""
-        sentences.append(f"{best} beats {_leads(wins)}{seeds}.")
-    sentences += [f"{each.first} beats {_leads([each])}." for each in losses]
+        clauses.append(f"{best} beats {_leads(wins)}{seeds}")
+    for each in decided:
+        first, second = (each.first, each.second)[:: 1 if each.difference > 0 else -1]
+        if each.is_alike:
+            lead = f"{each.lead} ahead of {second} ({describe_p(each.p)})"
+            clauses.append(f"{first} is {lead}, {WITHIN}")
+        elif each.difference < 0:
+            clauses.append(f"{first} beats {_leads([each.swapped()])}")
     for side, some in (
         ("ahead of", [each for each in likely if each.difference > 0]),
         ("behind", [each for each in likely if each.difference <= 0]),
     ):
         if some:
-            sentences.append(f"{best} is {side} {_leads(some)}: significant on this test set, with one seed.")
+            clauses.append(f"{best} is {side} {_leads(some)}: significant on this test set, with one seed")
     if alike:
-        names = ", ".join(each.second for each in alike)
-        sentences.append(f"Alike within {ALIKE:g} BLEU of {best}: {names}.")
-    if unknown:
-        behind = [
-            f"{each.second} ({format_points(abs(each.difference))} BLEU "
-            f"{'behind' if each.difference >= 0 else 'ahead'}; {each.findable} would have been found)"
-            for each in unknown
+        names = _join([each.second for each in alike], f"{len(alike)} models")
+        clauses.append(f"{names} {'is' if len(alike) == 1 else 'are'} within {ALIKE:g} BLEU of {best}: alike")
+    if broken := [run for each in found for run in each.failed]:
+        clauses.append(f"{best} is not compared where runs failed: {', '.join(dict.fromkeys(broken))}")
+    if unclear:
+        parts = [
+            f"{each.second} is {each.lead} {'behind' if each.difference >= 0 else 'ahead of'} {best}"
+            for each in unclear
         ]
-        many = f"{len(unknown)} models ({_range(unknown)} apart)"
-        sentences.append(f"No difference to {best} is shown for {_join(behind, many)}.")
-    if broken:
-        sentences.append(f"Not compared with {best}, as runs failed: {', '.join(dict.fromkeys(broken))}.")
-    return sentences
+        many = f"{len(unclear)} models are {_range(unclear)} from {best}"
+        detectable = f"With these seeds {describe_detectable(unclear)}"
+        clauses.append(f"{_join(parts, many)}: not significant. {detectable}")
+    return clauses
 
 
 def _leads(found: Sequence[Comparison]) -> str:
     """List models with the lead over them, or where they are many, the range of leads."""
-    leads = [
-        f"{each.second} by {format_points(each.difference)} BLEU ({describe_p(each.p)})" for each in found
-    ]
+    leads = [f"{each.second} by {each.lead} ({describe_p(each.p)})" for each in found]
     highest = describe_p(max(each.p for each in found))
     return _join(leads, f"{len(found)} models by {_range(found)} ({highest} at most)")
 
 
 def _range(found: Sequence[Comparison]) -> str:
-    low, high = (format_points(end(abs(each.difference) for each in found)) for end in (min, max))
-    return f"{low} to {high} BLEU"
+    low, high = (end(found, key=lambda each: abs(each.difference)) for end in (min, max))
+    return f"{low.size(low.difference)} to {high.lead}"
 
 
 def _join(parts: Sequence[str], many: str = "") -> str:
@@ -291,37 +354,77 @@ def _join(parts: Sequence[str], many: str = "") -> str:
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
+def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[str]:
+    """Describe the other test sets and the likelihood by the same test, a sentence each.
+
+    Args:
+        finished: the experiment.
+        scored: its test sets by name.
+    """
+    best, sentences = choose_reference(finished), []
+    decisive = outcome_tests(finished.outcome, list(scored))
+    further = {
+        f"On {name}, which does not decide": replace(test, outcome="first")
+        for name, test in scored.items()
+        if [name] != decisive
+    }
+    if likelihoods := score_likelihoods(finished):
+        further["By log-likelihood, the second outcome"] = decisive_scores(likelihoods)
+    for where, test in further.items():
+        means = {label: fmean(run.score for run in runs.values()) for label, runs in test.models.items()}
+        if best not in means or len(means) < 2 or (test.metric != NATS and not any_translates(means)):
+            continue
+        try:
+            against = compared_with(compare_models({test.name: replace(test, outcome="first")}), best)
+        except ValueError as error:
+            sentences.append(f"{where}: the models were not compared: {explain(error)}.")
+            continue
+        ordered = sorted(against, key=lambda label: means[label], reverse=True)
+        clauses = _clauses(best, [against[label].swapped() for label in ordered], means)
+        sentences.append(f"{where}: {'; '.join(clauses)}.")
+    return sentences
+
+
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
-    """Compare the training speed of the best model with those of others, where it is known to differ.
+    """Compare the training speed of the best model with those of others that were timed with it, undisturbed.
 
     Nothing is said where these are more than ``MOST_NAMED``.
     """
-    ratios = {label: _speed_ratio(finished.labels[best], finished.labels[label]) for label in others}
-    known = [f"{ratio:.2f} times those of {label}" for label, ratio in ratios.items() if ratio is not None]
-    return [f"Timed training tokens/s of {best}: {_join(known)}."] if 0 < len(known) <= MOST_NAMED else []
+    ratios, same = [], []
+    for label in others:
+        runs = [*finished.labels[best], *finished.labels[label]]
+        one, other = (timed_spread(finished.labels[each], "timed_tokens_per_s") for each in (best, label))
+        shares = (share for run in runs for share in (run.result.cpu_share, run.result.reference_share))
+        disturbed = any(share < DISTURBED for share in shares if share is not None)
+        if one is None or other is None or disturbed or not are_timed_together(runs):
+            continue
+        if one.is_above(other) or other.is_above(one):
+            rates = [
+                fmean(run.result.timed_tokens_per_s or 0.0 for run in finished.labels[each])
+                for each in (best, label)
+            ]
+            ratios.append(f"{rates[0] / rates[1]:.2f} times as fast as {label}")
+        else:
+            speeds = f"{_thousands(one)} against {_thousands(other)} tokens/s"
+            same.append(f"{best}'s speed is not distinguishable from {label}'s: {speeds}.")
+    if len(ratios) + len(same) > MOST_NAMED:
+        return []
+    return ([f"{best} trains {_join(ratios)}."] if ratios else []) + same
 
 
-def _speed_ratio(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> float | None:
-    """Divide two training speeds; None unless timed together, undisturbed, and with spreads apart."""
-    one, other = (timed_spread(runs, "timed_tokens_per_s") for runs in (first, second))
-    runs = [*first, *second]
-    shares = (share for run in runs for share in (run.result.cpu_share, run.result.reference_share))
-    disturbed = any(share < DISTURBED for share in shares if share is not None)
-    if one is None or other is None or disturbed or not are_timed_together(runs):
-        return None
-    if not (one.is_above(other) or other.is_above(one)):
-        return None
-    rates = [fmean(run.result.timed_tokens_per_s or 0.0 for run in runs) for runs in (first, second)]
-    return rates[0] / rates[1]
+def _thousands(speeds: Spread) -> str:
+    """Format a spread of speeds: "36-39k", or below 10,000 "950-1,020"."""
+    low, high = (speed / 1000 if speeds.high >= 10_000 else speed for speed in speeds)
+    return f"{low:,.0f}-{high:,.0f}{'k' * (speeds.high >= 10_000)}"
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
-    """Average BLEU on the first test set by label, over the seeds with which no model failed, if any."""
+    """Average the BLEU that decides by label, over the seeds with which no model failed, if any."""
     models, failures = finished.labels, finished.failed_seeds
     failed = {seed for label in models for seed in failures.get(label, ())}
     means = {}
     for label, runs in models.items():
-        scores = {run.result.seed: run.result.bleu or 0.0 for run in runs}
+        scores = {run.result.seed: finished.outcome_bleu(run.result) or 0.0 for run in runs}
         means[label] = fmean([bleu for seed, bleu in scores.items() if seed not in failed] or scores.values())
     return means
 
@@ -348,7 +451,9 @@ def compare_all(
     except ValueError as error:
         return scored, [], [f"The models were not compared: {explain(error)}"]
     outcome = headlines(finished, comparisons)
-    return scored, comparisons if any_translates(mean_bleu(finished)) else [], outcome
+    if not any_translates(mean_bleu(finished)):
+        return scored, [], outcome
+    return scored, comparisons, outcome + further_outcomes(finished, scored)
 
 
 def summarise(folder: Path, *, data_root: str = "") -> Summary:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from compare.analysis.tables import seed_mean
 from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, are_trials, read_results
+from compare.scoring import outcome_tests
 from compare.system.messages import explain
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
@@ -69,6 +71,19 @@ class FinishedExperiment:
     def baseline(self) -> str:
         """Label of the model that each other one is tested against; empty: all pairs are."""
         return self.runs[0].run.scoring.baseline
+
+    @property
+    def outcome(self) -> str:
+        """The value of ``scoring.outcome``: which test set decides."""
+        return self.runs[0].run.scoring.outcome
+
+    def outcome_bleu(self, result: Result) -> float | None:
+        """Return the BLEU that decides; None where it is not known."""
+        first, *_ = tests = self.corpus.tests
+        scores: dict[str, Any] = {test: each.get("bleu") for test, each in result.tests.items()}
+        scores[first] = result.bleu
+        bleu: float | None = seed_mean([scores.get(test) for test in outcome_tests(self.outcome, tests)])
+        return bleu
 
     def sources(self, split: str) -> Sequence[str]:
         """Return the source sentences of a split as people read them."""

@@ -14,13 +14,13 @@ References:
 
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from scipy.special import stdtr, stdtrit
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.tables import Row, find_groups, groups_text, seed_mean
 from compare.results.columns import PRIMARY
+from compare.results.records import read_likelihoods
 from compare.scoring import (
     BOOTSTRAP_SEED,
     HEADLINE,
@@ -40,6 +41,7 @@ from compare.scoring import (
     clip,
     make_bleu,
     metric_of,
+    outcome_tests,
     read_scored,
 )
 from compare.system.messages import did_you_mean
@@ -114,16 +116,25 @@ def _with_references(tokenize: str, references: tuple[str, ...]) -> BLEU:
 # N sentences, R resamples.
 
 
+BLEU_POINTS, NATS = "BLEU", "nats per token"
+"""Units of the two outcomes."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledScore:
     """BLEU of one run on a test set, and on resamples of the test set."""
 
-    counts: IntArray
-    """Statistics per sentence, (N, 10)."""
+    units: int
+    """Number of sentences, or of documents, that a resample draws."""
     score: float
     """BLEU of the whole test set, 0 to 100."""
     resampled: FloatArray
     """BLEU of each bootstrap resample of the test set, (R,); resample r is the same for every run."""
+
+    @classmethod
+    def of(cls, counts: FloatArray | IntArray, score: Callable[[Any], Any], draws: FloatArray) -> Self:
+        """Score the sums of statistics per sentence or document, (N, S), and those of resamples, (R, N)."""
+        return cls(units=len(counts), score=float(score(counts.sum(axis=0))), resampled=score(draws @ counts))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -139,6 +150,10 @@ class ScoredTestSet:
     """Seeds with which a model failed, by its label."""
     baseline: str = ""
     """Label of the model that the others are tested against; empty: all pairs are."""
+    outcome: str = "first"
+    """``scoring.outcome``: which test set decides."""
+    metric: str = BLEU_POINTS
+    """Unit of the scores."""
 
 
 def bootstrap_draws(sentences: int, resamples: int) -> FloatArray:
@@ -166,6 +181,7 @@ def score_test_set(
     *,
     resamples: int = 1000,
     tokenize: str = TOKENIZE,
+    documents: Sequence[str] = (),
     **more: Any,
 ) -> ScoredTestSet:
     """Compute the statistics and resampled scores of one test set.
@@ -176,23 +192,37 @@ def score_test_set(
         outputs: translations by label and seed, one line per sentence.
         resamples: number of bootstrap resamples.
         tokenize: sacrebleu's tokenizer of BLEU.
+        documents: the name of each sentence's document; documents are then resampled, not sentences.
         more: further fields of ``ScoredTestSet``.
 
     Raises:
         ValueError: there are not as many translations as references.
     """
-    draws = bootstrap_draws(len(references), resamples)
-
-    def score_run(lines: Sequence[str]) -> SampledScore:
-        counts = sentence_counts(lines, references, tokenize)
-        return SampledScore(
-            counts=counts, score=float(bleu(counts.sum(axis=0))), resampled=bleu(draws @ counts)
-        )
-
-    models = {
-        label: {seed: score_run(lines) for seed, lines in runs.items()} for label, runs in outputs.items()
+    counts = {
+        label: {seed: sentence_counts(lines, references, tokenize) for seed, lines in runs.items()}
+        for label, runs in outputs.items()
     }
-    return ScoredTestSet(name=name, models=models, **more)
+    return _resample(counts, bleu, documents or range(len(references)), resamples, name=name, **more)
+
+
+def _resample(
+    counts: Mapping[str, Mapping[int, Any]],
+    score: Callable[[Any], Any],
+    documents: Sequence[Any],
+    resamples: int,
+    **more: Any,
+) -> ScoredTestSet:
+    """Score statistics per sentence by label and seed, and resamples of the sentences or documents."""
+    names, numbers = np.unique(documents, return_inverse=True)
+    draws = bootstrap_draws(len(names), resamples)
+
+    def sample(values: Any) -> SampledScore:
+        totals = np.zeros((len(names), values.shape[1]), dtype=values.dtype)
+        np.add.at(totals, numbers, values)
+        return SampledScore.of(totals, score, draws)
+
+    models = {label: {seed: sample(each) for seed, each in runs.items()} for label, runs in counts.items()}
+    return ScoredTestSet(models=models, **more)
 
 
 def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
@@ -205,7 +235,6 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
     Returns:
         The test sets by name, that of the headline first.
     """
-    settings = {run.result.run: run.result.settings_hash for run in finished.runs}
     return {
         test: score_test_set(
             test,
@@ -216,12 +245,75 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
             },
             resamples=resamples,
             tokenize=finished.tokenize,
-            settings=settings,
-            failed=finished.failed_seeds,
-            baseline=finished.baseline,
+            documents=finished.corpus.docs.get(test, ()),
+            **_planned(finished),
         )
         for test in finished.corpus.tests
     }
+
+
+def _planned(finished: FinishedExperiment) -> dict[str, Any]:
+    """Return the fields of every ``ScoredTestSet`` of an experiment."""
+    settings = {run.result.run: run.result.settings_hash for run in finished.runs}
+    return {
+        "settings": settings,
+        "failed": finished.failed_seeds,
+        "baseline": finished.baseline,
+        "outcome": finished.outcome,
+    }
+
+
+def score_likelihoods(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[str, ScoredTestSet]:
+    """Compute the log-likelihood per token that models give to the references, in nats: the second outcome.
+
+    Returns:
+        The test sets by name; none unless all trained runs have stored it per sentence.
+    """
+    scored = {}
+    for test in finished.corpus.tests:
+        values: dict[str, dict[int, FloatArray]] = {}
+        sentences = len(finished.corpus.splits[test].src)
+        for run in finished.trained.runs:
+            record = read_likelihoods(run.likelihoods) if run.likelihoods.exists() else None
+            if record is None or len(record.sentences.get(test, ())) != sentences:
+                return {}
+            logp = np.array(record.sentences[test])[:, None] / record.tests[test].tokens
+            values.setdefault(run.result.label, {})[run.result.seed] = logp
+        documents = finished.corpus.docs.get(test) or range(sentences)
+        planned = _planned(finished) | {"name": test, "metric": NATS}
+        scored[test] = _resample(values, lambda sums: sums[..., 0], documents, resamples, **planned)
+    return scored
+
+
+def decisive_scores(scored: Mapping[str, ScoredTestSet]) -> ScoredTestSet:
+    """Return the test set that decides by ``scoring.outcome``, or the means of all.
+
+    Args:
+        scored: one or more test sets by name, the first test set being first.
+
+    Raises:
+        ValueError: the outcome names a test set that is not there.
+    """
+    first = next(iter(scored.values()))
+    decisive = [scored[test] for test in outcome_tests(first.outcome, list(scored))]
+    if len(decisive) == 1:
+        return decisive[0]
+    models = {
+        label: {seed: mean_score([test.models[label][seed] for test in decisive]) for seed in runs}
+        for label, runs in first.models.items()
+    }
+    return replace(first, name=f"the mean of {len(decisive)} test sets", models=models)
+
+
+def mean_score(scores: Sequence[SampledScore]) -> SampledScore:
+    """Average the scores of a run on several test sets, whose sentences are resampled independently."""
+    # Test sets of one size share their draws, so that each is shifted by another number of resamples.
+    resampled = [np.roll(each.resampled, shift) for shift, each in enumerate(scores)]
+    return SampledScore(
+        units=sum(each.units for each in scores),
+        score=fmean(each.score for each in scores),
+        resampled=np.mean(resampled, axis=0),
+    )
 
 
 # 95% confidence intervals of mean scores and of mean differences, for three sources of variation.
@@ -273,9 +365,9 @@ class Variances(NamedTuple):
         return self.sentences + max(self.seeds - self.interaction, 0.0)
 
 
-def t_quantile(dof: float) -> float:
-    """Return the 0.975 quantile of Student's t: half the width of a 95% interval in standard errors."""
-    return float(stdtrit(dof, 0.975))
+def t_quantile(dof: float, level: float = 0.95) -> float:
+    """Return half the width of a confidence interval of Student's t in standard errors."""
+    return float(stdtrit(dof, (1 + level) / 2))
 
 
 def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
@@ -286,7 +378,7 @@ def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
     """
     scores = np.array([run.score for run in runs])
     resampled = np.stack([run.resampled for run in runs])
-    return clip_intervals(confidence_intervals(scores, resampled, len(runs[0].counts)))
+    return clip_intervals(confidence_intervals(scores, resampled, runs[0].units))
 
 
 def clip_intervals(intervals: Intervals) -> Intervals:
@@ -384,10 +476,16 @@ class WelchTest(NamedTuple):
             return float(self.difference == 0)
         return float(2 * stdtr(self.dof, -abs(self.difference) / self.error))
 
-    @property
-    def interval(self) -> Interval:
-        """The 95% interval of the difference."""
-        half = t_quantile(self.dof) * self.error
+    @classmethod
+    def of(cls, difference: float, parts: Sequence[tuple[float, float]]) -> Self:
+        """Combine independent variances, each with its degrees of freedom (Satterthwaite 1946)."""
+        total = sum(part for part, _ in parts)
+        squares = sum(part**2 / dof for part, dof in parts if part)
+        return cls(difference, math.sqrt(total), total**2 / squares if squares else math.inf)
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """Return the confidence interval of the difference."""
+        half = t_quantile(self.dof, level) * self.error
         return Interval(self.difference - half, self.difference + half)
 
     def smallest_difference(self, tests: int) -> float:
@@ -399,10 +497,11 @@ def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) ->
     """Test whether other seeds of two models would differ on other sentences.
 
     The variance has three parts. Over the seeds of each model it is that of their scores over k (Welch 1947),
-    and it contains the interaction: a seed that does well on some sentences by chance. The third part is that
+    and it contains the interaction: a seed that does well on some sentences by chance. It is never taken to
+    be below the interaction, which the sentences show: few seeds may agree by luck. The third part is that
     over resamples of the test set, which both models share, without this interaction. With one seed the
     variance over seeds is not known: the test is then that of these very models. The degrees of freedom are
-    those of Satterthwaite 1946, N - 1 for the sentences.
+    those of Satterthwaite 1946, N - 1 for what the sentences show.
 
     Args:
         first: the scores of one model, one per seed.
@@ -415,12 +514,12 @@ def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) ->
     over_seeds = [estimate_variances(*model) for model in models]
     resampled = models[0][1].mean(axis=0) - models[1][1].mean(axis=0)
     shared = float(resampled.var(ddof=1)) - sum(each.interaction for each in over_seeds)
-    parts = [(max(shared, 0.0), len(first[0].counts) - 1)]
-    parts += [(each.seeds, len(runs) - 1) for each, runs in zip(over_seeds, (first, second), strict=True)]
-    total = sum(part for part, _ in parts)
-    squares = sum(part**2 / dof for part, dof in parts if part)
-    difference = float(models[0][0].mean() - models[1][0].mean())
-    return WelchTest(difference, math.sqrt(total), total**2 / squares if squares else math.inf)
+    of_sentences = first[0].units - 1
+    parts = [(max(shared, 0.0), of_sentences)]
+    for each, runs in zip(over_seeds, (first, second), strict=True):
+        is_seeds = each.seeds >= each.interaction
+        parts.append((each.seeds, len(runs) - 1) if is_seeds else (each.interaction, of_sentences))
+    return WelchTest.of(float(models[0][0].mean() - models[1][0].mean()), parts)
 
 
 # Results with one row per model instead of one row per run: means, standard deviations, intervals.
@@ -437,6 +536,8 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
       one seed); where the BLEU of the seeds lies in two groups, all of it as ``<name>_groups``. If one seed
       lacks the figure, there is no mean: over the remaining seeds it would be biased.
     - Any other value is kept if all seeds agree on it. ``seeds`` is the number of seeds.
+    - With the outcome "mean", the mean BLEU over the test sets stands beside them as that of a test set
+      called mean.
     - The interval of each run is replaced by the intervals of the mean score: ``bleu_test_set_low``,
       ``bleu_seeds_low``, ``bleu_combined_low`` and the same with ``_high``. Columns of further test sets end
       in their name, as in ``bleu_seeds_low_test_long``. Without translations there is only the interval over
@@ -450,13 +551,19 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
         One row per label, in the order of the experiment's table, with the column names of its runs, the same
         in all rows.
     """
-    test_by_suffix = {f"_{test}" if number else "": test for number, test in enumerate(scored)}
+    tests = {f"_{test}" if number else "": each for number, (test, each) in enumerate(scored.items())}
+    is_mean = finished.outcome == "mean"
+    if is_mean and scored:
+        tests["_mean"] = decisive_scores(scored)
     rows = []
     for label, runs in finished.labels.items():
-        by_suffix = {
-            suffix: list(scored[test].models[label].values()) for suffix, test in test_by_suffix.items()
-        }
-        rows.append(_aggregate_row([run.result.flat() for run in runs], by_suffix))
+        by_suffix = {suffix: list(test.models[label].values()) for suffix, test in tests.items()}
+        seed_rows = [run.result.flat() for run in runs]
+        for row, run in zip(seed_rows, runs, strict=True):
+            if is_mean:
+                row |= {"bleu_mean": finished.outcome_bleu(run.result), "bleu_ci_low_mean": None}
+                row["bleu_signature_mean"] = run.result.bleu_signature
+        rows.append(_aggregate_row(seed_rows, by_suffix))
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in names} for row in rows]
 

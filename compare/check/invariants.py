@@ -315,6 +315,11 @@ def _check_likelihoods(run: CheckedRun) -> Findings:
         for key, value in counts.items():
             recorded = getattr(likelihoods.tests[test], key)
             yield ComparedValue(run.name, f"{path.name}: {key} of {test}", recorded, value)
+        if (sentences := likelihoods.sentences.get(test)) is not None:
+            total, rounding = -math.fsum(sentences), 1e-4 * len(ids)
+            context = f"{path.name}: sum over the sentences of {test}"
+            yield ComparedValue(run.name, context, likelihoods.tests[test].nll, total, absolute=rounding)
+            yield ComparedValue(run.name, f"{path.name}: sentences of {test}", len(sentences), len(ids))
 
 
 def _check_external(run: CheckedRun) -> Findings:

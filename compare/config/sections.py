@@ -309,6 +309,11 @@ class ScoringConfig(Section):
     baseline: str = setting(
         "", "Label of the model that each other one is tested against; empty: all pairs are tested."
     )
+    outcome: str = setting(
+        "first",
+        "Test set whose BLEU decides which model is better: first, the name of a test set, or mean, the mean "
+        "BLEU of all test sets.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from compare.config.resolve import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
 from compare.models.registry import Architecture, train_flops_per_token
+from compare.scoring import outcome_tests
 from data.batches import BatchStream
 from data.corpus import Corpus, embedded_corpus, find_corpus, read_corpus
 from data.encode import EncodedSplit, describe_unknown, encode_split
@@ -99,9 +100,11 @@ def prepare_data(
             that training starts from, or else of the training split.
 
     Raises:
-        ValueError: the corpus or the vocabulary cannot be used.
+        ValueError: the corpus or the vocabulary cannot be used, or ``scoring.outcome`` names no test set.
     """
     corpus = load_corpus(run.data, tests=tests)
+    if tests:
+        outcome_tests(run.scoring.outcome, corpus.tests)
     pairs = corpus.splits["train"]
     sizes = ", ".join(f"{name} {len(split.src):,}" for name, split in corpus.splits.items())
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: {sizes}")

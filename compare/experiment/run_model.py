@@ -17,7 +17,7 @@ from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
 from compare.results.records import Likelihoods, RawSpeed, Selection, read_selection
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, save_result, write_record
+from compare.results.store import Result, json_text, save_result, write_record
 from compare.scoring import bleu_and_length_ratio
 from compare.system.device import set_numerics, this_machine
 from compare.system.log import MetricsCallback, Reporter, counting
@@ -167,11 +167,16 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
             seconds += time.perf_counter() - start
             write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in translations))
     if corpus.tests:
-        tests = {
-            test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt).sums
+        scores = {
+            test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt)
             for test in corpus.tests
         }
-        write_record(folder.likelihoods, Likelihoods(tests=tests, weights=hash_file(folder.weights)))
+        likelihoods = Likelihoods(
+            tests={test: each.sums for test, each in scores.items()},
+            weights=hash_file(folder.weights),
+            sentences={test: [round(one.total, 4) for one in scores[test].sentences] for test in scores},
+        )
+        write_atomically(folder.likelihoods, json_text(likelihoods, indent=0) + "\n")
     return seconds
 
 

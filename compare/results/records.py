@@ -127,6 +127,8 @@ class Likelihoods:
     """The sums by test set; its references are the scored translations."""
     weights: str
     """sha256 of the weights file that they were computed with."""
+    sentences: Mapping[str, list[float]] = field(default_factory=dict)
+    """Log-likelihood of each sentence by test set, to four decimals; runs of earlier versions lack it."""
 
 
 def read_likelihoods(path: Path) -> Likelihoods:

@@ -49,6 +49,24 @@ def test_a_folder_is_read_in_either_direction(root: Path, src: str, tgt: str) ->
     assert corpus.splits["test_b"] == Pairs(expected[src], expected[tgt], ())
 
 
+@pytest.mark.parametrize("ending", ["docs", "docs.gz"])
+def test_documents_of_a_test_set_lie_beside_it(root: Path, ending: str) -> None:
+    plain = read_corpus(root, "en", "de")
+    lines = [f"document {line}\n" for line in range(len(plain.splits["test_b"].src))]
+    path, text = root / f"test_b.{ending}", "".join(lines).encode()
+    path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
+    corpus = read_corpus(root, "en", "de")
+    assert corpus.docs == {"test_b": tuple(line.strip() for line in lines)}
+    assert corpus.content_hash == plain.content_hash
+    assert corpus.with_tests_cut(1).docs == {"test_b": ("document 0",)}
+    assert read_corpus(root, "en", "de", tests=False).docs == {}
+    path.write_bytes(gzip.compress(b"a\n" * 9) if ending.endswith("gz") else b"a\n" * 9)
+    with pytest.raises(
+        ValueError, match=r"test_b\.docs\S* has 9 lines but its test set \d: name the document"
+    ):
+        read_corpus(root, "en", "de")
+
+
 @pytest.mark.parametrize("stem", ["valid", "validation", "valid.tok", "dev", "dev2013"])
 def test_other_names_of_the_validation_set(root: Path, stem: str) -> None:
     (root / "val.en.gz").rename(root / f"{stem}.en.gz")

@@ -52,8 +52,8 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
     yield (
         f"One model beats another where p < {ALPHA} by Welch's t test of their two sets of seeds, with the "
         f"variance over test sentences added, after Holm's correction for all comparisons on this page "
-        f"({len(comparisons)}), both have several seeds, and no run of either failed. BLEU on the first test "
-        "set is tested; other scores and test sets are only shown."
+        f"({len(comparisons)}), both have several seeds, and no run of either failed. BLEU on "
+        f"{comparisons[0].test} decides; other scores and test sets are only shown."
     )
     yield Table(
         "BLEU of the model minus that of the one that it is against, means over seeds; the 95% interval and "

@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,9 +16,12 @@ from scipy.stats import ttest_ind
 
 from benchmarks.significance import SETTINGS, rates
 from compare.analysis.comparison import (
+    FALSE_FAMILIES,
+    FALSE_WINS,
     Comparison,
     compare_models,
     compared_with,
+    further_outcomes,
     headlines,
     mean_bleu,
 )
@@ -29,6 +33,7 @@ from compare.analysis.statistics import (
     WelchTest,
     aggregate_seeds,
     holm_correction,
+    mean_score,
     model_intervals,
     score_test_set,
     score_tests,
@@ -36,6 +41,8 @@ from compare.analysis.statistics import (
     welch_test,
 )
 from compare.config.sections import ScoringConfig
+from compare.results.records import Likelihoods, LikelihoodSums
+from compare.results.store import write_record
 from compare.results.text import describe_p
 from data.text import read_lines
 from tests.kits.finished_experiments import make_finished, pairs
@@ -84,10 +91,8 @@ def test_each_model_is_compared_with_each_above_it_or_with_a_baseline():
 
 def sampled(*runs: tuple[float, Sequence[float]]) -> list[SampledScore]:
     """Return seeds with a score and the changes of it on resamples of fifty sentences."""
-    counts = np.zeros((50, 1), dtype=np.int64)
     return [
-        SampledScore(counts=counts, score=score, resampled=score + np.array(changes))
-        for score, changes in runs
+        SampledScore(units=50, score=score, resampled=score + np.array(changes)) for score, changes in runs
     ]
 
 
@@ -99,21 +104,27 @@ def test_with_equal_sentences_the_test_is_that_of_scipy():
     expected = ttest_ind(one, other, equal_var=False)
     assert found.p == pytest.approx(expected.pvalue, rel=1e-12)
     assert found.dof == pytest.approx(expected.df, rel=1e-12)
-    assert found.interval == pytest.approx(expected.confidence_interval(), rel=1e-9)
+    assert found.interval() == pytest.approx(expected.confidence_interval(), rel=1e-9)
+    assert found.interval(0.9) == pytest.approx(expected.confidence_interval(0.9), rel=1e-9)
 
 
 def test_the_variance_over_sentences_is_added_and_an_interaction_counted_once():
     """By hand: the seeds of the first model change alike, those of the second in opposite directions."""
     swing = np.tile([-1.0, 1.0], 100)  # of variance 200 / 199
-    found = welch_test(sampled((10.0, 3 * swing), (14.0, 3 * swing)), sampled((5.0, swing), (6.0, -swing)))
+    found = welch_test(sampled((10.0, 3 * swing), (14.0, 3 * swing)), sampled((4.0, swing), (7.0, -swing)))
     sentences, unit = 9 * 200 / 199, 200 / 199
-    seeds = 8 / 2, 0.5 / 2
+    seeds = 8 / 2, 4.5 / 2
     shared = sentences - unit  # the mean of the second does not change; its interaction is that of one seed
     total = shared + sum(seeds)
     assert (found.difference, found.error) == (6.5, pytest.approx(math.sqrt(total)))
     assert found.dof == pytest.approx(total**2 / (shared**2 / 49 + seeds[0] ** 2 + seeds[1] ** 2))
     half = t_quantile(found.dof) * found.error
-    assert found.interval == pytest.approx((6.5 - half, 6.5 + half))
+    assert found.interval() == pytest.approx((6.5 - half, 6.5 + half))
+    # Seeds that agree by luck have at least the variance that their sentences show, and its freedom.
+    found = welch_test(sampled((10.0, 3 * swing), (14.0, 3 * swing)), sampled((5.4, swing), (5.6, -swing)))
+    total = shared + seeds[0] + unit
+    assert (found.difference, found.error) == (6.5, pytest.approx(math.sqrt(total)))
+    assert found.dof == pytest.approx(total**2 / (shared**2 / 49 + seeds[0] ** 2 + unit**2 / 49))
     assert welch_test(sampled((1.0, 0 * swing)), sampled((1.0, 0 * swing))).p == 1
     assert welch_test(sampled((1.0, 0 * swing)), sampled((2.0, 0 * swing))).p == 0
 
@@ -159,7 +170,54 @@ def test_the_rule_is_right_as_often_as_it_says(name: str):
     assert 0.93 <= found.coverage <= 0.97
     assert found.false_wins <= 0.08
     assert found.false_families <= 0.1
+    assert found.false_alike <= 0.08
     assert found.promised == pytest.approx(0.77, abs=0.07)
+
+
+def test_the_rates_of_two_seeds_are_those_of_the_published_simulation():
+    lines = Path("benchmarks/significance.md").read_text(encoding="utf-8").splitlines()
+    rows = (line.split(" | ") for line in lines)
+    two_seeds = [cells for cells in rows if len(cells) == 10 and cells[1] == "2"]
+    wins, families = (max(float(cells[column]) for cells in two_seeds) for column in (3, 4))
+    assert (round(wins, 2), round(families, 2)) == (FALSE_WINS, FALSE_FAMILIES)
+
+
+# The outcome that decides.
+
+
+def test_the_mean_over_test_sets_decides_where_the_experiment_says_so():
+    """By hand: scores 10 and 20, whose resamples change independently, though both share the draws."""
+    changes = np.random.default_rng(0).normal(size=5000)
+    one, other = (sampled((score, changes))[0] for score in (10.0, 20.0))
+    both = mean_score([one, other])
+    assert (both.units, both.score) == (100, 15)
+    assert both.resampled.var() == pytest.approx(changes.var() / 2, rel=0.05)
+    long = scored(good={1: worse(0, 0), 2: worse(1, 0)}, bad={1: worse(9, 1), 2: worse(7, 2)})["test"]
+    short = scored(good={1: worse(5, 0), 2: worse(2, 0)}, bad={1: worse(4, 1), 2: worse(3, 2)})["test"]
+    expected = np.mean([[each.score for each in test.models["bad"].values()] for test in (long, short)])
+    expected -= np.mean([[each.score for each in test.models["good"].values()] for test in (long, short)])
+    sets = {name: replace(test, outcome="mean") for name, test in (("long", long), ("short", short))}
+    (found,) = compare_models(sets)
+    assert (found.difference, found.test) == (pytest.approx(expected), "the mean of 2 test sets")
+    named = {name: replace(test, name=name, outcome="short") for name, test in sets.items()}
+    (found,) = compare_models(named)
+    assert (found.test, found.difference) == ("short", compare_models({"short": short})[0].difference)
+    missing = {name: replace(test, outcome="test_x") for name, test in sets.items()}
+    with pytest.raises(ValueError, match=r'"test_x": no such test set; choose first, mean, long, short$'):
+        compare_models(missing)
+
+
+def test_documents_are_resampled_instead_of_sentences():
+    """Ten documents of four sentences each; all errors are in one of them, so that the score varies more."""
+    documents = [f"document {line // 4}" for line in range(40)]
+    outputs = {"a": {1: with_errors(0, 1, 2, 3)}}
+    by_sentence, by_document = (
+        score_test_set("test", REFERENCES, outputs, resamples=500, documents=names).models["a"][1]
+        for names in ((), documents)
+    )
+    assert (by_sentence.units, by_document.units) == (40, 10)
+    assert by_document.score == by_sentence.score
+    assert 1.5 < by_document.resampled.std() / by_sentence.resampled.std() < 2.5  # the square root of four
 
 
 def test_one_sentence_says_nothing_about_others():
@@ -181,10 +239,15 @@ WON = Comparison(
     seeds=(3, 4),
     difference=2.5,
     interval=Interval(0.5, 4.5),
+    interval_90=Interval(0.9, 4.1),
     p_alone=0.001,
+    test="test",
     p=0.003,
     smallest=3.25,
 )
+
+
+PROBABLY = "would probably have been detected"
 
 
 @pytest.mark.parametrize(
@@ -193,18 +256,18 @@ WON = Comparison(
         ({}, "new beats old"),
         ({"difference": -2.5}, "old beats new"),
         ({"p": 0.0499}, "new beats old"),
-        ({"p": 0.05}, "no difference shown; a difference of 3.2 would have been found"),
-        ({"p": 0.05, "smallest": 250.0}, "no difference shown; no difference would have been found"),
-        ({"p": 0.05, "interval": Interval(-0.9, 0.99)}, "alike within 1 BLEU"),
+        ({"p": 0.05}, f"not significant; a difference of about 3.2 {PROBABLY}"),
+        ({"p": 0.05, "smallest": 250.0}, "not significant; no difference would have been detected"),
+        ({"p": 0.05, "interval_90": Interval(-0.9, 0.99)}, "alike within 1 BLEU"),
         (
-            {"p": 0.05, "interval": Interval(-0.9, 1.01)},
-            "no difference shown; a difference of 3.2 would have been found",
+            {"p": 0.05, "interval_90": Interval(-0.9, 1.01)},
+            f"not significant; a difference of about 3.2 {PROBABLY}",
         ),
-        ({"interval": Interval(0.1, 0.8)}, "new beats old"),
+        ({"interval_90": Interval(0.1, 0.8)}, "new beats old, alike within 1 BLEU"),
         ({"seeds": (3, 1)}, "significant on this test set, with one seed"),
         (
-            {"seeds": (1, 1), "p": 0.3, "interval": Interval(-0.5, 0.5)},
-            "no difference shown; a difference of 3.2 between two trained models would have been found",
+            {"seeds": (1, 1), "p": 0.3, "interval_90": Interval(-0.5, 0.5)},
+            f"not significant; a difference of about 3.2 between trained models {PROBABLY}",
         ),
         ({"failed": ("old seed 4",)}, "not compared, as runs failed: old seed 4"),
     ],
@@ -219,7 +282,7 @@ def test_the_verdict_follows_from_the_corrected_p_the_interval_and_the_seeds(
 def test_a_comparison_from_the_other_side():
     swapped = WON.swapped()
     assert (swapped.first, swapped.second, swapped.difference) == ("old", "new", -2.5)
-    assert (swapped.interval, swapped.seeds) == ((-4.5, -0.5), (4, 3))
+    assert (swapped.interval, swapped.interval_90, swapped.seeds) == ((-4.5, -0.5), (-4.1, -0.9), (4, 3))
     assert swapped.swapped() == WON
     other = replace(WON, first="third")
     assert compared_with([WON, other], "old") == {"new": WON, "third": other}
@@ -322,11 +385,15 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
 @pytest.mark.parametrize(
     ("slow", "changes", "words"),
     [
-        (55.0, {}, ["Timed training tokens/s of X: 0.55 times those of Y."]),
-        (121.0, {}, []),  # 108.9 to 133.1 overlaps with 90 to 110
-        (123.0, {}, ["Timed training tokens/s of X: 1.23 times those of Y."]),  # from 110.7 on
+        (55.0, {}, ["X trains 0.55 times as fast as Y."]),
+        (
+            121.0,
+            {},
+            ["X's speed is not distinguishable from Y's: 109-133 against 90-110 tokens/s."],
+        ),
+        (123.0, {}, ["X trains 1.23 times as fast as Y."]),  # from 110.7 on
         (55.0, {"timed_together": "b2"}, []),
-        (55.0, {"cpu_share": 0.95}, ["Timed training tokens/s of X: 0.55 times those of Y."]),
+        (55.0, {"cpu_share": 0.95}, ["X trains 0.55 times as fast as Y."]),
         (55.0, {"cpu_share": 0.5}, []),  # disturbed
         (55.0, {"reference_share": 0.85}, []),
     ],
@@ -336,7 +403,7 @@ def test_training_speeds_differ_beyond_their_spreads_and_undisturbed(
 ):
     for found in (compared("X", "Y", 2.1), compared("Y", "X", -2.1)):
         first, *others = headlines(two(tmp_path, slow, **changes), [found])
-        assert first == "X beats Y by 2.1 BLEU (p = 0.003), 3 seeds each."
+        assert first == "On test, X beats Y by 2.1 BLEU (p = 0.003), 3 seeds each."
         assert others == words
 
 
@@ -348,7 +415,7 @@ def test_no_model_wins_by_a_seed_that_failed(tmp_path: Path):
     (found,) = compare_models({"test": score_tests(finished, resamples=20)["test"]})
     assert found.failed == ("X seed 2",)
     assert headlines(finished, [replace(found, p=0.001)]) == [
-        "Not compared with X, as runs failed: X seed 2.",
+        "On test, X is not compared where runs failed: X seed 2.",
         "Not compared, as runs failed and none ended: Z.",
     ]
 
@@ -357,23 +424,29 @@ def test_the_best_model_is_compared_with_every_other_by_kind_of_verdict(tmp_path
     """By BLEU the models rank c, a, d, b, e."""
     scores = dict(zip("abcde", (20.0, 10.0, 30.0, 15.0, 9.0), strict=True))
     finished = finished_of(tmp_path / "four", {(label, 1): {"bleu": bleu} for label, bleu in scores.items()})
-    alike = {"p": 0.3, "interval": Interval(-0.5, 0.5)}
+    alike = {"p": 0.3, "interval_90": Interval(-0.5, 0.5)}
     pairs = [
         compared("b", "c", -20.0),
         compared("c", "a", 10.0, p=0.2, interval=Interval(-1, 20), smallest=12.3),
         compared("d", "c", -0.1, **alike),
-        compared("e", "c", -21.0, p=1e-9),
+        compared("e", "c", -0.2, p=0.0005, interval_90=Interval(-0.3, -0.1)),
         *(compared(one, other, 1.0) for one, other in combinations("abde", 2)),
     ]
     assert headlines(finished, pairs) == [
-        "c beats b by 20.0 BLEU (p = 0.003) and e by 21.0 BLEU (p < 0.0001), 3 seeds each.",
-        "Alike within 1 BLEU of c: d.",
-        "No difference to c is shown for a (10.0 BLEU behind; a difference of 12.3 would have been found).",
+        "On test, c beats b by 20.0 BLEU (p = 0.003), 3 seeds each.",
+        "On test, c is 0.20 BLEU ahead of e (p = 0.0005), alike within 1 BLEU.",
+        "On test, d is within 1 BLEU of c: alike.",
+        "On test, a is 10.0 BLEU behind c: not significant. With these seeds a difference of about 12.3 "
+        f"{PROBABLY}.",
     ]
+    two_seeds = [replace(each, seeds=(2, 3)) for each in pairs]
+    assert headlines(finished, two_seeds)[-1].startswith(
+        "With two seeds, the test calls one of two equal models better in up to 6% of experiments"
+    )
     one_seed = [replace(each, seeds=(1, 1)) for each in pairs]
     assert headlines(finished, one_seed)[0] == (
-        "c is ahead of b by 20.0 BLEU (p = 0.003) and e by 21.0 BLEU (p < 0.0001): significant on this test "
-        "set, with one seed."
+        "On test, c is ahead of b by 20.0 BLEU (p = 0.003) and e by 0.20 BLEU (p = 0.0005): significant on "
+        "this test set, with one seed."
     )
 
 
@@ -384,14 +457,58 @@ def test_the_model_of_the_plan_is_compared_with_those_above_and_below_it(tmp_pat
     runs = [replace(each, run=replace(each.run, scoring=scoring)) for each in finished.runs]
     planned = [compared("b", "a", -10.0), compared("c", "a", 10.0)]
     assert headlines(replace(finished, runs=runs), planned) == [
-        "a beats b by 10.0 BLEU (p = 0.003), 3 seeds each.",
-        "c beats a by 10.0 BLEU (p = 0.003).",
+        "On test, a beats b by 10.0 BLEU (p = 0.003), 3 seeds each.",
+        "On test, c beats a by 10.0 BLEU (p = 0.003).",
     ]
-    unknown = [replace(each, p=0.2, interval=Interval(-30, 30), smallest=12.0) for each in planned]
-    assert headlines(replace(finished, runs=runs), unknown) == [
-        "No difference to a is shown for c (10.0 BLEU ahead; a difference of 12.0 would have been found) and "
-        "b (10.0 BLEU behind; a difference of 12.0 would have been found)."
+    unclear = [replace(each, p=0.2, smallest=12.0) for each in planned]
+    assert headlines(replace(finished, runs=runs), unclear) == [
+        "On test, c is 10.0 BLEU ahead of a and b is 10.0 BLEU behind a: not significant. With these seeds a "
+        f"difference of about 12.0 {PROBABLY}.",
     ]
+    unclear[0] = replace(unclear[0], smallest=150.0)
+    assert headlines(replace(finished, runs=runs), unclear)[-1].endswith(
+        f"With these seeds a difference of about 12.0 to more than 100 {PROBABLY}."
+    )
+
+
+def test_models_at_the_ceiling_are_not_compared(tmp_path: Path):
+    figures: Figures = {(label, 1): {"bleu": bleu} for label, bleu in (("a", 99.0), ("b", 98.5), ("c", 40.0))}
+    pairs = [compared("a", "b", 0.5), compared("a", "c", 59.0)]
+    assert headlines(finished_of(tmp_path, figures), pairs) == [
+        "On test, a and b are at the ceiling (above 98 BLEU), where they cannot be separated.",
+        "On test, a beats c by 59.0 BLEU (p = 0.003), 3 seeds each.",
+    ]
+
+
+def test_every_test_set_and_the_likelihood_has_a_sentence(tmp_path: Path):
+    """The models differ in all words of half of the sentences; likelihoods are in nats per token."""
+    figures: Figures = {(label, seed): {"bleu": 30.0} for label in "ab" for seed in (1, 2, 3)}
+    finished = finished_of(tmp_path, figures, {("a", 1): 1, ("b", 1): 3, ("b", 2): 3, ("b", 3): 2})
+    scores = score_tests(finished, resamples=50)
+    (sentence,) = further_outcomes(finished, scores)
+    assert re.fullmatch(
+        r"On test_long, which does not decide: a beats b by .+ BLEU \(p = .+\), 3 seeds each\.", sentence
+    )
+    for number, run in enumerate(finished.runs):
+        sums = LikelihoodSums(nll=50.0, tokens=10, characters=50, unknown=0)
+        values = {test: [-1.0 - number // 3] * size for test, size in (("test", 5), ("test_long", 4))}
+        record = Likelihoods(tests=dict.fromkeys(values, sums), weights="0" * 64, sentences=values)
+        write_record(run.likelihoods, record)
+    assert further_outcomes(finished, scores)[1:] == [
+        "By log-likelihood, the second outcome: a beats b by 0.500 nats per token (p < 0.0001), 3 seeds each."
+    ]
+    scoring = replace(finished.runs[0].run.scoring, outcome="mean")
+    runs = [replace(each, run=replace(each.run, scoring=scoring)) for each in finished.runs]
+    planned = replace(finished, runs=runs)
+    assert [each.split(",")[0] for each in further_outcomes(planned, score_tests(planned, resamples=50))] == [
+        "On test",
+        "On test_long",
+        "By log-likelihood",
+    ]
+    (first, _) = aggregate_seeds(planned, score_tests(planned, resamples=50))
+    assert first["bleu_mean"] == pytest.approx((30 + 52) / 2)
+    assert first["bleu_mean_sd"] == pytest.approx(0.5)
+    assert first["bleu_seeds_low_mean"] < first["bleu_seeds_high_mean"]
 
 
 def test_models_that_have_not_learned_are_not_compared(tmp_path: Path):

@@ -19,7 +19,7 @@ import pytest
 from compare.analysis.alignment import attend_words
 from compare.analysis.comparison import Comparison, choose_reference, compare_models
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.statistics import Interval, score_tests
+from compare.analysis.statistics import score_tests
 from compare.analysis.word_links import word_pairs
 from compare.attention.weights import AttentionHead
 from compare.cli import main
@@ -91,7 +91,8 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
     against = column(content, "against transformer")
     assert against["transformer"] == "itself"
     assert against["lstm"].startswith("−")
-    assert content.summary[0].startswith("No difference to transformer is shown for rnn (")
+    assert content.summary[0].startswith("On test, rnn is ")
+    assert " BLEU behind transformer: not significant. With these seeds " in content.summary[0]
     finished = load_finished(made)
     assert choose_reference(finished) == "transformer"
     for baseline, reference in (("lstm", "lstm"), ("not-finished", "transformer")):
@@ -107,14 +108,23 @@ def test_models_are_set_against_the_best_or_the_baseline(content: ReportContent,
         ({"p": 0.2}, "+2.5 [+0.5, +4.5]"),
         ({"seeds": (1, 3)}, "△ +2.5 [+0.5, +4.5]"),
         ({"failed": ("a seed 1",)}, "runs failed"),
-        ({"p": 0.2, "difference": -0.1, "interval": (-0.5, 0.5)}, "≈ −0.1 [−0.5, +0.5]"),
+        (
+            {"p": 0.2, "difference": -0.1, "interval": (-0.5, 0.5), "interval_90": (-0.4, 0.4)},
+            "≈ −0.1 [−0.5, +0.5]",
+        ),
     ],
 )
 def test_a_mark_says_who_wins(changes: dict[str, Any], cell: str):
     settings = {"seeds": (3, 3), "difference": 2.5, "p": 0.003, "interval": (0.5, 4.5), **changes}
-    settings |= {"first": "a", "second": "b", "p_alone": 0.001, "smallest": 1.0}
-    interval = Interval(*settings.pop("interval"))
-    assert describe_verdict(Comparison(**settings, interval=interval)) == cell
+    settings = {
+        "first": "a",
+        "second": "b",
+        "p_alone": 0.001,
+        "smallest": 1.0,
+        "interval_90": (1, 4),
+        **settings,
+    }
+    assert describe_verdict(Comparison(**settings)) == cell
 
 
 def test_every_comparison_is_listed(content: ReportContent, experiment: FinishedExperiment):

@@ -151,7 +151,7 @@ def test_a_terminal_has_the_screen_and_a_pipe_the_whole_table(
     show_experiment(made, width=100)  # stores the outcome
     assert main(["table", str(made)]) == 0
     whole = capfd.readouterr().out
-    assert whole.startswith("- No difference to transformer is shown for rnn")
+    assert whole.startswith("- On test, rnn is ")
     assert "\n\n| model" in whole
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "100")

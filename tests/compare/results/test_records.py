@@ -26,7 +26,9 @@ GRID = [
     for each, bleu in zip(PENALTIES, (29.0, 30.0, 30.0), strict=True)
 ]
 SELECTION = Selection(grid=GRID, chosen=choose_penalty(GRID), weights="0" * 64)
-LIKELIHOODS = Likelihoods(tests={"test": SUMS, "test_long": SUMS}, weights="0" * 64)
+LIKELIHOODS = Likelihoods(
+    tests={"test": SUMS, "test_long": SUMS}, weights="0" * 64, sentences={"test": [-7.25, -5.25]}
+)
 SCORES = RecordedScores(segments=[0.5, 1.0], signature="v:1", translations="0" * 64)
 READERS: dict[str, tuple[Any, Callable[[Path], Any]]] = {
     "selection": (SELECTION, lambda path: read_selection(path, PENALTIES)),

@@ -1,0 +1,175 @@
+"""Curves of scores over training costs: slopes, crossings and their intervals, time to quality, sentences."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import linregress, ttest_1samp, ttest_ind
+
+from benchmarks.significance import curve_rates
+from compare.analysis.comparison import Comparison
+from compare.analysis.cost import (
+    BudgetScore,
+    Curve,
+    compare_slopes,
+    describe_costs,
+    describe_curves,
+    find_crossing,
+    make_curves,
+)
+from compare.analysis.statistics import FloatArray, Interval, holm_correction
+
+BUDGETS = [1000, 2000, 4000, 8000]
+COSTS = np.log2([1e14, 2e14, 4e14, 8e14])
+
+
+def curve(label: str, *scores: list[float], costs: FloatArray = COSTS) -> Curve:
+    return Curve(label=label, budgets=BUDGETS, costs=costs, scores=np.array(scores))
+
+
+def noisy(label: str, means: list[float], seed: int, sd: float = 0.3, seeds: int = 5) -> Curve:
+    rng = np.random.default_rng(seed)
+    return curve(label, *(np.array(means) + rng.normal(scale=sd, size=(seeds, 4))).tolist())
+
+
+FLAT, STEEP = noisy("flat", [38, 38.5, 39, 39.5], 1), noisy("steep", [36, 37.6, 39.2, 40.8], 2)
+
+
+def test_curves_are_built_of_the_budgets_that_all_seeds_have():
+    """Costs are geometric means, as tokens seen differ by seed."""
+    scores = [
+        BudgetScore("a", seed, budget, flops * budget, 30.0 + seed + budget / 1000)
+        for seed, flops in ((1, 1e11), (2, 4e11))
+        for budget in (4000, 1000, 2000)
+    ]
+    (found,) = make_curves([*scores, BudgetScore("a", 1, 8000, 8e14, 40.0)]).values()
+    assert list(found.budgets) == [1000, 2000, 4000]
+    assert 2**found.costs == pytest.approx([2e14, 4e14, 8e14])
+    assert found.scores.tolist() == [[32, 33, 35], [33, 34, 36]]
+    with pytest.raises(ValueError, match=r"^a: its seeds have 1 budgets in common; a curve needs two$"):
+        make_curves([scores[0], scores[1], scores[3]])
+
+
+def test_slopes_and_their_tests_are_those_of_scipy():
+    curves = [noisy(name, [30, 31, 32, 33 + i], i) for i, name in enumerate("abc")]
+    slopes = [[linregress(each.costs, row).slope for row in each.scores] for each in curves]
+    assert [each.slopes.tolist() for each in curves] == [pytest.approx(each) for each in slopes]
+    expected = ttest_1samp(slopes[0], 0).confidence_interval()
+    assert curves[0].slope_interval == pytest.approx(tuple(expected))
+    found = compare_slopes([(curves[0], curves[1]), (curves[0], curves[2])])
+    tests = [ttest_ind(slopes[0], other, equal_var=False) for other in slopes[1:]]
+    assert [each.test.p for each in found] == pytest.approx([test.pvalue for test in tests])
+    assert found[1].test.interval() == pytest.approx(tuple(tests[1].confidence_interval()))
+    assert [each.p for each in found] == pytest.approx(holm_correction([test.pvalue for test in tests]))
+    assert str(found[0]).startswith("Per doubling of the training FLOPs a ")
+    with pytest.raises(ValueError, match=r"^one has one seed: slopes are compared over two seeds or more$"):
+        compare_slopes([(curves[0], curve("one", [1, 2, 3, 4]))])
+
+
+def test_a_level_is_reached_where_the_mean_curve_meets_it():
+    """The means are 20, 30, 30, 40: 25 is half a doubling after the first budget."""
+    found = curve("a", [19, 31, 29, 40], [21, 29, 31, 40])
+    assert [found.cost_of(score) for score in (19, 25, 30, 40, 41)] == [
+        *(pytest.approx(cost) for cost in (1e14, 1e14 * 2**0.5, 2e14, 8e14)),
+        None,
+    ]
+
+
+def test_crossings_by_hand():
+    """b is 1 behind and then 1 ahead: the lines cross in the middle of the second doubling."""
+    one, other = curve("a", [30, 31, 32, 33]), curve("b", [28, 30, 33, 36])
+    found = find_crossing(one, other)
+    assert (found.leader, found.interval, found.several) == ("b", None, False)
+    assert found.flops == pytest.approx(2e14 * 2**0.5)
+    assert find_crossing(other, one) == found
+    assert find_crossing(one, replace(other, scores=other.scores - 9))[:2] == ("a", 0)
+    assert find_crossing(one, replace(other, scores=one.scores)).flops == np.inf
+    twice = curve("c", [31, 30, 33, 34])
+    assert find_crossing(one, twice) == ("c", pytest.approx(2e14 * 2**0.5), None, True)
+    moved = replace(other, costs=COSTS + 1, scores=other.scores - 1)  # a ends where b is at 32
+    assert find_crossing(one, moved)[:2] == ("a", 0)
+    with pytest.raises(ValueError, match="a and b have no training costs in common"):
+        find_crossing(one, replace(other, costs=COSTS + 3))
+
+
+def test_the_interval_of_a_crossing_is_a_bootstrap_over_seeds():
+    """It contains the true crossing, shrinks with the noise, and is open where curves may not cross."""
+    found = find_crossing(FLAT, STEEP)
+    assert found.interval is not None
+    assert found.interval.low < found.flops < found.interval.high
+    assert found.interval.low < 1e14 * 2 ** (2 / 1.1) < found.interval.high
+    quiet = [
+        noisy(each.label, means, 1, sd=0.01)
+        for each, means in ((FLAT, [38, 38.5, 39, 39.5]), (STEEP, [36, 37.6, 39.2, 40.8]))
+    ]
+    narrow = find_crossing(*quiet).interval
+    assert narrow is not None
+    assert narrow.high - narrow.low < 0.1 * (found.interval.high - found.interval.low)
+    open_end = find_crossing(noisy("a", [30] * 4, 1, sd=1), noisy("b", [30, 30, 30, 30.5], 2, sd=1)).interval
+    assert open_end is not None
+    assert open_end.high == np.inf
+    few = [replace(each, scores=each.scores[:2]) for each in (FLAT, STEEP)]
+    assert find_crossing(*few).interval is None
+
+
+def test_intervals_of_slopes_and_crossings_cover_the_truth():
+    """400 experiments of five seeds: a standard error of 1.1%."""
+    found = curve_rates(5, 400)
+    assert 0.92 <= found.slope_coverage <= 0.98
+    assert found.slope_false_wins <= 0.08
+    assert found.slope_power > 0.8
+    assert found.crossing_coverage >= 0.92
+    assert found.crossing_at_end >= 0.92
+
+
+VERDICT = Comparison(
+    first="flat",
+    second="steep",
+    seeds=(5, 5),
+    difference=2.0,
+    interval=Interval(1, 3),
+    interval_90=Interval(1, 3),
+    p_alone=0.001,
+    p=0.002,
+    smallest=1.0,
+)
+UNCLEAR = replace(VERDICT, p=0.2)
+
+
+def test_the_outcome_over_budgets_is_a_sentence():
+    first, second = ([38, 38.5, 39, 39.5], [36, 37.6, 39.2, 40.8])
+    one, other = (curve(label, *[means] * 3) for label, means in (("flat", first), ("steep", second)))
+    verdicts = {1000: VERDICT, 2000: VERDICT, 4000: UNCLEAR, 8000: VERDICT}
+    crossing = 2e14 * 2 ** (0.9 / 1.1)
+    at = f"{crossing:.1e}".replace("e+", "e")
+    assert describe_curves(one, other, verdicts) == (
+        "flat leads up to 2,000 updates and steep at 8,000 updates; steep is 0.20 BLEU ahead at 4,000 "
+        f"updates, which is not significant; the curves cross at {at} FLOPs."
+    )
+    later = dict.fromkeys(BUDGETS, VERDICT)
+    assert describe_curves(one, other, later).startswith(
+        "flat leads up to 2,000 updates and steep from 4,000 updates; the curves cross at"
+    )
+    below = replace(other, scores=other.scores - 9)
+    assert describe_curves(one, below, later) == (
+        "flat leads at all budgets, 1,000 to 8,000 updates; by the means flat is ahead throughout."
+    )
+    assert describe_curves(one, below, {}).startswith("flat is 11.0 to 7.7 BLEU ahead at all budgets")
+    assert "(95% interval of the crossing " in describe_curves(FLAT, STEEP, verdicts)
+
+
+def test_all_sentences_come_from_scores_and_comparisons_by_budget():
+    scores = [
+        BudgetScore(each.label, seed, budget, 2 ** COSTS[place], float(row[place]))
+        for each in (FLAT, STEEP, curve("one", [1, 2, 3, 4]))
+        for seed, row in enumerate(each.scores)
+        for place, budget in enumerate(BUDGETS)
+    ]
+    comparisons = {1000: [VERDICT], 8000: [VERDICT.swapped()], 4000: []}
+    pairs = [("flat", "steep"), ("one", "steep")]
+    crossing, other, slopes = describe_costs(scores, pairs, comparisons)
+    assert crossing.startswith("flat leads at 1,000 updates and steep at 8,000 updates; ")
+    lead = STEEP.scores.mean(axis=0) - [1, 2, 3, 4]
+    assert other.startswith(f"steep is {lead[0]:.1f} to {lead[-1]:.1f} BLEU ahead at all budgets")
+    (expected,) = compare_slopes([(FLAT, STEEP)])
+    assert slopes == str(expected)
