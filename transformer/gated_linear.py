@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .attention import cumulative_sum, in_chunks
 from .config import LayerConfig
-from .fast import cumulative_sum, in_chunks
 from .multihead import RecurrentCache
 from .positions import Relation
 

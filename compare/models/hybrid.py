@@ -18,8 +18,7 @@ import transformer
 from seq2seq import Seq2Seq
 from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
-from seq2seq.fast import plan_packing
-from seq2seq.stack import RecurrentStack, StepwiseStack
+from seq2seq.stack import Packing, RecurrentStack, StepwiseStack
 from transformer import Parts, Transformer
 from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
 from transformer.gated_linear import GatedLinearAttention
@@ -269,7 +268,7 @@ class RecurrentMixer(nn.Module):
             outputs, _ = self.rnn(x.transpose(0, 1))
             return cast("Tensor", outputs).transpose(0, 1)
         lengths = mask.flatten(1).sum(1).cpu() if relation.lengths is None else relation.lengths
-        layout = plan_packing(lengths, x.size(1), x.device)
+        layout = Packing(lengths, x.size(1), x.device)
         outputs, _ = self.rnn(layout.pack(x))
         return layout.unpack(outputs, x.size(1)).to(x.dtype)
 
