@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 try:
-    from . import fast
+    import seq2seq.fast as fast
 except ModuleNotFoundError:
     fast = None  # type: ignore[assignment]
 
