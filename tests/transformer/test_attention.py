@@ -188,6 +188,7 @@ def test_the_products_of_a_model_with_several_chunks_are_counted(monkeypatch):
     model = make(attention_kind="linear", num_heads=8)
     src, mask, tgt = batch()
     monkeypatch.setattr("transformer.attention.CHUNK", 2)
+    monkeypatch.setattr("compare.models.flops.CHUNK", 2)
     with FlopCounterMode(display=False) as counter:
         logits = model(src, mask, tgt)
     count = transformer_multiply_adds(model, S, tgt.size(1)) + tgt.size(1) * logits.size(-1) * 16
