@@ -111,7 +111,7 @@ class TranslationLoss(nn.Module):
             passes.append(self.consistency.second_pass(self.model, src, src_mask, tgt_in, src_lengths))
             pair = self.consistency.weights
         real = (flat.nonzero() if tgt_tokens is None else flat.nonzero_static(size=tgt_tokens)).squeeze(1)
-        hidden = [each.flatten(0, 1).index_select(0, real) for each in passes]  # no logits for padding
+        hidden = [states.flatten(0, 1).index_select(0, real) for states in passes]  # no logits for padding
         targets = tgt_out.flatten().index_select(0, real)
         loss, nll = linear_cross_entropy(
             hidden, output.weight, output.bias, targets, self.label_smoothing, pair
