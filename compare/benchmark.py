@@ -18,12 +18,13 @@ from torch import Tensor, nn
 
 from compare.config.resolve import Run
 from compare.decoding.search import SPECIAL, Hypothesis, search
+from compare.decoding.translator import for_decoding
 from compare.experiment.prepare import prepare_data, sides
 from compare.experiment.timing import SearchWork, TrainingWork, first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
 from compare.results.store import json_text
 from compare.results.text import DISTURBED, describe_share, format_number, table_text
-from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
+from compare.system.device import device_name, set_numerics, tune_cpu
 from compare.system.measure import tensor_bytes
 from compare.system.plugins import code_version
 from compare.system.timer import (

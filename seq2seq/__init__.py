@@ -1,9 +1,10 @@
 """Recurrent encoder-decoders and language models, as PyTorch modules that need nothing but torch."""
 
-from .attention import NORMALISERS, SCOPES, Attention, AttentionOutput
+from .attention import SCOPES, Attention, AttentionOutput
 from .config import AttentionConfig, RecurrentLanguageModelConfig, RegularisationConfig, Seq2SeqConfig
 from .decoder import Decoder, EncoderOutput, SelfAttention
 from .model import Encoder, Features, RecurrentLanguageModel, Seq2Seq, initialise_weights
+from .normalisers import NORMALISERS
 from .scores import SCORES, AdditiveScore, Queries, Score, register_score
 
 __all__ = [

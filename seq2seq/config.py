@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal, get_args, get_origin
 
-from .min_rnn import MIN_CELLS
+from .cells import MIN_CELLS
 from .scores import SCORES
 
 Normaliser = Literal["softmax", "sparsemax", "entmax-1.5", "straight-through", "reinforce", "monotonic"]

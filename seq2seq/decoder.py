@@ -12,11 +12,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
-from .attention import Attention, AttentionOutput, Source
+from .attention import Attention, AttentionOutput, Source, join_gradients
+from .cells import Cell
 from .config import AttentionConfig, Seq2SeqConfig
-from .fast import StepwiseLinear, joins_gradients
+from .hook import use_fast
 from .scores import Past, Queries
-from .stack import RecurrentStack, StepwiseStack, embed_tokens, join_gates
+from .stack import RecurrentStack, StepwiseLinear, StepwiseStack, embed_tokens
+
+
+@use_fast
+def join_gates(cells: Sequence[Cell]) -> Any:
+    """Return what computes the gates of an LSTM by one product per layer in a search; None: nothing does."""
 
 
 class Readout(nn.Linear):
@@ -200,7 +206,7 @@ class Decoder(nn.Module):
         feedback_size = context_size if self.attends_before else self.fed_size
         read_by_all = context_size if settings.context_to == "all" else 0
         self.rnn = RecurrentStack(config, input_size + feedback_size, size, context_size=read_by_all)
-        self.joined_gates: nn.ModuleList | None = None
+        self.joined_gates: Any = None
         self.attention = attention
         self.needs_past = attention is not None and attention.needs_past
         self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
@@ -212,7 +218,7 @@ class Decoder(nn.Module):
 
     def prepare_decoding(self) -> None:
         """Let ``step`` compute the gates of an LSTM by one product per layer; its weights must not change."""
-        self.joined_gates = join_gates(self.rnn)
+        self.joined_gates = join_gates(self.rnn.cells)
 
     def remember(self, encoded: EncoderOutput) -> Memory:
         """Compute keys, values and initial states, once for all steps and hypotheses.
@@ -304,12 +310,13 @@ class Decoder(nn.Module):
         T or K is 1. The other one is Q in the shapes (B, Q, ...) of the output.
         """
         steps, (rows, beam), depth = inputs.size(0), state.position.shape, self.query_depth
-        joins, source, attention = joins_gradients(), memory.source, None
+        source, attention = memory.source, None
         attend, own, layer = self.attention, self.own, self.readout  # looked up once, not at every step
-        if attend is not None and steps > 1 and joins:
-            source = attend.join_gradients(source, steps)
+        if attend is not None and steps > 1:
+            source = join_gradients(attend, source, steps)
         has_upper = self.attends_before and steps > 1 and depth < len(self.rnn.layers)
-        joined_gates = None if steps > 1 or self.training or joins else self.joined_gates
+        is_search = steps == 1 and not self.training and not torch.is_grad_enabled()
+        joined_gates = self.joined_gates if is_search else None
         cells = StepwiseStack(self.rnn, inputs, depth if has_upper else None, joined_gates)
         if self.input_feeding:
             assert layer is not None

@@ -10,12 +10,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .attention import Choices, Source
+from .attention import Source
+from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .decoder import Decoder, EncoderOutput, Memory, SelfAttention, State
-from .fast import Packing, plan_packing
-from .min_rnn import MIN_CELLS, MinCell, Padding, reversal_index
-from .stack import LayerNormLSTMCell, RecurrentStack, embed_tokens
+from .min_rnn import Padding, reversal_index
+from .normalisers import Choices
+from .stack import Packing, RecurrentStack, embed_tokens
 
 READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,), "both-bottom": (True,)}
 """By ``Seq2SeqConfig.direction``: for each direction of the top layer, whether it reads from the left."""
@@ -152,11 +153,11 @@ class Encoder(nn.Module):
         if self.reverse:
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
-        if self.config.cell in MIN_CELLS:  # whose scans need a rectangle
+        if self.config.cell in MIN_CELLS:  # minGRU and minLSTM scan padded tensors
             layout: Packing | Padding = Padding(lengths)
         else:
             on_host = lengths.cpu() if src_lengths is None else src_lengths
-            layout = plan_packing(on_host, src.size(1), src.device)
+            layout = Packing(on_host, src.size(1), src.device)
         outputs, final = self.rnn(layout.pack(embedded))
         states = layout.unpack(outputs, src.size(1))
         if self.reverse:

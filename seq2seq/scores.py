@@ -12,9 +12,9 @@ from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, cat, nn
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 
-from .fast import StepwiseProduct, prepare_keys, tanh_energy
+from .hook import use_fast
 
 DEFAULT_POSITIONS = 100
 """M and N if the config leaves them out."""
@@ -170,6 +170,33 @@ class Score(nn.Module):
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """View x (B, L, heads * d) as (B, heads, L, d)."""
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
+
+
+@use_fast
+def product_scores(query: Tensor, keys: Tensor, heads: int) -> Tensor:
+    """Return q . k of all pairs and heads, (B, heads, Q, S), for query (B, Q, A) and keys (B, S, A)."""
+    return split_heads(query, heads) @ split_heads(keys, heads).transpose(2, 3)
+
+
+@use_fast
+def prepare_keys(keys: Tensor) -> Tensor:
+    """Return the keys of ``tanh_energy``, once per sentence."""
+    return keys
+
+
+@use_fast
+def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
+    """Compute v . tanh(query + key), the largest tensor of a model inside.
+
+    Args:
+        query: (B, Q, 1 or S, A).
+        keys: output of ``prepare_keys``, (B, S, A).
+        vectors: v of each head, (heads, A).
+
+    Returns:
+        The energies, (B, heads, Q, S).
+    """
+    return linear((query + keys.unsqueeze(1)).tanh(), vectors).permute(0, 3, 1, 2)
 
 
 class AdditiveScore(Score):
@@ -369,14 +396,7 @@ class ProductScore(Score):
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
         """Return f(s) . key for keys (B, S, A), (B, heads, Q, S)."""
-        query = split_heads(self.map_query(queries.state), self.num_heads)
-        if isinstance(keys, StepwiseProduct):  # of a loop in training; see ``Attention.join_gradients``
-            return keys(query)
-        return query @ self.transpose_keys(keys)
-
-    def transpose_keys(self, keys: Tensor) -> Tensor:
-        """View keys (B, S, A) as the matrices by which queries are multiplied, (B, heads, A / heads, S)."""
-        return split_heads(keys, self.num_heads).transpose(2, 3)
+        return product_scores(self.map_query(queries.state), keys, self.num_heads)
 
 
 class DotScore(ProductScore):

@@ -1,27 +1,38 @@
-"""Recurrent cells, and stacks of their layers: all time steps in one call, or step by step.
+"""Stacks of recurrent layers: all time steps in one call, or step by step.
 
 Shapes: B sentences, T time steps, N batch rows, L layers, D directions (1 or 2), H hidden size of a layer in
 one direction, X inputs known for all steps, F inputs fed back from the step before, C size of a context
 vector, G gates (LSTM: 4 H, GRU: 3 H, plain RNN: H).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, layer_norm, linear, rms_norm
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.functional import dropout, linear, rms_norm
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from .cells import (
+    MIN_CELLS,
+    Cell,
+    LayerNormLSTM,
+    LayerNormLSTMCell,
+    MinCell,
+    State,
+    Step,
+    Steps,
+    TorchCell,
+    activate,
+    cells_of,
+    draw_mask,
+    run_step_by_step,
+    run_torch_layer,
+)
 from .config import Seq2SeqConfig
-from .fast import StepwiseLinear, prefers_rectangle, run_cudnn_layer, run_padded_lstm, to_device
-from .min_rnn import MIN_CELLS, MinCell, MinRNN, PaddedSteps
-
-State = tuple[Tensor, ...]
-"""h and, of an LSTM, c."""
-Step = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
-"""The next step of a layer: from its input (N, F), h and c (N, H) to the next h and c."""
+from .hook import use_fast
+from .min_rnn import MinRNN, PaddedSteps
 
 FIRST_RESIDUAL, FIRST_RESIDUAL_PRE_NORM = 2, 1
 """The lowest layer with a residual connection, counted from 0, without and with ``pre_norm``."""
@@ -29,160 +40,44 @@ RMS_EPSILON = 1e-6
 """Added to the mean square in RMSNorm; torch's default depends on the dtype."""
 
 
-def lstm_step(
-    gates: Tensor, h: Tensor, c: Tensor, normalise: Callable[[Tensor], Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
-    """Compute one step of an LSTM (Hochreiter and Schmidhuber 1997, forget gate of Gers et al. 2000).
-
-    c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
-
-    Args:
-        gates: sums of the gates before their activation, in torch's order i, f, g, o, (N, 4 H).
-        h: previous hidden state, (N, H), of which only the type is read.
-        c: previous cell state, (N, H); float32 with 16-bit weights too, as a sum over all steps.
-        normalise: applied to c' inside the second tanh; None: nothing is.
-
-    Returns:
-        The next hidden state h' and the next cell state c', (N, H) each, of the types of h and c.
-    """
-    if h.dtype != c.dtype:
-        gates = gates.to(c.dtype)
-    i, f, g, o = gates.chunk(4, dim=-1)
-    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-    return (o.sigmoid() * (c if normalise is None else normalise(c)).tanh()).to(h.dtype), c
+# All time steps in one call.
 
 
-def activate(gates: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute one step of an LSTM, or of a plain RNN, h' = tanh(gates) (Elman 1990), as G tells.
+@use_fast
+class Packing:
+    """Packs padded sentences for the recurrent layers of torch: B sentences of S positions, N real tokens."""
 
-    Args:
-        gates: W_x x + W_h h + b, (N, G).
-        h: previous hidden state, (N, H).
-        c: previous cell state, (N, H); of a plain RNN it is returned as it is.
-    """
-    return (gates.tanh(), c) if gates.size(-1) == h.size(-1) else lstm_step(gates, h, c)
-
-
-def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
-    """Compute one step of a GRU (Cho et al. 2014, section 2.3) in the variant of ``torch.nn.GRU``.
-
-    r = sigmoid(r_x + r_h), z = sigmoid(z_x + z_h), n = tanh(n_x + r * n_h) and h' = (1 - z) * n + z * h.
-    The paper applies r to h before the matrix product; torch, like cuDNN, applies it after.
-
-    Args:
-        inputs: the input's share of the gates, r_x, z_x, n_x, (N, 3 H).
-        recurrent: the state's share of the gates, r_h, z_h, n_h, (N, 3 H).
-        h: previous hidden state, (N, H).
-
-    Returns:
-        The next hidden state h', (N, H).
-    """
-    r_x, z_x, n_x = inputs.chunk(3, dim=-1)
-    r_h, z_h, n_h = recurrent.chunk(3, dim=-1)
-    n = (n_x + (r_x + r_h).sigmoid() * n_h).tanh()
-    return n + (z_x + z_h).sigmoid() * (h - n)
-
-
-# Cells: the weights of one direction of a layer.
-
-
-class TorchCell(NamedTuple):
-    """Of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``."""
-
-    weight_ih: Tensor
-    """Weight of the inputs, (G, X)."""
-    weight_hh: Tensor
-    """Weight of the state, (G, H)."""
-    input_bias: Tensor
-    """Bias of the gates, of a GRU that of the inputs' product alone, (G,)."""
-    recurrent_bias: Tensor | None
-    """Bias of the state's product of a GRU, (G,); None in others, whose gates are sums of both products."""
-
-    def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute one step.
+    def __init__(self, lengths: Tensor, size: int, device: torch.device) -> None:
+        """Prepare for a batch.
 
         Args:
-            inputs: W_x x + b, (N, G).
-            recurrent: W_h h (GRU: + b_h), (N, G).
-            h: previous hidden state, (N, H).
-            c: previous cell state, (N, H); of a GRU it is returned as it is.
-
-        Returns:
-            The next h and the next c, (N, H) each, of the types of h and c.
+            lengths: number of real tokens of each sentence, at least 1, on the CPU, (B,).
+            size: S, padding included.
+            device: where the sentences are.
         """
-        if self.recurrent_bias is None:
-            return activate(inputs + recurrent, h, c)
-        return gru_step(inputs, recurrent, h), c
+        self.lengths = lengths
+
+    def pack(self, x: Tensor) -> PackedSequence:
+        """Take the real tokens out of x (B, S, E)."""
+        return pack_padded_sequence(x, self.lengths, batch_first=True, enforce_sorted=False)
+
+    def unpack(self, packed: PackedSequence, size: int) -> Tensor:
+        """Put the real tokens back: (B, ``size``, E), 0 in the padding; the inverse of ``pack``."""
+        return pad_packed_sequence(packed, batch_first=True, total_length=size)[0]
 
 
-class LayerNormLSTMCell(nn.Module):
-    """i, f, g, o = LN(W_x x) + LN(W_h h) + b, c' = f * c + i * g, h' = o * tanh(LN(c')): Ba et al. 2016.
-
-    The activations are those of an LSTM (``lstm_step``). LN subtracts the mean, divides by the standard
-    deviation and multiplies by a gain. It normalises each gate on its own (Chen et al. 2018), where eq. 20
-    of Ba et al. 2016 takes the four of them together. LN(c') has a bias of its own.
-    """
-
-    input_bias = recurrent_bias = None
-
-    def __init__(self, input_size: int, size: int) -> None:
-        """Create weights for inputs (..., input_size) and states (..., size)."""
-        super().__init__()
-        self.weight_ih = nn.Parameter(nn.init.xavier_uniform_(torch.empty(4 * size, input_size)))
-        self.weight_hh = nn.Parameter(nn.init.xavier_uniform_(torch.empty(4 * size, size)))
-        self.bias_ih = nn.Parameter(torch.zeros(4 * size))
-        self.gain_ih = nn.Parameter(torch.ones(4, size))
-        self.gain_hh = nn.Parameter(torch.ones(4, size))
-        self.gain_c = nn.Parameter(torch.ones(size))
-        self.bias_c = nn.Parameter(torch.zeros(size))
-
-    def normalise_inputs(self, product: Tensor) -> Tensor:
-        """Return LN(W_x x) + b for W_x x, (..., 4 H)."""
-        return _normalise_gates(product, self.gain_ih) + self.bias_ih.to(product.dtype)
-
-    def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute one step; as of ``TorchCell``, but ``inputs`` are the output of ``normalise_inputs``."""
-        gates = (inputs + _normalise_gates(recurrent, self.gain_hh)).to(c.dtype)
-        return lstm_step(gates, h, c, self._normalise_cell)
-
-    def _normalise_cell(self, c: Tensor) -> Tensor:
-        return layer_norm(c, c.shape[-1:], self.gain_c.to(c.dtype)) + self.bias_c.to(c.dtype)
+@use_fast
+def has_bf16_layers() -> bool:
+    """Return whether a GPU computes recurrent layers in bfloat16 under its autocast; else in float32."""
+    return True
 
 
-class LayerNormLSTM(nn.Module):
-    """One layer of ``LayerNormLSTMCell`` in one or both directions, for ``run_step_by_step``."""
-
-    def __init__(self, input_size: int, size: int, bidirectional: bool = False) -> None:
-        """Create one cell per direction; ``size`` is H, that of one direction."""
-        super().__init__()
-        directions = 2 if bidirectional else 1
-        self.cells = nn.ModuleList(LayerNormLSTMCell(input_size, size) for _ in range(directions))
-
-
-def _normalise_gates(product: Tensor, gain: Tensor) -> Tensor:
-    """Normalise each gate of (..., 4 H) on its own; the gains are (4, H)."""
-    gates = product.view(*product.shape[:-1], 4, -1)
-    return (layer_norm(gates, gates.shape[-1:]) * gain.to(gates.dtype)).flatten(-2)
-
-
-Cell = TorchCell | LayerNormLSTMCell | MinCell
-
-
-def cells_of(layers: nn.Module) -> Sequence[Cell]:
-    """Return the cells of an RNN of torch, a ``LayerNormLSTM`` or ``MinRNN``, by layer and direction."""
-    if not isinstance(layers, nn.RNNBase):
-        return list(layers.cells)  # type: ignore[arg-type]
-    if isinstance(layers, nn.GRU):
-        return [TorchCell(*weights) for weights in layers.all_weights]
-    return [TorchCell(w_x, w_h, b_x + b_h, None) for w_x, w_h, b_x, b_h in layers.all_weights]
-
-
-# Stacks of layers.
-
-
-def draw_mask(like: Tensor, probability: float) -> Tensor:
-    """Draw a mask in the shape of ``like``: 0 with this probability, else 1 / (1 - probability)."""
-    return dropout(torch.ones_like(like), probability, training=True)
+@use_fast
+def run_layer(layer: nn.RNNBase, x: Steps, state: State | None) -> tuple[Steps, State]:
+    """Run one layer of torch over all steps; arguments as for ``run_step_by_step``."""
+    if x.data.is_cuda and torch.is_autocast_enabled("cuda"):  # cuDNN would compute in float16
+        return run_step_by_step(layer, x, state, 0.0)
+    return run_torch_layer(layer, x, state)
 
 
 def drop_units(
@@ -201,9 +96,8 @@ def drop_units(
         return dropout(x, config.dropout, training)
     if sizes is None:
         return x * draw_mask(x.narrow(time_dim, 0, 1), config.dropout)
-    is_real = torch.arange(int(sizes[0])) < sizes.unsqueeze(1)  # (T, B)
-    rows = to_device(is_real.nonzero()[:, 1], x.device)
-    return x * draw_mask(x[: int(sizes[0])], config.dropout).index_select(0, rows)
+    mask = draw_mask(x[: int(sizes[0])], config.dropout)
+    return x * torch.cat([mask[:rows] for rows in sizes.tolist()])
 
 
 def embed_tokens(
@@ -335,20 +229,13 @@ class RecurrentStack(nn.Module):
         return rms_norm(x.to(self.gain.dtype), x.shape[-1:], self.gain[layer - 1], RMS_EPSILON)
 
     def _run(self, layer: nn.Module, x: StackSteps, state: State | None) -> tuple[StackSteps, State]:
-        """Call one of the layers; a state h alone is a bare tensor in torch, a tuple of one here."""
         recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
-        if not isinstance(layer, MinRNN) and not isinstance(x, PaddedSteps):
-            packed_gru = isinstance(layer, nn.GRU) and isinstance(x, PackedSequence)
-            slow = packed_gru and torch.is_grad_enabled() and not x.data.is_cuda
-            if recurrent_dropout or isinstance(layer, LayerNormLSTM) or slow:
-                return run_step_by_step(layer, x, state, recurrent_dropout)
-            if x.data.is_cuda:
-                return run_cudnn_layer(layer, x, state)  # type: ignore[arg-type]
-            if isinstance(layer, nn.LSTM) and isinstance(x, PackedSequence) and prefers_rectangle(x):
-                return run_padded_lstm(layer, x)
-            state = state if state is None or self.is_lstm else state[0]  # type: ignore[assignment]
-        output, final = layer(x, state)
-        return output, final if isinstance(final, tuple) else (final,)
+        if isinstance(layer, MinRNN):
+            return layer(x, state)  # type: ignore[no-any-return]
+        assert not isinstance(x, PaddedSteps)
+        if recurrent_dropout or isinstance(layer, LayerNormLSTM):
+            return run_step_by_step(layer, x, state, recurrent_dropout)
+        return run_layer(layer, x, state)  # type: ignore[arg-type]
 
 
 def _build_layer(cell: str, input_size: int, bidirectional: bool, size: int) -> nn.Module:
@@ -366,88 +253,24 @@ def _as(x: StackSteps, entries: Tensor) -> StackSteps:
     return entries if isinstance(x, Tensor) else x._replace(data=entries)
 
 
-# Loops over time steps.
+# Step by step.
 
 
-Steps = TypeVar("Steps", Tensor, PackedSequence)
+@use_fast
+class StepwiseLinear:
+    """y[t] = offset[t] + the sum of W x[t] over some matrices W, for the time steps t of a loop.
 
-
-def run_step_by_step(
-    rnn: nn.Module, x: Steps, state: State | None, recurrent_dropout: float
-) -> tuple[Steps, State]:
-    """Run one layer in all its directions, for what torch's own layers cannot do.
-
-    That is layer normalisation inside the cell, dropout of the recurrent state, and gradients of a GRU over
-    packed steps on a processor in a time that grows linearly with the length (see fast.py on LSTMs).
-
-    Args:
-        rnn: one layer of torch, or ``LayerNormLSTM``.
-        x: inputs, packed or (T, N, X).
-        state: initial h and (LSTM) c, (D, N, H) each; None: 0. Only for inputs that are not packed.
-        recurrent_dropout: probability to drop a unit of h in the recurrent product, at all steps alike (Gal
-            and Ghahramani 2016); 0 outside training.
-
-    Returns:
-        The outputs, packed as ``x`` is or (T, N, D * H), and the final states, shaped as ``state``.
+    Call it exactly once for each step, in order.
     """
-    packed = x if isinstance(x, PackedSequence) else None
-    entries = x.data if isinstance(x, PackedSequence) else x.flatten(0, 1)
-    assert packed is None or state is None
-    sizes = [x.size(1)] * x.size(0) if isinstance(x, Tensor) else x.batch_sizes.tolist()
-    outputs, finals = [], []
-    for direction, cell in enumerate(cells_of(rnn)):
-        assert not isinstance(cell, MinCell)
-        product = linear(entries, cell.weight_ih, cell.input_bias)
-        if isinstance(cell, LayerNormLSTMCell):
-            product = cell.normalise_inputs(product)
-        inputs = torch.split(product, sizes)
-        h = product.new_zeros(sizes[0], cell.weight_hh.size(1))
-        if state is not None:
-            h = state[0][direction].to(h.dtype)
-        c = h if state is None or len(state) == 1 else state[1][direction]
-        c = c.to(torch.promote_types(c.dtype, torch.float32))
-        mask = draw_mask(h, recurrent_dropout) if recurrent_dropout else None
-        steps: list[Tensor] = [h] * len(sizes)
-        for t in range(len(sizes)) if direction == 0 else reversed(range(len(sizes))):
-            n = sizes[t]
-            kept = h[:n] if mask is None else h[:n] * mask[:n]
-            recurrent = linear(kept, cell.weight_hh, cell.recurrent_bias)
-            steps[t], next_c = cell.advance(inputs[t], recurrent, h[:n], c[:n])
-            # Sentences that have ended, or, from the right, have not begun, keep their state.
-            h = steps[t] if n == len(h) else torch.cat((steps[t], h[n:]))
-            c = next_c if n == len(c) else torch.cat((next_c, c[n:]))
-        outputs.append(torch.cat(steps))
-        finals.append((h,) if isinstance(rnn, nn.GRU | nn.RNN) else (h, c.to(h.dtype)))
-    final = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
-    joined = torch.cat(outputs, dim=-1)
-    if packed is None:
-        return joined.view(len(sizes), sizes[0], -1), final
-    if packed.unsorted_indices is not None:
-        final = tuple(part.index_select(1, packed.unsorted_indices) for part in final)
-    return packed._replace(data=joined), final
 
+    def __init__(self, offsets: Tensor, *weights: Tensor) -> None:
+        """Prepare one run over T steps, with one offset per step and row, (T, N, O), and matrices (O, I)."""
+        self._offsets, self._weights = iter(offsets.unbind()), weights
 
-def join_gates(stack: RecurrentStack) -> nn.ModuleList | None:
-    """Join the weights of each layer of an LSTM or plain RNN to one, W [x; h] + b, for the steps of a search.
-
-    They are copies, as large as the weights, which later changes of the stack's weights do not reach. Other
-    cells have none.
-    """
-    layers = []
-    for cell in stack.cells:
-        if not isinstance(cell, TorchCell) or cell.recurrent_bias is not None:
-            return None
-        weight = torch.cat((cell.weight_ih, cell.weight_hh), dim=1).detach()
-        joined = nn.Linear(weight.size(1), weight.size(0), device="meta")
-        joined.weight = nn.Parameter(weight, requires_grad=False)
-        joined.bias = nn.Parameter(cell.input_bias.detach(), requires_grad=False)
-        layers.append(joined)
-    return nn.ModuleList(layers)
-
-
-def _join_layer(joined: nn.Module, known: tuple[Tensor, ...]) -> Step:
-    """Return a step of a search by ``join_gates``; ``known`` are the inputs (N, X) that are not fed back."""
-    return lambda x, h, c: activate(joined(torch.cat((*known, x, h), dim=-1)), h, c)
+    def __call__(self, *x: Tensor) -> Tensor:
+        """Compute the next step from one x (N, I) per matrix: (N, O)."""
+        products = (linear(part, weight) for part, weight in zip(x, self._weights, strict=True))
+        return sum(products, next(self._offsets))
 
 
 def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tensor | None) -> Step:
@@ -488,7 +311,7 @@ class StepwiseStack:
         stack: RecurrentStack,
         inputs: Tensor,
         depth: int | None = None,
-        joined: nn.ModuleList | None = None,
+        joined: Any = None,
     ) -> None:
         """Prepare one run.
 
@@ -496,14 +319,14 @@ class StepwiseStack:
             stack: the layers.
             inputs: inputs known for all steps, (T, N, X).
             depth: number of the lowest layers to run; None: all.
-            joined: output of ``join_gates``, for one step without gradients and dropout.
+            joined: output of ``decoder.join_gates``, for one step without gradients and dropout.
         """
         self.stack = stack
         each_step = partial(dropout, p=stack.config.dropout, training=stack.training)
         self.drops: list[Callable[[Tensor], Tensor]] = [each_step] * len(stack.layers)
         """Dropout of the input of each layer, (N, H)."""
         if joined is not None:
-            self.layers = [_join_layer(layer, () if i else (inputs[0],)) for i, layer in enumerate(joined)]
+            self.layers: list[Step] = joined.steps(inputs)
             return
         cells, size, settings = stack.cells[:depth], inputs.size(-1), stack.config.regularisation
         weight = cells[0].weight_ih

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from . import fast
-from .fast import causal_sums, single_query_attention
+from .hook import use_fast
 from .masks import mask_scores, restrict_to_past
 
 Attend = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, bool, float], Tensor]
@@ -24,6 +23,8 @@ relative positions pass None for them, and receive the weights after dropout, (B
 
 Normalise = Callable[[Tensor], Tensor]
 """From scores (..., S) to weights (..., S)."""
+CHUNK = 64
+"""Positions per chunk of causal linear attention; sentences of at most so many have one chunk."""
 
 
 class KeysValues(NamedTuple):
@@ -94,6 +95,12 @@ def hard_attention(
     if values is None:
         return F.dropout(attention_weights(queries, keys, mask, causal, hard_weights), dropout)
     return plain_attention(queries, keys, values, mask, causal, dropout, hard_weights)[0]
+
+
+@use_fast
+def single_query_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
+    """Compute the contexts of ``plain_attention`` of one query (Q = 1) per head, without dropout."""
+    return plain_attention(queries, keys, values, mask, False, 0.0)[0]
 
 
 def fused_attention(
@@ -219,7 +226,7 @@ def is_factored(queries: float, keys: float, size: int, value_size: int, *, caus
         causal: whether query i is forbidden all keys after i. Then each chunk by itself is (Q K^T) V.
     """
     if causal:
-        return queries > fast.CHUNK
+        return queries > CHUNK
     return (queries + keys) * size * (value_size + 1) < queries * keys * (size + value_size)
 
 
@@ -255,3 +262,31 @@ def linear_attention(
     values = torch.cat((values, torch.ones_like(values[..., :1])), dim=-1)
     sums = causal_sums(queries, keys, values) if causal else queries @ (keys.transpose(-2, -1) @ values)
     return sums[..., :-1] / sums[..., -1:].clamp_min(torch.finfo(sums.dtype).tiny)
+
+
+def causal_sums(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """Compute sum_{j <= i} (q_i . k_j) v_j, equations 8 to 12, (B, H, T, C), in chunks of positions.
+
+    A sum K^T V over each chunk, and the sums over all chunks before it, stand for the earlier positions. With
+    chunks of one position these would be T matrices (E, C) per head, more memory than the weights take.
+    """
+    length = queries.size(-2)
+    queries, keys, values = (in_chunks(part, CHUNK) for part in (queries, keys, values))
+    inside = (queries @ keys.transpose(-2, -1)).tril() @ values  # (B, H, chunks, CHUNK, C)
+    of_chunks = keys.transpose(-2, -1) @ values  # (B, H, chunks, E, C)
+    wide = of_chunks.to(torch.promote_types(of_chunks.dtype, torch.float32))
+    before = (cumulative_sum(wide) - wide).to(of_chunks.dtype)
+    return (inside + queries @ before).flatten(-3, -2)[..., :length, :]
+
+
+def cumulative_sum(x: Tensor) -> Tensor:
+    """Return x.cumsum(-3); torch's own has no deterministic form on a GPU: there, one sum per chunk."""
+    if x.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return torch.stack([x[..., : end + 1, :, :].sum(-3) for end in range(x.size(-3))], dim=-3)
+    return x.cumsum(-3)
+
+
+def in_chunks(x: Tensor, size: int) -> Tensor:
+    """Split the positions of x (B, H, T, E) into chunks: (B, H, chunks, size, E), 0 after the last one."""
+    padded = F.pad(x, (0, 0, 0, -x.size(-2) % size))
+    return padded.reshape(*x.shape[:2], -1, size, x.size(-1))

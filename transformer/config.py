@@ -94,6 +94,9 @@ class LayerConfig:
     0 elsewhere, with the gradient of "scaled" ("hard"). Or, without softmax, phi(Q) phi(K)^T over the sums of
     its rows, phi(x) = elu(x) + 1 ("linear", Katharopoulos et al. 2020). Its time is linear in the length,
     unless a mask other than "full" needs every pair; positions must be those of embeddings."""
+    qk_norm: bool = False
+    """Whether softmax scores are g q . k / (|q| |k|), g being learned, in place of q . k / sqrt(E), so that
+    they are bounded (Henry et al. 2020, https://arxiv.org/abs/2010.04245)."""
     encoder_mask: str = "full"
     """Which source positions a source position may attend to: "full", "causal" (up to itself), "window:W" (at
     most W positions away), or a file ``NAME.npy`` of zeros and ones, M[i, j]."""
@@ -174,6 +177,10 @@ class LayerConfig:
             is_linear and self.attention_dropout > 0,
             f"attention_dropout ({self.attention_dropout}) drops weights, which attention_kind "
             '"linear" does not compute: use 0',
+        )
+        yield (
+            self.qk_norm and (self.attention_kind not in ("scaled", "hard") or self.positions == "relative"),
+            'qk_norm needs attention_kind "scaled" or "hard", and positions other than "relative"',
         )
         groups = self.kv_heads != self.num_heads
         yield (

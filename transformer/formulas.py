@@ -40,6 +40,12 @@ def unscaled_scores(q: Tensor, k: Tensor) -> Tensor:
     return q @ k.T
 
 
+def qk_norm_scores(q: Tensor, k: Tensor, g: Tensor) -> Tensor:
+    """Return e_ij = g q_i . k_j / (|q_i| |k_j|): Henry et al. 2020, section 3."""
+    q, k = (x / (x**2).sum(-1, keepdim=True).sqrt() for x in (q, k))
+    return g * (q @ k.T)
+
+
 def hard_weights(e: Tensor) -> Tensor:
     """Return one-hot(arg max e) with the gradient of the softmax: Bengio et al. 2013, section 4."""
     soft = softmax(e)
@@ -67,6 +73,16 @@ def gated_linear_attention(q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Tensor
 def decays(x: Tensor, w_1: Tensor, w_2: Tensor, b: Tensor) -> Tensor:
     """Return a_t = sigmoid(W_2 W_1 x_t + b)^(1/16), at least e^-4: Yang et al. 2024, section 4.4."""
     return (torch.sigmoid(x @ w_1.T @ w_2.T + b) ** (1 / 16)).clamp(min=math.exp(-4))
+
+
+def scalar_decays(x: Tensor, w: Tensor, b: Tensor, a: Tensor) -> Tensor:
+    """Return exp(-e^a softplus(w . x_t + b)) of one head, at least e^-4: Dao and Gu 2024, section 7."""
+    return torch.exp(-torch.exp(a) * torch.log1p(torch.exp(x @ w + b))).clamp(min=math.exp(-4))
+
+
+def fixed_decay(head: int) -> float:
+    """Return 1 - 2^(-5 - h) of a head, counted from 0: Sun et al. 2023, section 2.2, eq. 8."""
+    return 1 - 2.0 ** (-5 - head)
 
 
 def gated_heads(heads: list[Tensor], r: Tensor, w_o: Tensor, norm: Layer) -> Tensor:

@@ -1,18 +1,25 @@
 """Gated linear attention, a recurrence whose state is a matrix per head: Yang et al. 2024.
 
-See https://arxiv.org/abs/2312.06635. Shapes: B sentences, K hypotheses, T positions in N chunks of C, H heads
-with keys of width E and values of width F, D model width. Masks are bool, True = a real token.
+See https://arxiv.org/abs/2312.06635; with other decays the recurrence is that of Mamba-2 (Dao and Gu 2024,
+https://arxiv.org/abs/2405.21060) or RetNet (Sun et al. 2023, https://arxiv.org/abs/2307.08621).
+
+Shapes: B sentences, K hypotheses, T positions in N chunks of C, H heads with keys of width E and values of
+width F, D model width. Masks are bool, True = a real token.
 """
+
+import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .attention import cumulative_sum, in_chunks
 from .config import LayerConfig
-from .fast import cumulative_sum, in_chunks
 from .multihead import RecurrentCache
 from .positions import Relation
 
+StateDecay = Literal["vector", "scalar", "fixed"]
 CHUNK = 16
 """Most positions of a chunk: inside, all pairs are computed; the state passes from chunk to chunk."""
 LOWEST = -4.0
@@ -39,7 +46,7 @@ def gated_linear_attention(queries: Tensor, keys: Tensor, values: Tensor, log_de
         queries: q, (B, H, T, E).
         keys: k, (B, H, T, E).
         values: v, (B, H, T, F).
-        log_decay: log a, between ``LOWEST`` and 0, (B, H, T, E).
+        log_decay: log a, between ``LOWEST`` and 0, (B, H, T, E), or (B, H, T, 1) for one a per head.
 
     Returns:
         o, (B, H, T, F).
@@ -67,18 +74,35 @@ def _states(decay: Tensor, written: Tensor) -> Tensor:
 class GatedLinearAttention(nn.Module):
     """y_t = W_O ([norm(o^1_t); ...; norm(o^H_t)] * swish(W_r x_t)), called like ``SelfAttention``.
 
-    o is ``gated_linear_attention`` of W_Q x, W_K x, W_V x and decays a = sigmoid(W_2 W_1 x + b)^(1/16), at
-    least exp(``LOWEST``): section 4.4. Keys are half as wide as ``head_size``. All matrices but those of the
-    decays have biases if the config says so. In an encoder the second half of the heads reads backwards.
+    o is ``gated_linear_attention`` of W_Q x, W_K x, W_V x and decays a, at least exp(``LOWEST``):
+
+    - "vector": a = sigmoid(W_2 W_1 x + b)^(1/16), one per dimension of a key: section 4.4.
+    - "scalar": a = exp(-e^r softplus(w x + b)), one per head, r being learned: Dao and Gu 2024, section 7.
+    - "fixed": a = 1 - 2^(-5 - h) for head h = 0, 1, ... of a direction: Sun et al. 2023, eq. 8.
+
+    Keys are half as wide as ``head_size``. All matrices but those of the decays have biases if the config
+    says so. In an encoder the second half of the heads reads backwards.
+
+    Gradients are ill-conditioned where o is tiny, since norm(o) then amplifies any rounding of its inputs: at
+    the first word o = (q . k) v. Those of fresh models under bfloat16 autocast are off by 4 to 98% of their
+    norm (benchmarks/measurements.md); fp32 here does not help, as the inputs are rounded too.
     """
 
-    def __init__(self, config: LayerConfig, *, bidirectional: bool) -> None:
+    def __init__(
+        self, config: LayerConfig, *, bidirectional: bool, state_decay: StateDecay = "vector"
+    ) -> None:
         super().__init__()
         self.num_heads, self.is_bidirectional = config.num_heads, bidirectional
         key_size = self.num_heads * -(-config.query_size // 2)
         self.sizes = [key_size, key_size, config.values_size, config.values_size]
         self.project_in = nn.Linear(config.d_model, sum(self.sizes), bias=config.bias)
-        self.decay = nn.Sequential(nn.Linear(config.d_model, RANK, bias=False), nn.Linear(RANK, key_size))
+        self.decay: nn.Module | None = None
+        self.log_rate: nn.Parameter | None = None
+        if state_decay == "vector":
+            self.decay = nn.Sequential(nn.Linear(config.d_model, RANK, bias=False), nn.Linear(RANK, key_size))
+        elif state_decay == "scalar":
+            self.decay = nn.Linear(config.d_model, self.num_heads)
+            self.log_rate = nn.Parameter(torch.full((self.num_heads,), -math.log(TEMPERATURE)))
         self.norm = nn.LayerNorm(config.values_size // self.num_heads, bias=config.bias)
         self.project_out = nn.Linear(config.values_size, config.d_model, bias=config.bias)
 
@@ -106,12 +130,25 @@ class GatedLinearAttention(nn.Module):
         return self._finish((query.unsqueeze(-1) * state).sum(-2), gate)
 
     def _project(self, x: Tensor) -> list[Tensor]:
-        """Return queries, keys, values, log decays, in at least fp32, and gates, (..., H, width) each."""
+        """Return queries, keys, values, log decays and gates, (..., H, width) each, all but gates in fp32.
+
+        Their sums are then in fp32 too, or in float64; products are in the type of autocast.
+        """
         *parts, gate = self.project_in(x).split(self.sizes, -1)
         dtype = torch.promote_types(x.dtype, torch.float32)
-        parts.append((F.logsigmoid(self.decay(x).to(dtype)) / TEMPERATURE).clamp(min=LOWEST))
-        parts = [part.to(dtype) for part in parts]
+        parts = [part.to(dtype) for part in (*parts, self._log_decay(x, dtype))]
         return [part.unflatten(-1, (self.num_heads, -1)) for part in (*parts, gate)]
+
+    def _log_decay(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return log a for x (..., D): (..., H * E), or (..., H) for one a per head."""
+        if self.decay is None:
+            heads = torch.arange(self.num_heads, device=x.device, dtype=dtype)
+            heads = heads % (self.num_heads // 2) if self.is_bidirectional else heads
+            return (-(2 ** (-5 - heads))).log1p().expand(*x.shape[:-1], -1)
+        gates = self.decay(x).to(dtype)
+        if self.log_rate is None:
+            return (F.logsigmoid(gates) / TEMPERATURE).clamp(min=LOWEST)
+        return (-self.log_rate.exp() * F.softplus(gates)).clamp(min=LOWEST)
 
     def _turn(self, x: Tensor) -> Tensor:
         """Reverse the positions of the second half of the heads of x (B, T, H, width), in an encoder."""

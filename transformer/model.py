@@ -15,7 +15,6 @@ from torch.nn import functional as F
 
 from .attention import Attend, KeysValues, fused_attention, hard_attention, linear_attention, record_weights
 from .config import IN_ATTENTION, LayerConfig, TransformerConfig
-from .fast import Dropout
 from .masks import (
     MaskPattern,
     attend_to_past,
@@ -26,7 +25,7 @@ from .masks import (
     real_tokens,
 )
 from .multihead import CrossAttention, Features, Memory, SelfAttention, State
-from .positions import AttentionPositions, PositionalEmbedding, Relation
+from .positions import AttentionPositions, Dropout, PositionalEmbedding, Relation
 
 # Layers: sublayers, each with a residual connection and a norm; their replaceable parts.
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from .attention import (
     Attend,
@@ -23,6 +24,9 @@ from .attention import (
 from .config import LayerConfig
 from .masks import mask_bias, restrict_to_past
 from .positions import Relation, RelativeVectors, rotate
+
+FIRST_QK_SCALE = 10.0
+"""First g of ``qk_norm``: log2(L^2 - L) for L = 32 words, Henry et al. 2020, section 3."""
 
 
 class KeyValueCache:
@@ -156,11 +160,23 @@ class MultiHead(nn.Module):
         # Undoes the division of scores by sqrt(E).
         self.factor = math.sqrt(config.query_size) if config.attention_kind == "unscaled" else None
         self.projections = config.projections
+        self.qk_scale = None
+        if config.qk_norm:
+            self.factor = math.sqrt(config.query_size)
+            self.qk_scale = nn.Parameter(torch.tensor(FIRST_QK_SCALE))
 
     def _prepare(self, query: Tensor) -> Tensor:
-        """Return the queries that the attention function takes, as linear attention its features."""
+        """Return the queries (..., H E) that the attention function takes; for linear attention features."""
+        if self.qk_scale is not None:
+            query = normalise_heads(query, self.num_heads) * self.qk_scale.to(query.dtype)
         query = query if self.factor is None else query * self.factor
         return elu_features(query) if self.is_linear else query
+
+    def _prepare_keys(self, keys: Tensor) -> Tensor:
+        """Return the keys (..., heads * E) that are stored."""
+        if self.qk_scale is not None:
+            keys = normalise_heads(keys, self.kv_heads)
+        return elu_features(keys) if self.is_linear else keys
 
     @property
     def _dropout(self) -> float:
@@ -255,7 +271,7 @@ class SelfAttention(MultiHead):
             query = key
         elif self.projections == "separate":
             query, key, value = value.split(self.sizes, -1)
-        query, key = self._prepare(query), elu_features(key) if self.is_linear else key
+        query, key = self._prepare(query), self._prepare_keys(key)
         if relation.rotation is not None:
             query, key = (
                 rotate(part.view(*part.shape[:-1], heads, -1), relation.rotation).flatten(-2)
@@ -320,7 +336,7 @@ class CrossAttention(MultiHead):
         keys = values = self.project_memory(states)
         if self.projections != "none":
             keys, values = values.split(self.sizes, -1)
-        keys = elu_features(keys) if self.is_linear else keys
+        keys = self._prepare_keys(keys)
         # Contiguous: copied once here, instead of in a matrix product at every decoding step.
         return KeysValues(*(split_heads(part, self.kv_heads).contiguous() for part in (keys, values)))
 
@@ -335,7 +351,7 @@ class CrossAttention(MultiHead):
         Returns:
             The output, of the shape of x.
         """
-        queries = self._prepare(split_heads(self.project_query(x), self.num_heads))
+        queries = split_heads(self._prepare(self.project_query(x)), self.num_heads)
         contexts = self.attend(queries, memory.keys, memory.values, mask, False, self._dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
         return output
@@ -383,3 +399,8 @@ class GroupedAttention:
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Split the last dimension into heads: (B, T, H E) to (B, H, T, E)."""
     return x.view(*x.shape[:-1], num_heads, -1).transpose(1, 2)
+
+
+def normalise_heads(x: Tensor, num_heads: int) -> Tensor:
+    """Divide the part (E,) of each head in x (..., H E) by its norm."""
+    return normalize(x.view(*x.shape[:-1], num_heads, -1), dim=-1).flatten(-2)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import BUCKETS, MAX_POSITIONS, LayerConfig
-from .fast import Dropout
+from .hook import use_fast
 from .masks import has_checkable_values, mask_bias, require
 
 BASE = 10000.0
@@ -18,6 +18,10 @@ BASE = 10000.0
 
 MIN_CACHED = 128
 """Smallest number of sinusoids that are stored."""
+
+
+Dropout = use_fast(nn.Dropout)
+"""y = x m / (1 - p) in training, where m is 0 with probability p, else 1."""
 
 
 def sinusoids(positions: Tensor, size: int) -> Tensor:

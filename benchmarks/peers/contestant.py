@@ -22,9 +22,9 @@ RACERS = {
 USES_OURS = (OURS, "ctranslate2")
 """Toolkits whose process imports from this repository; of CTranslate2 the conversion, without torch."""
 MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1)}
-"""Keep freed memory in the process, for all toolkits; ``compare.system.device`` does this by mallopt."""
+"""Keep freed memory in the process, for all toolkits; ``compare.fast`` does this by mallopt."""
 COMPILED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
-"""Limit the cache of compiled products in training, for all toolkits; as in ``compare.system.device``."""
+"""Limit the cache of compiled products in training, for all toolkits; as in ``compare.fast``."""
 
 
 class Failed(RuntimeError):

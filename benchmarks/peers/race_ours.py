@@ -11,9 +11,10 @@ from worker import Racer, Task, serve
 from compare.config.resolve import resolve_model
 from compare.config.sections import EXTRA_TOKENS, ModelConfig
 from compare.decoding.search import Hypothesis, SpecialIds, search
+from compare.decoding.translator import for_decoding
 from compare.models.registry import ResolvedModel, build
 from compare.results.run_folder import load_model
-from compare.system.device import for_decoding, tune_cpu
+from compare.system.device import tune_cpu
 from compare.training.loss import TranslationLoss
 from compare.training.optimizer import build_optimizer
 from compare.training.step import train_step

@@ -125,7 +125,7 @@ def serve(kind: type[Racer]) -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what the toolkit prints is no answer
     work = load_work(Path(sys.argv[1]))
     if ONEDNN in os.environ and "torch" in sys.modules:
-        sys.modules["torch"].backends.mkldnn.matmul.fp32_precision = "bf16"  # see compare/system/device.py
+        sys.modules["torch"].backends.mkldnn.matmul.fp32_precision = "bf16"  # see compare/fast.py
     session: _Session | None = None
     for line in sys.stdin:
         request = json.loads(line)

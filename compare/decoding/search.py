@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import torch
 from msgspec import Meta
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from compare.config.sections import DecodeConfig
+from compare.hook import use_fast
 from compare.protocol import EncoderDecoder, keep, select
 from compare.settings import NonNegative, Section
 from data.vocabulary import BOS, EOS, PAD
@@ -26,8 +26,6 @@ COMPACT_SHARE = 0.8
 """Finished sentences are dropped once the share of unfinished ones in the batch falls below this."""
 LOOK_EVERY = 8
 """Steps between two looks at the finished sentences where a look waits for the device, as on a GPU."""
-BLOCK = 64
-"""Size of the blocks of adjacent vocabulary entries whose maxima are compared before single entries."""
 NAN_SCORES = "the model's scores are NaN: its weights are damaged or its numbers overflow"
 """Error message for logits that are NaN, or infinite so that their softmax is."""
 NEVER_ENDS = "the model gives the end of a sentence the probability 0, so no translation ends"
@@ -414,56 +412,27 @@ def token_logp(logits: Tensor, special: SpecialIds) -> Tensor:
 # The best continuations of hypotheses, with ties in a fixed order.
 
 
+@use_fast
 def best_continuations(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Find the ``count`` largest sums of scores (B, K) and logp (B, K, V) per sentence.
 
-    Ties go to the lowest hypothesis k, then to the lowest token v. Only the ``count`` blocks with the largest
-    maxima are searched, since an entry of any other block is preceded by these maxima. Taking maxima costs a
-    tenth of sorting.
+    Ties go to the lowest hypothesis k, then to the lowest token v.
 
     Returns:
         The sums in descending order, their hypotheses k and their tokens v, (B, count) each.
     """
-    size = logp.size(2)
-    if size % BLOCK:  # pad copies the tensor even if there is nothing to add
-        logp = pad(logp, (0, -size % BLOCK), value=float("-inf"))
-    width = logp.size(2)
-    blocks = logp.view(len(logp), -1, BLOCK)  # (B, K * blocks per hypothesis, BLOCK)
-    block_scores = scores.repeat_interleave(width // BLOCK, dim=1)
-    chosen = stable_topk(blocks.amax(2) + block_scores, min(count, blocks.size(1)))[1].sort(dim=1).values
-    sums = blocks.gather(1, chosen.unsqueeze(2).expand(-1, -1, BLOCK))
-    sums = sums + block_scores.gather(1, chosen).unsqueeze(2)
-    best, index = stable_topk(sums.flatten(1), min(count, scores.size(1) * size))
-    position = chosen.gather(1, index // BLOCK) * BLOCK + index % BLOCK  # k * width + v
-    return best, position // width, (position % width).clamp(max=size - 1)  # padding has score -inf
+    best, index = stable_topk((scores.unsqueeze(2) + logp).flatten(1), count)
+    return best, index // logp.size(2), index % logp.size(2)
 
 
+@use_fast
 def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Find the ``count`` largest values of the last dimension, in descending order, and their indices.
 
-    Equal values are ordered by index. ``torch.topk`` leaves open the order of equal values, and which of them
-    it returns if they do not all fit. One value more than needed shows the latter case, which is rare: these
-    rows are sorted as a whole. A GPU sorts all rows: that takes less time than to wait for the answer.
+    Equal values are ordered by index; ``torch.topk`` leaves their order open.
     """
-    if count == 1:
-        best = values.max(dim=-1, keepdim=True)  # documented to return the first of equal values
-        return best.values, best.indices
-    if not is_synchronous(values.device):
-        top, index = values.sort(stable=True, descending=True)
-        return top[..., :count], index[..., :count]
-    size = values.size(-1)
-    top, index = values.topk(min(count + 1, size))
-    if size > count:
-        tied = (top[..., count - 1] == top[..., count]) & top[..., count].isfinite()
-        if tied.any():
-            top[tied], index[tied] = (
-                part[..., : count + 1] for part in values[tied].sort(stable=True, descending=True)
-            )
-        top, index = top[..., :count], index[..., :count]
-    by_index = index.argsort(dim=-1)
-    top, index = top.gather(-1, by_index), index.gather(-1, by_index)
-    order = top.argsort(dim=-1, descending=True, stable=True)
-    return top.gather(-1, order), index.gather(-1, order)
+    top, index = values.sort(stable=True, descending=True)
+    return top[..., :count], index[..., :count]
 
 
 # Ensembles: several models of one vocabulary that translate together.

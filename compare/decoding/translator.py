@@ -1,5 +1,6 @@
 """Translation of text with a trained model, and its attention weights."""
 
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from compare.config.sections import EXTRA_TOKENS, DecodeConfig
 from compare.decoding.search import (
@@ -20,8 +21,9 @@ from compare.decoding.search import (
     length_penalties,
     search_all,
 )
+from compare.hook import use_fast
 from compare.protocol import EncoderDecoder
-from compare.system.device import decoding_copy
+from compare.system.device import DTYPES
 from compare.system.processes import SINGLE, Processes
 from data.batches import decode_batches, make_source_batch
 from data.encode import Ints
@@ -35,7 +37,20 @@ if TYPE_CHECKING:
     from compare.models.registry import Model
 
 T = TypeVar("T")
+AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Lines = TypeVar("Lines", str, Sequence[str])
+
+
+@use_fast
+def decoding_copy(model: AnyModel, *, always: bool = False) -> AnyModel:
+    """Return a copy of a model that searches faster, for as long as its weights stay: here the model."""
+    return model
+
+
+def for_decoding(model: AnyModel, precision: str) -> AnyModel:
+    """Return a copy for search in a precision: bf16 weights beat autocast; see ``decoding_copy``."""
+    dtype = DTYPES[precision]
+    return decoding_copy(model if dtype is torch.float32 else copy.deepcopy(model).to(dtype))
 
 
 def generate(

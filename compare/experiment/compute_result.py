@@ -27,7 +27,7 @@ from compare.training.loss import perplexity
 from data.batches import BatchStream
 from data.corpus import Corpus
 from data.text import read_lines
-from seq2seq.fast import has_bf16_layers
+from seq2seq.stack import has_bf16_layers
 
 UP_TO_ROUNDING = "up to rounding, not bit by bit"
 Figures = dict[str, Any]

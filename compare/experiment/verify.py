@@ -16,10 +16,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from compare.config.resolve import Run
+from compare.decoding.translator import decoding_copy
 from compare.models.presets import find_preset
 from compare.models.registry import ResolvedModel, build, forward_flops
 from compare.protocol import keep, select
-from compare.system.device import prepare_copy
 from compare.system.messages import first_line
 from compare.system.plugins import user_line
 from compare.training.checkpoints import load_weights, model_weights, save_weights, set_weights
@@ -123,7 +123,10 @@ def check_steps(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> No
     later = torch.cat((past, tokens[rows, :, 2:]), dim=2)
     before = _beam_logits(model, src, mask, tokens)
     after = _beam_logits(model, src[rows], mask[rows], later)
-    for what, stepper in (("step", model), ("step of the copy for a search", prepare_copy(model))):
+    for what, stepper in (
+        ("step", model),
+        ("step of the copy for a search", decoding_copy(model, always=True)),
+    ):
         fed, expected = tokens, before
         memory: Any = stepper.encode(src, mask)
         state: Any = stepper.init_state(memory, 3, tokens.size(2))

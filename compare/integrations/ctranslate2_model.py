@@ -23,6 +23,7 @@ SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "value_size": (None,),
     "num_kv_heads": (None,),
     "attention_kind": ("scaled",),
+    "qk_norm": (False,),
     "projections": ("separate",),
     "encoder_mask": ("full",),
     "decoder_mask": ("full",),

@@ -14,8 +14,7 @@ from seq2seq.attention import Attention
 from seq2seq.decoder import Decoder
 from seq2seq.model import Encoder, RecurrentLanguageModel, Seq2Seq
 from seq2seq.scores import Queries
-from transformer import fast
-from transformer.attention import is_factored
+from transformer.attention import CHUNK, is_factored
 from transformer.decoder_only import DecoderOnly, LanguageModel
 from transformer.gated_linear import GatedLinearAttention, chunks
 from transformer.model import LayerStack, Transformer
@@ -134,8 +133,8 @@ def _attend(
         return module.num_heads * queries * keys * (size + value_size)
     if not causal:
         return module.num_heads * (queries + keys) * size * (value_size + 1)
-    positions = -(-queries // fast.CHUNK) * fast.CHUNK
-    return module.num_heads * positions * (fast.CHUNK * (size + value_size + 1) + 2 * size * (value_size + 1))
+    positions = -(-queries // CHUNK) * CHUNK
+    return module.num_heads * positions * (CHUNK * (size + value_size + 1) + 2 * size * (value_size + 1))
 
 
 def _recur(module: GatedLinearAttention, length: float) -> float:

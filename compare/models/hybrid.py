@@ -18,11 +18,10 @@ import transformer
 from seq2seq import Seq2Seq
 from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
-from seq2seq.fast import plan_packing
-from seq2seq.stack import RecurrentStack, StepwiseStack
+from seq2seq.stack import Packing, RecurrentStack, StepwiseStack
 from transformer import Parts, Transformer
 from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
-from transformer.gated_linear import GatedLinearAttention
+from transformer.gated_linear import GatedLinearAttention, StateDecay
 from transformer.model import Residual
 from transformer.model import initialise as initialise_transformer
 from transformer.multihead import RecurrentCache
@@ -209,6 +208,9 @@ class LadderConfig(TransformerConfig):
     linear attention, half of whose heads read backwards ("gated-linear", Yang et al. 2024)."""
     decoder_mixer: Mixer = "self-attention"
     """What connects the positions of a decoder layer: self-attention, or one of the others, starting at 0."""
+    state_decay: StateDecay = "vector"
+    """Decays of "gated-linear": one per token and dimension of a key ("vector"), one per token and head
+    ("scalar", as in Mamba-2), or 1 - 2^(-5 - h) in head h ("fixed", as in RetNet)."""
     cross_layers: CrossLayers = "all"
     """Decoder layers that attend to the source: each of them, or the last alone."""
     feed_forward: bool = True
@@ -229,6 +231,9 @@ class LadderConfig(TransformerConfig):
             value = getattr(self, name)
             message = f'{name} "{value}" need self-attention in the encoder or the decoder'
             yield len(recurrent) == 2 and value in needs, message
+        is_given = self.state_decay != "vector"
+        message = 'state_decay has no effect without an encoder_mixer or decoder_mixer "gated-linear"'
+        yield is_given and "gated-linear" not in recurrent.values(), message
         for name, default in (("activation_dropout", 0.0), ("activation", "relu")):
             is_given = getattr(self, name) != default
             yield is_given and not self.feed_forward, f"{name} has no effect with feed_forward false"
@@ -269,7 +274,7 @@ class RecurrentMixer(nn.Module):
             outputs, _ = self.rnn(x.transpose(0, 1))
             return cast("Tensor", outputs).transpose(0, 1)
         lengths = mask.flatten(1).sum(1).cpu() if relation.lengths is None else relation.lengths
-        layout = plan_packing(lengths, x.size(1), x.device)
+        layout = Packing(lengths, x.size(1), x.device)
         outputs, _ = self.rnn(layout.pack(x))
         return layout.unpack(outputs, x.size(1)).to(x.dtype)
 
@@ -307,7 +312,10 @@ class Ladder(Transformer):
                 stack.order = None  # there is no self-attention that needs distances
             for number, layer in enumerate(stack.layers):
                 if mixer == "gated-linear":
-                    layer.attention = GatedLinearAttention(config, bidirectional=stack is self.encoder)
+                    both = stack is self.encoder
+                    layer.attention = GatedLinearAttention(
+                        config, bidirectional=both, state_decay=config.state_decay
+                    )
                     initialise_transformer(layer.attention)
                 elif mixer != "self-attention":
                     layer.attention = RecurrentMixer(config, mixer, bidirectional=stack is self.encoder)

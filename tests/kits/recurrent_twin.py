@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from seq2seq import Attention, AttentionConfig, Seq2Seq, formulas
-from seq2seq.min_rnn import MinCell
-from seq2seq.stack import LayerNormLSTMCell, RecurrentStack
+from seq2seq.cells import LayerNormLSTMCell, MinCell
+from seq2seq.stack import RecurrentStack
 
 READS_BACKWARD = {"both": [False, True], "forward": [False], "backward": [True], "both-bottom": [False]}
 """By direction: for each direction of a layer above the bottom one, whether it reads from the right."""

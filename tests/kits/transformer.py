@@ -39,6 +39,8 @@ VARIANTS = pytest.mark.parametrize(
         {"projections": "shared-qk", "positions": "rotary", "bias": False, "num_heads": 2},
         {"projections": "none", "num_heads": 1, "cross_mask": "window:1", "norm": "post"},
         {"projections": "none", "num_heads": 1, "positions": "relative", "attention_kind": "unscaled"},
+        {"qk_norm": True, "positions": "rotary", "num_kv_heads": 2, "norm": "post"},
+        {"qk_norm": True, "positions": "alibi", "projections": "shared-qk", "attention_kind": "hard"},
         {"attention_kind": "linear", "num_heads": 8, "positions": "learned", "encoder_mask": "window:2"},
     ],
     ids=str,

@@ -121,12 +121,13 @@ def attend_head(
     if config.attention_kind == "linear":
         weights = torch.where(allowed, formulas.linear_weights(q, k), 0)
         return weights / weights.sum(1, keepdim=True) @ v
+    g = module.qk_scale
     if positions == "t5":
-        return weigh(q, k, allowed, config, bias=t5_bias(order, head, len(q))) @ v
-    if positions != "alibi" and config.attention_kind == "scaled" and allowed.all():
+        return weigh(q, k, allowed, config, bias=t5_bias(order, head, len(q)), g=g) @ v
+    if positions != "alibi" and config.attention_kind == "scaled" and allowed.all() and g is None:
         return formulas.attention(q, k, v)
     slope = formulas.alibi_slope(head, config.num_heads) if positions == "alibi" else None
-    return weigh(q, k, allowed, config, slope) @ v
+    return weigh(q, k, allowed, config, slope, g=g) @ v
 
 
 def t5_bias(order: nn.Module, head: int, length: int) -> Tensor:
@@ -149,9 +150,10 @@ def weigh(
     config: LayerConfig,
     slope: float | None = None,
     bias: Tensor | float = 0.0,
+    g: Tensor | None = None,
 ) -> Tensor:
     e = (formulas.unscaled_scores if config.attention_kind == "unscaled" else formulas.scaled_scores)(q, k)
-    e = e + bias
+    e = (e if g is None else formulas.qk_norm_scores(q, k, g)) + bias
     e = torch.where(allowed, e if slope is None else formulas.alibi(e, slope), float("-inf"))
     return (formulas.hard_weights if config.attention_kind == "hard" else formulas.softmax)(e)
 

@@ -11,8 +11,15 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import seq2seq.fast
 from seq2seq import AdditiveScore, AttentionConfig, Queries
-from seq2seq.fast import StepwiseLinear, StepwiseProduct, plan_packing, run_cudnn_layer, run_padded_lstm
-from seq2seq.stack import join_gates, run_step_by_step
+from seq2seq.cells import run_step_by_step
+from seq2seq.fast import (
+    Packing,
+    StepwiseLinear,
+    StepwiseProduct,
+    join_gates,
+    run_cudnn_layer,
+    run_padded_lstm,
+)
 from tests.kits.seq2seq import MASK, SRC, TGT, close, double, make
 
 LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
@@ -51,7 +58,7 @@ def test_packing_is_that_of_torch_and_gradients_pass_through_both_ways(lengths: 
     host = torch.tensor(lengths)
     x = torch.randn(len(lengths), size, 3, dtype=torch.float64)
     expected = pack_padded_sequence(x, host, batch_first=True, enforce_sorted=False)
-    packing = plan_packing(host, size, x.device)
+    packing = Packing(host, size, x.device)
     found = packing.pack(x)
     for one, other in zip(found, expected, strict=True):
         assert torch.equal(one, other)
@@ -76,7 +83,7 @@ def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: 
     steps: Any = x.transpose(0, 1)
     state = [torch.randn(2 if bidirectional else 1, 4, 4, dtype=torch.float64) for _ in range(2)]
     if packed:
-        steps, start, torchs = plan_packing(LENGTHS, 6, x.device).pack(x), None, None
+        steps, start, torchs = Packing(LENGTHS, 6, x.device).pack(x), None, None
     else:
         start, torchs = (tuple(state), tuple(state)) if cell == "lstm" else ((state[0],), state[0])
     found = parts(*run(rnn, steps, start))
@@ -87,7 +94,7 @@ def test_a_layer_is_what_torch_computes(cell: str, bidirectional: bool, packed: 
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_an_lstm_of_padded_sentences_is_what_torch_computes(bidirectional: bool):
     rnn, x = layer("lstm", bidirectional=bidirectional), inputs().requires_grad_()
-    steps = plan_packing(LENGTHS, 6, x.device).pack(x)
+    steps = Packing(LENGTHS, 6, x.device).pack(x)
     found, expected = parts(*run_padded_lstm(rnn, steps)), parts(*rnn(steps))
     same_with_gradients(found, expected, [x, *rnn.parameters()])
 
@@ -162,7 +169,7 @@ def test_training_and_gradients_never_use_the_joined_weights():
     assert model.step(TGT[:, :1], state, memory)[0].isfinite().all()
     with torch.no_grad():
         assert model.step(TGT[:, :1], state, memory)[0].isnan().all()
-    assert join_gates(make("bahdanau-gru").decoder.rnn) is None  # other cells have none
+    assert join_gates(make("bahdanau-gru").decoder.rnn.cells) is None  # other cells have none
 
 
 # --- the additive score in half precision

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 
 from seq2seq import Seq2SeqConfig
-from seq2seq.min_rnn import MIN_CELLS, MinCell, linear_scan
+from seq2seq.cells import MIN_CELLS, MinCell
+from seq2seq.min_rnn import linear_scan
 from seq2seq.stack import RecurrentStack
 from tests.kits.seq2seq import close, double
 

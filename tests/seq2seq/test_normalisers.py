@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from seq2seq import formulas
-from seq2seq.attention import Monotonic, Reinforce, StraightThrough, entmax15, sparsemax
 from seq2seq.config import ReinforceConfig
+from seq2seq.normalisers import Monotonic, Reinforce, StraightThrough, entmax15, sparsemax
 from seq2seq.scores import Past, Queries
 from tests.kits.contract import seeded_float64
 from tests.kits.seq2seq import close

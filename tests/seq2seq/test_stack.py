@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq import RegularisationConfig, Seq2SeqConfig
-from seq2seq.fast import plan_packing
-from seq2seq.stack import RecurrentStack, StepwiseStack, drop_units, embed_tokens, run_step_by_step
+from seq2seq.cells import run_step_by_step
+from seq2seq.stack import Packing, RecurrentStack, StepwiseStack, drop_units, embed_tokens
 from tests.kits.seq2seq import close, double, make
 
 LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
@@ -104,7 +104,7 @@ def test_a_variational_mask_is_shared_by_all_steps_of_a_sentence() -> None:
     assert (masks == masks[:1]).all()
     assert set(masks.unique().tolist()) == {0.0, 2.0}
     assert not torch.equal(masks[0, 0], masks[0, 1])
-    plan = plan_packing(LENGTHS, 6, ones.device)
+    plan = Packing(LENGTHS, 6, ones.device)
     packed = plan.pack(ones)
     dropped = drop_units(packed.data, settings, training=True, sizes=packed.batch_sizes)
     unpacked = plan.unpack(packed._replace(data=dropped), 6)

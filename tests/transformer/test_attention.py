@@ -11,7 +11,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from compare.models.flops import transformer_multiply_adds
 from tests.kits.contract import seeded_float64
 from tests.kits.transformer import EXACT, HEADS, LENGTHS, B, S, T, batch, make
-from transformer import fast
 from transformer.attention import (
     KeysValues,
     elu_features,
@@ -141,7 +140,7 @@ def formula(queries: Tensor, keys: Tensor, values: Tensor, allowed: Tensor) -> T
 def test_all_orders_of_the_products_are_the_formula_and_so_are_gradients(kind, size, chunk, monkeypatch):
     """Heads of 1 are factored, of 7 not; causal ones in chunks, which fit 6 positions or do not."""
     if chunk:
-        monkeypatch.setattr(fast, "CHUNK", chunk)
+        monkeypatch.setattr("transformer.attention.CHUNK", chunk)
     inputs = [torch.randn(B, 2, S, width, requires_grad=True) for width in (size, size, 3)]
     queries, keys, values = elu_features(inputs[0]), elu_features(inputs[1]), inputs[2]
     any_pairs = (torch.rand(B, 2, S, S) < 0.5) | torch.eye(S, dtype=torch.bool)
@@ -188,7 +187,8 @@ def test_underflow_of_all_features_gives_no_nan():
 def test_the_products_of_a_model_with_several_chunks_are_counted(monkeypatch):
     model = make(attention_kind="linear", num_heads=8)
     src, mask, tgt = batch()
-    monkeypatch.setattr(fast, "CHUNK", 2)
+    monkeypatch.setattr("transformer.attention.CHUNK", 2)
+    monkeypatch.setattr("compare.models.flops.CHUNK", 2)
     with FlopCounterMode(display=False) as counter:
         logits = model(src, mask, tgt)
     count = transformer_multiply_adds(model, S, tgt.size(1)) + tgt.size(1) * logits.size(-1) * 16

@@ -28,6 +28,8 @@ from transformer import DecoderOnlyConfig, LanguageModelConfig
         ({"projections": "none"}, 'projections "none" need num_heads 1: all heads would be alike'),
         ({"projections": "none", "num_heads": 1, "value_size": 4}, "value_size has no effect .* d_model"),
         ({"projections": "shared-qk", "num_kv_heads": 2}, "num_kv_heads must be num_heads with projections"),
+        ({"qk_norm": True, "attention_kind": "unscaled"}, 'qk_norm needs attention_kind "scaled" or "hard"'),
+        ({"qk_norm": True, "positions": "relative"}, 'qk_norm needs .* other than "relative"'),
         ({"attention_kind": "linear", "attention_dropout": 0.1}, "attention_dropout .0.1. drops weights"),
     ],
 )

@@ -1,5 +1,8 @@
 """Gated linear attention: chunks against the recurrence, decays near 0 and 1, padding, steps, operations."""
 
+from dataclasses import replace
+from typing import get_args
+
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +14,7 @@ from compare.models.registry import build, forward_flops
 from tests.kits.contract import seeded_float64
 from tests.kits.transformer import EXACT, TGT_V, far
 from transformer import formulas
-from transformer.gated_linear import CHUNK, LOWEST, GatedLinearAttention, gated_linear_attention
+from transformer.gated_linear import CHUNK, LOWEST, GatedLinearAttention, StateDecay, gated_linear_attention
 from transformer.positions import Relation
 
 LONG = 3 * CHUNK + 3
@@ -44,8 +47,11 @@ def recur(q: Tensor, k: Tensor, v: Tensor, log_a: Tensor) -> Tensor:
     return torch.stack([formulas.gated_linear_attention(*row) for row in rows]).view_as(v)
 
 
-def mixer(*, bidirectional: bool) -> GatedLinearAttention:
-    return far(GatedLinearAttention(CONFIG, bidirectional=bidirectional))
+DECAYS = pytest.mark.parametrize("decay", get_args(StateDecay))
+
+
+def mixer(decay: StateDecay, *, bidirectional: bool) -> GatedLinearAttention:
+    return far(GatedLinearAttention(CONFIG, bidirectional=bidirectional, state_decay=decay))
 
 
 @pytest.mark.parametrize("scale", [1.0, 300.0])
@@ -74,11 +80,23 @@ def test_fp32_is_near_float64_however_small_the_decays(shift: float):
         torch.testing.assert_close(one.double(), exact, rtol=1e-4, atol=1e-5 * float(exact.abs().max()))
 
 
+def test_under_autocast_the_recurrence_is_near_fp32():
+    """The norm of what it gives need not be: see the class."""
+    leaves, gradients = [part.float().detach().requires_grad_() for part in inputs(LONG, 1.0)], []
+    for enabled in (True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            output = gated_linear_attention(*leaves[:3], log_decay(leaves[3]))
+        gradients.append(torch.autograd.grad(output.float().sin().sum(), leaves))
+    for one, exact in zip(*gradients, strict=True):
+        assert (one - exact).norm() < 0.03 * exact.norm()
+
+
+@DECAYS
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_on_either_side_changes_nothing(side: str):
+def test_padding_on_either_side_changes_nothing(side: str, decay: StateDecay):
     """A padded step neither forgets nor writes, in both directions."""
     attention, sentence, padding = (
-        mixer(bidirectional=True),
+        mixer(decay, bidirectional=True),
         torch.randn(2, LONG, 8),
         9 * torch.randn(2, 5, 8),
     )
@@ -89,8 +107,9 @@ def test_padding_on_either_side_changes_nothing(side: str):
     torch.testing.assert_close(output, attention(sentence, Relation()), **EXACT)
 
 
-def test_steps_equal_the_whole_and_the_state_does_not_grow():
-    attention, x = mixer(bidirectional=False), torch.randn(2, LONG, 8)
+@DECAYS
+def test_steps_equal_the_whole_and_the_state_does_not_grow(decay: StateDecay):
+    attention, x = mixer(decay, bidirectional=False), torch.randn(2, LONG, 8)
     cache = attention.empty_cache(x, 2, 1, LONG)
     size = cache.state[0].numel()
     steps = [attention.step(token, cache, Relation()) for token in x.split(1, dim=1)]
@@ -98,10 +117,11 @@ def test_steps_equal_the_whole_and_the_state_does_not_grow():
     assert (cache.length, cache.state[0].numel()) == (LONG, size)
 
 
+@DECAYS
 @pytest.mark.parametrize("length", [CHUNK - 1, CHUNK + 3, 4 * CHUNK])
-def test_operations_are_those_that_torch_counts(length: int):
+def test_operations_are_those_that_torch_counts(length: int, decay: StateDecay):
     ids = torch.zeros(1, length, dtype=torch.long)
     with FlopCounterMode(display=False) as counter:
-        build(CONFIG, TGT_V, TGT_V)(ids, None, ids)
+        build(config := replace(CONFIG, state_decay=decay), TGT_V, TGT_V)(ids, None, ids)
     sizes = {"src_len": length, "tgt_len": length, "tgt_vocabulary": TGT_V}
-    assert counter.get_total_flops() == forward_flops(CONFIG, **sizes)
+    assert counter.get_total_flops() == forward_flops(config, **sizes)

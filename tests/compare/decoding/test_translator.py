@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from compare import fast
 from compare.cli import main
 from compare.config.sections import DecodeConfig
 from compare.decoding.search import LengthPenalty, length_penalties
@@ -17,7 +18,6 @@ from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
-from compare.system import device as packed_linear
 from data.vocabulary import BOS, EOS
 from tests.kits.runs import ROWS
 
@@ -82,8 +82,8 @@ def test_the_translations_of_a_grid_are_those_of_each_point(row: Path):
 @pytest.mark.parametrize("beam", [1, 4])
 def test_searches_use_the_weights_of_their_time(row: Path, beam: int, monkeypatch: pytest.MonkeyPatch):
     """What is packed of the weights must not outlive a search, since training goes on between two."""
-    monkeypatch.setattr(packed_linear, "MIN_MULTIPLY_ADDS", 0)
-    monkeypatch.setattr(packed_linear, "sends_fp32_to_onednn", lambda: True)
+    monkeypatch.setattr(fast, "MIN_MULTIPLY_ADDS", 0)
+    monkeypatch.setattr(fast, "sends_fp32_to_onednn", lambda: True)
     translator, twin = load_model(row), load_model(row)
     before = translator.search(LINES, beam)
     for each in (translator, twin):

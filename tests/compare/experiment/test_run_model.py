@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-import compare.training.loss
+import compare.fast
 from compare import load_ensemble, load_model, score_files, score_model, score_runs, score_translations
 from compare.check.recompute import check_experiment
 from compare.cli import main
@@ -142,7 +142,7 @@ def test_scores_are_those_of_the_logits_sentence_by_sentence(
     double: Translator, chunk: int, monkeypatch: pytest.MonkeyPatch
 ):
     """With few logits in memory at a time, too."""
-    monkeypatch.setattr(compare.training.loss, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(compare.fast, "CHUNK_ELEMENTS", chunk)
     found = score_translations(double, SOURCES, TRANSLATIONS)
     total = 0.0
     for source, translation, sentence in zip(SOURCES, TRANSLATIONS, found.sentences, strict=True):

@@ -1,6 +1,7 @@
 """The ladder from an RNN to the Transformer: its top is the Transformer, and each rung is its twin."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -47,6 +48,8 @@ WIDE = {"num_heads": 2, "head_size": 3, "value_size": 5, "bias": False}
 RUNGS["gated-wide"] = LadderConfig(
     **SIZES, **WIDE, encoder_mixer="gated-linear", decoder_mixer="gated-linear", norm="post"
 )
+for decay in ("scalar", "fixed"):
+    RUNGS[f"gated-{decay}"] = replace(RUNGS["gated-wide"], state_decay=decay, num_heads=4)
 RUNGS["last-cross"] = LadderConfig(**SIZES, cross_layers="last")
 RUNGS["lstm-decoder"] = LadderConfig(
     **SIZES, decoder_mixer="lstm", positions="relative", encoder_mask="window:2"
@@ -76,9 +79,17 @@ def mix(layer: nn.Module, allowed: Tensor, config: LadderConfig, side: str) -> C
 
 def gated_linear(module: nn.Module, x: Tensor, heads: int, both_ways: bool) -> Tensor:
     """The formulas of Yang et al. 2024, the second half of the heads reading backwards if ``both_ways``."""
-    first, second = module.decay
-    a = transformer.formulas.decays(x, first.weight, second.weight, second.bias)
     q, k, v, r = affine(module.project_in, x).split(module.sizes, dim=1)
+    if isinstance(module.decay, nn.Sequential):
+        first, second = module.decay
+        a = transformer.formulas.decays(x, first.weight, second.weight, second.bias)
+    else:
+        each = heads // 2 if both_ways else heads
+        of_heads = [torch.full((len(x),), transformer.formulas.fixed_decay(h % each)) for h in range(heads)]
+        if module.decay is not None:
+            weights = zip(module.decay.weight, module.decay.bias, module.log_rate, strict=True)
+            of_heads = [transformer.formulas.scalar_decays(x, *each) for each in weights]
+        a = torch.stack(of_heads, dim=1).repeat_interleave(q.size(1) // heads, dim=1)
     contexts = []
     for head, parts in enumerate(zip(*(part.chunk(heads, dim=1) for part in (q, k, v, a)), strict=True)):
         turn = partial(torch.flip, dims=[0] if both_ways and head >= heads // 2 else [])
@@ -181,6 +192,7 @@ def test_each_rung_changes_one_thing_and_the_first_is_the_preset():
         ),
         ({"encoder_mixer": "gated-linear", "num_heads": 1}, "num_heads must be even, .*, got 1"),
         ({"encoder_mixer": "gated-linear", "encoder_mask": "causal"}, "encoder_mask has no effect"),
+        ({"encoder_mixer": "lstm", "state_decay": "fixed"}, "state_decay has no effect without"),
     ],
 )
 def test_an_impossible_ladder_is_refused(changes: dict[str, Any], message: str):

@@ -5,8 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from compare import formulas
-from compare.training import loss
+from compare import fast, formulas
 from compare.training.loss import PairWeights, linear_cross_entropy
 
 N, D, V = 7, 5, 11
@@ -52,7 +51,7 @@ def formula(logits: list[Tensor], smoothing: float, name: str) -> Tensor:
 def test_value_and_gradients_are_those_of_the_formula(
     chunk: int, smoothing: float, name: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(loss, "CHUNK_ELEMENTS", chunk)
+    monkeypatch.setattr(fast, "CHUNK_ELEMENTS", chunk)
     parts = weight, bias, *passes = inputs(PAIRS[name])
     found, nll = loss_of([*parts], smoothing, PAIRS[name])
     logits = [hidden @ weight.t() + bias for hidden in passes]
@@ -76,15 +75,15 @@ def test_without_bias_it_is_as_with_zeros():
 
 @pytest.mark.parametrize(("name", "sizes"), [("one", [4, 3]), ("r-drop", [2, 2] * 3 + [1, 1])])
 def test_no_logits_of_all_rows_ever_exist(name: str, sizes: list[int], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(loss, "CHUNK_ELEMENTS", 4 * V)
+    monkeypatch.setattr(fast, "CHUNK_ELEMENTS", 4 * V)
     seen: list[int] = []
-    losses = loss._losses
+    losses = fast._losses
 
     def spy(logits: Tensor, targets: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         seen.append(len(logits))
         return losses(logits, targets, smoothing)
 
-    monkeypatch.setattr(loss, "_losses", spy)
+    monkeypatch.setattr(fast, "_losses", spy)
     loss_of(inputs(PAIRS[name]), 0.1, PAIRS[name])
     assert seen == sizes
 
@@ -93,7 +92,7 @@ def test_no_logits_of_all_rows_ever_exist(name: str, sizes: list[int], monkeypat
 def test_without_grad_mode_no_gradient_is_computed(mode: type, monkeypatch: pytest.MonkeyPatch):
     parts = inputs(None)
     expected, _ = loss_of(parts, 0.1, None)
-    monkeypatch.delattr(loss, "_Gradients")
+    monkeypatch.delattr(fast, "_Gradients")
     with mode():
         found, _ = loss_of(parts, 0.1, None)
     assert torch.equal(found, expected)

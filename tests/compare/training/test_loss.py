@@ -18,7 +18,7 @@ from compare.training.loss import (
     may_cut_target,
     reinforce,
 )
-from seq2seq.attention import Choices
+from seq2seq.normalisers import Choices
 from tests.kits.contract import EXACT, V, make, seeded_float64, sharpen, sources, targets
 from tests.kits.loss import PAD, TinyModel, batch, close
 

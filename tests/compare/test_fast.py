@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 
+from compare import fast as cpu
 from compare.decoding.search import Ensemble, search
-from compare.system import device as cpu
-from compare.system.device import PackedLinear, decoding_copy, for_decoding, is_packable
+from compare.decoding.translator import for_decoding
+from compare.fast import PackedLinear, decoding_copy, is_packable
 from tests.kits.contract import SPECIAL, make, sharpen, sources
 
 
@@ -56,7 +57,7 @@ def test_a_tuned_process_multiplies_in_fp32():
     """In a process of its own, with the real switch: as exact as fp32 for shapes of every kind."""
     code = """
 import torch
-from compare.system.device import FP32_ERROR, tune_cpu
+from compare.fast import FP32_ERROR, tune_cpu
 tune_cpu()
 if not torch.accelerator.is_available():
     torch.get_float32_matmul_precision()  # torch raises an error if its older and newer switch are mixed
