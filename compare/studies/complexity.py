@@ -22,11 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row
-from compare.studies.kit import Panel, column, conclude, exponent, lines_by, multiply_adds
+from compare.studies.fresh_models import transformer
+from compare.studies.panels import Panel, column, conclude, exponent, lines_by
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import transformer
 from compare.system.measure import best_of
 from transformer.attention import plain_attention
 from transformer.model import Transformer
@@ -62,7 +64,7 @@ def run(settings: Settings) -> StudyResult:
     model = transformer(WIDTH, LAYERS)(10, 10)
     languages = [translate(model, source) for source in SOURCES]
     return conclude(
-        "complexity",
+        settings,
         tables={
             "attention": rows,
             "exponents": exponents,
@@ -70,7 +72,7 @@ def run(settings: Settings) -> StudyResult:
             "crossing": both,
             "second-language": languages,
         },
-        measured={
+        series={
             **attention_claims(rows, exponents),
             **weight_claims(weights),
             "crossing": counted / D,
@@ -149,6 +151,16 @@ def measure(shape: AttentionShape, *, quick: bool) -> Row:
         "bytes_predicted": shape.bytes,
         "seconds": seconds,
     }
+
+
+def multiply_adds(work: Callable[[], object]) -> int:
+    """Count the multiply-adds of all matrix products in ``work`` with torch's counter.
+
+    Attention runs without fused kernels, since the counter misses those of a CPU.
+    """
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        work()
+    return int(counter.get_total_flops()) // 2
 
 
 def saved_bytes(work: Callable[[], object]) -> int:

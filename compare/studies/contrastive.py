@@ -6,15 +6,16 @@ distances, and that they excel at word sense disambiguation, for which the sourc
 
 import logging
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.models.styles import RECURRENT, TRANSFORMER
-from compare.studies.kit import Panel, column, conclude, differences, mean
-from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.training import TRANSLATORS, obtain_translators
+from compare.studies.experiments import obtain_translators
+from compare.studies.panels import Panel, column, conclude
+from compare.studies.study import Settings, StudyResult
 from data.grammar.contrasts import BINS, PHENOMENA, Contrast, contrastive_pairs
 
 logger = logging.getLogger(__name__)
@@ -45,37 +46,47 @@ Accuracies = dict[str, list[list[Group]]]
 
 def run(settings: Settings) -> StudyResult:
     """Train the families, or read a finished experiment, and measure contrastive accuracy."""
-    needed = (RECURRENT, TRANSFORMER)
-    found = obtain_translators("contrastive", settings, TRANSLATORS, needed=needed)
-    if found.languages != ("en", "de"):
-        src, tgt = found.languages
-        raise ValueError(f"the pairs are English and German, but the models are for {src} and {tgt}")
+    method, models, corpus = obtain_translators(settings, (RECURRENT, TRANSFORMER))
+    if (languages := (corpus.src_lang, corpus.tgt_lang)) != ("en", "de"):
+        raise ValueError(
+            f"the pairs are English and German, but the models are for {' and '.join(languages)}"
+        )
     per_group = 2 if settings.quick else 150
-    pairs, seen = contrastive_pairs(seed=PAIRS_SEED, per_group=per_group), set(found.train_src)
+    pairs, seen = contrastive_pairs(seed=PAIRS_SEED, per_group=per_group), set(corpus.splits["train"].src)
     unseen = [pair for pair in pairs if pair.src not in seen]
     logger.info(f"contrastive: {len(unseen):,} of {len(pairs):,} pairs, whose sources are not in training")
     accuracies: Accuracies = {
-        family: [measure_contrasts(model, unseen) for model in models.values()]
-        for family, models in found.models.items()
+        family: [measure_contrasts(model, unseen) for model in of_family.values()]
+        for family, of_family in models.items()
     }
     rows = [
-        {"model": family, "seed": seed, **summarise(of_seed)}
-        for family, models in found.models.items()
-        for seed, of_seed in zip(models, accuracies[family], strict=True)
+        {"model": family, "seed": seed, **summarise(groups)}
+        for family, of_family in models.items()
+        for seed, groups in zip(of_family, accuracies[family], strict=True)
     ]
     by_distance = detail(accuracies)
     agreement = [row for row in by_distance if row["phenomenon"] == "agreement" and row["distance"] != "all"]
     lexical = [row for row in by_distance if row["phenomenon"] in LEXICAL]
     return conclude(
-        "contrastive",
+        settings,
         tables={"accuracy": rows, "distances": by_distance},
-        measured=measures(rows),
+        series=accuracy_series(rows),
         panels={
             "agreement": _panel(agreement, "distance", list(accuracies)),
             "lexical": _panel(lexical, "phenomenon", list(accuracies)),
         },
-        words={"origin": found.method, "per_group": per_group},
+        words={"origin": method, "per_group": per_group},
     )
+
+
+def accuracy_series(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Return each accuracy by family and seed, as "lexical-LSTM-with-attention"."""
+    return {
+        f"{name}-{row['model']}".replace(" ", "-"): column(rows, name, model=row["model"])
+        for row in rows
+        for name in row
+        if name not in ("model", "seed")
+    }
 
 
 def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list[Group]:
@@ -141,7 +152,7 @@ def detail(accuracies: Accuracies) -> list[Row]:
     return [
         {"phenomenon": group.phenomenon, "distance": group.distance, "pairs": group.pairs}
         | {
-            family: mean([pooled(seed, [group.phenomenon], [group.distance]) for seed in seeds])
+            family: fmean([pooled(seed, [group.phenomenon], [group.distance]) for seed in seeds])
             for family, seeds in accuracies.items()
         }
         for group in first
@@ -156,13 +167,3 @@ def _panel(rows: Sequence[Row], ticks: str, families: Sequence[str]) -> Panel:
         predicted={"guessing": (places, [50.0] * len(rows))},
         ticks=column(rows, ticks),
     )
-
-
-def measures(rows: Sequence[Row]) -> dict[str, Measured | dict[str, list[float]]]:
-    """Compute the measures of the claims of Tang et al. 2018, per seed."""
-
-    def ahead(name: str) -> list[float]:
-        return differences(column(rows, name, model=TRANSFORMER), column(rows, name, model=RECURRENT))
-
-    near = {family: column(rows, "agreement_near", model=family) for family in (RECURRENT, TRANSFORMER)}
-    return {"learned": near, "agreement": ahead("agreement_long"), "lexical": ahead("lexical")}

@@ -24,9 +24,9 @@ from torch.nn import functional as F
 
 from compare.analysis.tables import Row
 from compare.models.styles import PLAIN
-from compare.studies.kit import Panel, conclude, exponent, lines_by, lines_of
+from compare.studies.fresh_models import TRANSLATORS, Model, lstm, one_way, transformer
+from compare.studies.panels import Panel, conclude, exponent, lines_by, lines_of
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import TRANSLATORS, Model, lstm, one_way, transformer
 from transformer.model import Transformer
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def distance(settings: Settings) -> StudyResult:
     d, length, draws = (16, 12, 2) if settings.quick else (64, 64, 8)
     outputs = list(range(0, length, 4))
     curves: dict[str, Curve] = {}
-    builds = {RNN: lstm(PLAIN, d, direction="forward", cell="rnn")}
+    builds = {RNN: lstm(PLAIN, d, cell="rnn")}
     for family, build in (builds | {family: one_way(family, d) for family in TRANSLATORS}).items():
         logger.info(f"distance: {family}")
         models = [build(length, length).double() for _ in range(draws)]
@@ -70,9 +70,9 @@ def distance(settings: Settings) -> StudyResult:
         if k & (k - 1) == 0 or k == farthest
     ]
     return conclude(
-        "distance",
+        settings,
         tables={"gradients": rows},
-        measured=distance_claims(curves, predicted),
+        series=distance_claims(curves, predicted),
         panels={
             "gradients": Panel(
                 {name: (list(curve), list(curve.values())) for name, curve in curves.items()},
@@ -202,9 +202,9 @@ def norm(settings: Settings) -> StudyResult:
     ]
     first = summary[0]["last"]
     return conclude(
-        "norm",
+        settings,
         tables={"depths": summary, "layers": layers},
-        measured=norm_claims(summary),
+        series=norm_claims(summary),
         panels={
             "layers": Panel(lines_of(layers, "layer", deepest)),
             "last": Panel(

@@ -13,9 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.analysis.tables import Row
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
-from compare.studies.kit import Panel, column, conclude, lines_by, multiply_adds
+from compare.studies.complexity import multiply_adds
+from compare.studies.fresh_models import TRANSLATORS, Model, one_way
+from compare.studies.panels import Panel, column, conclude, lines_by
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import TRANSLATORS, Model, one_way
 from compare.system.measure import Workload, best_of
 from compare.training.loss import TranslationLoss
 from data.vocabulary import SPECIALS
@@ -52,9 +53,9 @@ def run(settings: Settings) -> StudyResult:
         multiply_adds(partial(_forward, transformer, n, vocabulary)) / n for n in (lengths[0], lengths[-1])
     )
     return conclude(
-        "parallel",
+        settings,
         tables={"steps": steps, "time": times},
-        measured=measures(steps, times),
+        series=measures(steps, times),
         panels={
             "steps": Panel({row["model"]: (COUNTED, [row[f"n = {n}"] for n in COUNTED]) for row in steps}),
             "alone": Panel(lines_by(times, "model", "n", ALONE)),

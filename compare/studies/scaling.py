@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from compare.analysis.tables import Row
-from compare.studies.kit import Panel, column, conclude, draw, exponent, lines_of
+from compare.studies.linearity import draw
+from compare.studies.panels import Panel, column, conclude, exponent, lines_of
 from compare.studies.study import Settings, StudyResult
 
 logger = logging.getLogger(__name__)
@@ -52,9 +53,9 @@ def run(settings: Settings) -> StudyResult:
     softmax = [measure_softmax(d, queries) for d in sizes]
     scales = [fit_exponents(name, moments) for name in SCALES]
     return conclude(
-        "scaling",
+        settings,
         tables={"moments": moments, "scales": scales, "softmax": softmax},
-        measured={**moment_claims(moments, scales), **softmax_claims(softmax)},
+        series={**moment_claims(moments, scales), **softmax_claims(softmax)},
         panels={
             "variance": Panel(
                 {

@@ -1,21 +1,17 @@
-"""Tools of the studies: rows of tables, results by their descriptions, panels of lines, counts and errors."""
+"""Results of studies by their descriptions: rows of tables, claims, panels of lines."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
-from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row, Table
 from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
 from compare.report.drawing import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
-from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
+from compare.studies.study import COMMON, Measured, Settings, StudyResult, describe, judge
 
 # Rows of tables.
 
@@ -23,16 +19,6 @@ from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
 def column(rows: Iterable[Row], name: str, **where: Any) -> list[Any]:
     """Return the values of a column, in the rows whose other columns have the values ``where``."""
     return [row[name] for row in rows if all(row[key] == value for key, value in where.items())]
-
-
-def differences(left: Sequence[float], right: Sequence[float]) -> list[float]:
-    """Subtract the numbers of each seed: ``left`` - ``right``."""
-    return [a - b for a, b in zip(left, right, strict=True)]
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean over seeds, which is infinite if the training of one has diverged."""
-    return sum(values) / len(values)
 
 
 def exponent(rows: Sequence[Row], x: str, y: str) -> float:
@@ -80,29 +66,29 @@ class Panel:
 
 
 def conclude(
-    name: str,
+    settings: Settings,
     *,
     tables: Mapping[str, Sequence[Row]],
-    measured: Mapping[str, Measured | Mapping[str, Measured]],
+    series: Mapping[str, Measured | Mapping[str, Measured]],
     panels: Mapping[str, Panel],
     words: Mapping[str, Any],
 ) -> StudyResult:
     """Combine what a study has measured with its description.
 
     Args:
-        name: the study.
+        settings: of the study.
         tables: rows by the name of their table.
-        measured: see ``judge``.
+        series: measured numbers, see ``judge``.
         panels: what to draw, by the name of the panel.
         words: those of the texts.
     """
-    description = describe(name)
-    known = {**COMMON, **description.get("words", {}), **words}
+    description = describe(settings.name)
+    words = {**COMMON, **description.get("words", {}), **words}
     return StudyResult(
-        method=description["method"].format(**known),
-        tables={key: Table(description["tables"][key].format(**known), rows) for key, rows in tables.items()},
-        claims=judge(name, measured, **words),
-        figure=draw_panels(panels, description, known),
+        method=description["method"].format(**words),
+        tables={key: Table(description["tables"][key].format(**words), rows) for key, rows in tables.items()},
+        claims=judge(settings.name, series, **words),
+        figure=draw_panels(panels, description, words),
     )
 
 
@@ -165,26 +151,3 @@ def line_styles(labels: Sequence[str]) -> dict[str, Style]:
     if set(names) == {OTHER}:
         return {label: series_style(index) for index, label in enumerate(labels)}
     return {label: style_of(names[i], names[:i].count(names[i])) for i, label in enumerate(labels)}
-
-
-# Counts and errors.
-
-
-def multiply_adds(work: Callable[[], object]) -> int:
-    """Count the multiply-adds of all matrix products in ``work`` with torch's counter.
-
-    Attention runs without fused kernels, since the counter misses those of a CPU.
-    """
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        work()
-    return int(counter.get_total_flops()) // 2
-
-
-def relative_error(values: Tensor, expected: Tensor) -> float:
-    """Compute the largest difference as a share of the largest expected value."""
-    return float((values - expected).abs().max() / expected.abs().max())
-
-
-def draw(*shape: int) -> Tensor:
-    """Draw standard normal numbers in float64, where rounding errors are near 1e-16."""
-    return torch.randn(*shape, dtype=torch.float64)
