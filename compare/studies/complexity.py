@@ -27,7 +27,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row
 from compare.studies.fresh_models import transformer
-from compare.studies.panels import Panel, column, conclude, exponent, lines_by
+from compare.studies.panels import column, conclude, exponent
 from compare.studies.study import Settings, StudyResult
 from compare.system.measure import best_of
 from transformer.attention import plain_attention
@@ -63,27 +63,19 @@ def run(settings: Settings) -> StudyResult:
     counted, timed = (crossing(both, cost) for cost in ("operations", "seconds"))
     model = transformer(WIDTH, LAYERS)(10, 10)
     languages = [translate(model, source) for source in SOURCES]
+    tables = {"attention": rows, "exponents": exponents, "parameters": weights, "crossing": both}
     return conclude(
         settings,
-        tables={
-            "attention": rows,
-            "exponents": exponents,
-            "parameters": weights,
-            "crossing": both,
-            "second-language": languages,
-        },
-        series={
-            **attention_claims(rows, exponents),
-            **weight_claims(weights),
+        {**tables, "second-language": languages},
+        {
+            **attention_series(rows, exponents),
+            **weight_series(weights),
+            **language_series(languages),
             "crossing": counted / D,
             "crossing_time": timed / D,
-            **language_claims(languages),
         },
-        panels={
-            name: Panel(lines_by(rows, "attention", "n", name)) for name in ("operations", "bytes", "seconds")
-        },
-        words={"d": D, "heads": HEADS, "rows": len(rows), "counted": counted, "timed": timed}
-        | {"layers": LAYERS, "width": WIDTH, "inner": INNER, "target": TARGET},
+        **{"d": D, "heads": HEADS, "rows": len(rows), "counted": counted, "timed": timed},
+        **{"layers": LAYERS, "width": WIDTH, "inner": INNER, "target": TARGET},
     )
 
 
@@ -189,8 +181,8 @@ def fit(kind: str, rows: Sequence[Row]) -> Row:
     }
 
 
-def attention_claims(rows: Sequence[Row], exponents: Sequence[Row]) -> dict[str, float | dict[str, float]]:
-    """Compute the measures of the claims about attention."""
+def attention_series(rows: Sequence[Row], exponents: Sequence[Row]) -> dict[str, float | dict[str, float]]:
+    """Compute what the claims are about: attention."""
     longest = {row["attention"]: row["operations"] for row in rows}
     by_kind = {row["attention"]: row for row in exponents}
     measured: dict[str, float | dict[str, float]] = {
@@ -228,8 +220,8 @@ def weigh(heads: int, head_size: int | None) -> Row:
     }
 
 
-def weight_claims(rows: Sequence[Row]) -> dict[str, float | dict[str, float]]:
-    """Compute the measures of the claims about weights; the last row has heads of width d."""
+def weight_series(rows: Sequence[Row]) -> dict[str, float | dict[str, float]]:
+    """Compute what the claims are about: weights; the last row has heads of width d."""
     *split, wide = rows
     return {
         "weights": {
@@ -283,8 +275,8 @@ def translate(model: Transformer, m: int) -> Row:
     }
 
 
-def language_claims(rows: Sequence[Row]) -> dict[str, float]:
-    """Compute the measures of the claims about a second language."""
+def language_series(rows: Sequence[Row]) -> dict[str, float]:
+    """Compute what the claims are about: a second language."""
     second = column(rows, "second_language")
     bends = [a - 2 * b + c for a, b, c in zip(second, second[1:], second[2:], strict=False)]
     errors = [abs(row["second_language"] / row["second_predicted"] - 1) for row in rows]

@@ -37,6 +37,7 @@ sentences.
 """
 
 import math
+from collections.abc import Sequence
 from statistics import fmean
 from typing import cast
 
@@ -48,16 +49,16 @@ from compare.analysis.quality import by_length
 from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.models.styles import RECURRENT, TRANSFORMER
-from compare.studies.experiments import Trained, batch_of, conclude_losses, train
-from compare.studies.fresh_models import TRANSLATORS
+from compare.studies.experiments import batch_of, conclude_losses, train
 from compare.studies.heads import offsets
-from compare.studies.panels import Panel, column, conclude, lines_of
+from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult
+from data.corpus import Pairs
 from data.text import read_lines
 from data.vocabulary import EOS, load_pair
 from transformer.model import Transformer
 
-# Curves of the loss.
+# Losses.
 
 
 def losses(settings: Settings) -> StudyResult:
@@ -70,11 +71,8 @@ def warmup(settings: Settings) -> StudyResult:
     trained = train(settings)
     goals = trained.designs["post-warm"].final
     faster = {
-        f"{name}_faster": [
-            share_to_reach(goal, curve) for goal, curve in zip(goals, design.curves, strict=True)
-        ]
+        f"{name}_faster": list(map(share_to_reach, goals, trained.designs[f"pre-{name}"].curves))
         for name in ("cold", "warm")
-        for design in [trained.designs[f"pre-{name}"]]
     }
     return conclude_losses(trained, faster)
 
@@ -87,166 +85,123 @@ def share_to_reach(goal: float, curve: list[float]) -> float:
 def ablation(settings: Settings) -> StudyResult:
     """Compare losses with that of tokens drawn by their frequency."""
     trained = train(settings)
-    frequency, updates = frequency_loss(trained), trained.designs["both"].updates
+    vocabulary = load_pair(trained.designs["both"].runs[0].folder).tgt
+    ids = [vocabulary.encode_all(trained.corpus.splits[split].tgt) for split in ("train", "valid")]
+    frequency = frequency_loss(*ids, size=len(vocabulary))
     return conclude_losses(
-        trained,
-        {"frequencies": [frequency] * len(settings.seeds)},
-        {"word frequencies": (updates, [frequency] * len(updates))},
-        frequency=frequency,
+        trained, {"frequencies": [frequency] * len(trained.seeds)}, {"word frequencies": frequency}
     )
 
 
-def frequency_loss(trained: Trained) -> float:
-    """Compute the loss of target tokens that are drawn by their frequency in training.
+def frequency_loss(train: Sequence[Sequence[int]], valid: Sequence[Sequence[int]], *, size: int) -> float:
+    """Compute the loss of validation targets whose tokens are drawn by their frequency in training.
 
-    Every entry of the vocabulary counts once more than it occurs (Laplace), and so does the end of sentence.
+    Each of the ``size`` entries counts once more than it occurs (Laplace), and so does the end of sentence.
     """
-    vocabulary = load_pair(trained.first.folder).tgt
-    tokens, valid = (
-        np.concatenate([[*line, EOS] for line in vocabulary.encode_all(trained.corpus.splits[split].tgt)])
-        for split in ("train", "valid")
-    )
-    counts = np.bincount(tokens, minlength=len(vocabulary)) + 1
-    return float(np.mean(np.log(counts.sum()) - np.log(counts[valid])))
+    tokens, targets = (np.concatenate([[*line, EOS] for line in lines]) for lines in (train, valid))
+    counts = np.bincount(tokens, minlength=size) + 1
+    return float(np.mean(np.log(counts.sum()) - np.log(counts[targets])))
 
 
 def projections(settings: Settings) -> StudyResult:
     """Compare losses, and the weight of a token on itself with and without projections."""
     trained = train(settings)
-    shares = {
-        name: [weight_on_itself(model, trained) for model in trained.designs[label].models]
-        for name, label in (("itself", "none"), ("others", "separate"))
-    }
-    return conclude_losses(trained, shares)
+    valid, weights = trained.corpus.splits["valid"], {"itself": "none", "others": "separate"}
+    return conclude_losses(
+        trained,
+        {
+            name: [weight_on_itself(model, valid) for model in trained.designs[label].models]
+            for name, label in weights.items()
+        },
+    )
 
 
 @torch.inference_mode()
-def weight_on_itself(translator: Translator, trained: Trained) -> float:
-    """Compute the mean weight of a token on itself in the encoder, over validation sources and layers."""
-    batch = batch_of(translator, trained.corpus.splits["valid"])
+def weight_on_itself(translator: Translator, pairs: Pairs) -> float:
+    """Compute the mean weight of a source token on itself in the encoder, over sentences and layers."""
+    batch = batch_of(translator, pairs)
     weights = cast("Transformer", translator.model).encoder.attention(batch.src, batch.src_mask)
     return fmean(offsets(layer[:, 0], batch.src_mask)["itself"] for layer in weights.values())
-
-
-# Figures over depth, data and length.
 
 
 def depth(settings: Settings) -> StudyResult:
     """Compare Transformers and LSTMs with attention at every depth."""
     trained, depths = train(settings), (1, 2, 4, 8)
     rows: list[Row] = [{"depth": layers} for layers in depths]
-    series = trained.series()
+    series = {}
     for family, name in (("transformer", TRANSFORMER), ("lstm", RECURRENT)):
         designs = [trained.designs[f"{family}-{layers}"] for layers in depths]
         for row, design in zip(rows, designs, strict=True):
-            row |= {name: fmean(design.final), f"weights of {name}": design.results[0].params}
-        shallower = zip(*(design.final for design in designs[:-1]), strict=True)
-        series[f"{family}-best"] = [min(losses) for losses in shallower]
-    return conclude(
-        settings,
-        tables={"depths": rows, **trained.loss_tables()},
-        series=series,
-        panels={"losses": Panel(lines_of(rows, "depth", (TRANSFORMER, RECURRENT)))},
-        words=trained.words,
-    )
+            row[name] = fmean(design.final)
+        series[f"{family}-best"] = list(map(min, *(design.final for design in designs[:-1])))
+    return conclude_losses(trained, series, tables={"depths": rows})
+
+
+# Translations.
 
 
 def data_size(settings: Settings) -> StudyResult:
     """Train every family with every number of pairs, and score its translations."""
     sizes = (10, 15, 20) if settings.quick else (500, 2_000, 8_000)
     rows: list[Row] = []
+    means: list[Row] = []
     series: dict[str, list[float]] = {}
-    for size, name in zip(sizes, ("few", "some", "many"), strict=True):
+    for size in sizes:
         trained = train(settings, f"data.train_size={size}", part=f"runs-{size}", tests=True)
-        for label, design in trained.designs.items():
-            series[f"{label}-{name}"] = [result.bleu or 0.0 for result in design.results]
-            rows += [
-                {"pairs": size, "model": design.name, "seed": result.seed, "bleu": result.bleu or 0.0}
-                | {"loss": min(curve), "learning_rate": design.learning_rate, "weights": result.params}
-                for result, curve in zip(design.results, design.curves, strict=True)
-            ]
-    means: list[Row] = [
-        {"pairs": size, **{name: fmean(column(rows, "bleu", model=name, pairs=size)) for name in TRANSLATORS}}
-        for size in sizes
-    ]
-    return conclude(
-        settings,
-        tables={"bleu": means, "runs": rows},
-        series=series,
-        panels={"bleu": Panel(lines_of(means, "pairs", TRANSLATORS))},
-        words=trained.words
-        | {"sizes": ", ".join(f"{size:,}" for size in sizes)}
-        | {"fewest": sizes[0], "most": sizes[-1]},
-    )
+        rows += [{"pairs": size, **row} for row in trained.rows]
+        scores = {
+            label: [result.bleu or 0.0 for result in design.results]
+            for label, design in trained.designs.items()
+        }
+        means.append(
+            {"pairs": size, **{trained.designs[label].name: fmean(scores[label]) for label in scores}}
+        )
+        name = {sizes[0]: "few", sizes[-1]: "many"}.get(size, "some")
+        series |= {f"{label}-{name}": scores[label] for label in scores}
+    words = trained.words | {"sizes": ", ".join(f"{size:,}" for size in sizes)}
+    tables = {"bleu": means, "runs": rows}
+    return conclude(settings, tables, series, **words, fewest=sizes[0], most=sizes[-1])
 
 
 def recall(settings: Settings) -> StudyResult:
     """Recall the first word of sequences of each length, beyond those of training too."""
     trained = train(settings, tests=True)
-    rows: list[Row] = []
     series: dict[str, list[float]] = {}
-    lengths = sorted(int(test.removeprefix("test_")) for test in trained.corpus.tests)
-    for length in lengths:
-        answers = trained.corpus.splits[f"test_{length}"].tgt
+    for test in trained.corpus.tests:
+        answers = trained.corpus.splits[test].tgt
         for cell, design in trained.designs.items():
-            for run in design.runs:
-                lines = read_lines(run.output(f"test_{length}"), allow_blank=True)
-                right = [line.split()[:1] == [word] for line, word in zip(lines, answers, strict=True)]
-                series.setdefault(f"{cell}_{length}", []).append(fmean(right))
-                row: Row = {"length": length, "cell": cell, "seed": run.run.train.seed}
-                rows.append(row | {"recalled": fmean(right)})
+            outputs = [read_lines(run.output(test), allow_blank=True) for run in design.runs]
+            series[f"{cell}-{test}"] = [
+                fmean(line.split()[:1] == [word] for line, word in zip(lines, answers, strict=True))
+                for lines in outputs
+            ]
+    lengths = sorted(int(test.removeprefix("test_")) for test in trained.corpus.tests)
     means: list[Row] = [
-        {"length": length, **{cell: fmean(series[f"{cell}_{length}"]) for cell in trained.designs}}
+        {"length": length, **{cell: fmean(series[f"{cell}-test_{length}"]) for cell in trained.designs}}
         for length in lengths
     ]
-    designs: list[Row] = [
-        {"cell": cell, "learning_rate": design.learning_rate, "weights": design.results[0].params}
-        for cell, design in trained.designs.items()
-    ]
-    longest = max(len(line.split()) for line in trained.corpus.splits["train"].src)
-    return conclude(
-        settings,
-        tables={"lengths": means, "designs": designs, "seeds": rows},
-        series=series,
-        panels={
-            "lengths": Panel(
-                lines_of(means, "length", trained.designs),
-                predicted={f"longest in training: {longest}": ([longest] * 2, [0, 1])},
-            )
-        },
-        words=trained.words,
-    )
+    return conclude(settings, {"lengths": means, "runs": trained.rows}, series, **trained.words)
 
 
 def reversal(settings: Settings) -> StudyResult:
     """Translate with an LSTM that reads either way and with attention, and score by length."""
     trained = train(settings, tests=True)
-    names = {design.results[0].label: design.name for design in trained.designs.values()}
     lengths = by_length(load_finished(trained.folder), most=3).rows
     buckets = list(dict.fromkeys(column(lengths, "source_words")))
+    scores = {label: column(lengths, "bleu", label=label) for label in trained.designs}
     rows: list[Row] = [
-        {"model": names[label], "all": design.results[0].bleu}
-        | dict(zip(buckets, column(lengths, "bleu", label=label), strict=True))
-        for label, design in trained.designs.items()
+        {"words": bucket, "sentences": column(lengths, "sentences", source_words=bucket)[0]}
+        | {design.name: scores[label][index] for label, design in trained.designs.items()}
+        for index, bucket in enumerate(buckets)
     ]
-    forward, backward, attention = rows
-    best, longest = max(forward, backward, key=lambda row: float(row["all"])), buckets[-1]
-    shares = [row[longest] / row[buckets[0]] if row[buckets[0]] else 0.0 for row in (attention, best)]
-    places = range(len(buckets))
-    sentences = dict(zip(buckets, column(lengths, "sentences"), strict=False))
-    return conclude(
-        settings,
-        tables={"bleu": rows, "sentences": [{"all": sum(sentences.values()), **sentences}]},
-        series={
-            "reversed": backward["all"] - forward["all"],
-            "reversed_long": {longest: backward[longest] - forward[longest]},
-            "attention": {best["model"]: attention["all"] - best["all"]},
-            "attention_long": {best["model"]: shares[0] - shares[1]},
-        },
-        panels={
-            "bleu": Panel(
-                {row["model"]: (places, [row[bucket] for bucket in buckets]) for row in rows}, ticks=buckets
-            )
-        },
-        words=trained.words,
-    )
+    every = {label: design.results[0].bleu or 0.0 for label, design in trained.designs.items()}
+    kept = {label: of_label[-1] / (of_label[0] or math.inf) for label, of_label in scores.items()}
+    best = max("forward", "reversed", key=every.__getitem__)
+    name = trained.designs[best].name
+    series: dict[str, float | dict[str, float]] = {
+        "reversed": every["reversed"] - every["forward"],
+        "reversed_long": {buckets[-1]: scores["reversed"][-1] - scores["forward"][-1]},
+        "attention": {name: every["attention"] - every[best]},
+        "attention_long": {name: kept["attention"] - kept[best]},
+    }
+    return conclude(settings, {"bleu": rows, "runs": trained.rows}, series, **trained.words)

@@ -28,7 +28,7 @@ from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result
 from compare.studies.corpora import write_corpus
-from compare.studies.panels import Panel, Points, conclude, lines_of
+from compare.studies.panels import conclude
 from compare.studies.study import Measured, Settings, StudyResult, describe
 from compare.training.log import read_metrics
 from data.batches import Batch, make_batch
@@ -58,11 +58,6 @@ class Design:
     results: Sequence[Result]
     """Their results."""
 
-    @property
-    def learning_rate(self) -> float:
-        """The chosen rate."""
-        return self.runs[0].run.model.optim.learning_rate
-
     @cached_property
     def updates(self) -> list[int]:
         """Updates after which the validation loss was measured."""
@@ -82,14 +77,19 @@ class Design:
         return [curve[-1] for curve in self.curves]
 
     @property
-    def mean_curve(self) -> list[float]:
-        """Mean over seeds of the loss at each measurement."""
-        return list(map(fmean, zip(*self.curves, strict=True)))
-
-    @property
     def models(self) -> list[Translator]:
         """The model of each seed."""
         return [load_model(run.folder) for run in self.runs]
+
+    @property
+    def rows(self) -> list[Row]:
+        """One row per run: learning rate, weights, last validation loss, BLEU of the first test set."""
+        return [
+            {"model": self.name, "seed": result.seed, "learning_rate": run.run.model.optim.learning_rate}
+            | {"weights": result.params, "final_loss": loss}
+            | ({} if result.bleu is None else {"bleu": result.bleu})
+            for run, result, loss in zip(self.runs, self.results, self.final, strict=True)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +105,17 @@ class Trained:
     @cached_property
     def corpus(self) -> Corpus:
         """The corpus of the experiment."""
-        return load_corpus(self.first.run.data)
-
-    @property
-    def first(self) -> RunFolder:
-        """Any run, for what all share."""
-        return next(iter(self.designs.values())).runs[0]
+        return load_corpus(next(iter(self.designs.values())).runs[0].run.data)
 
     @property
     def seeds(self) -> list[int]:
         """Seeds of the runs."""
-        return [run.run.train.seed for run in next(iter(self.designs.values())).runs]
+        return [result.seed for result in next(iter(self.designs.values())).results]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of all designs."""
+        return [row for design in self.designs.values() for row in design.rows]
 
     @property
     def words(self) -> dict[str, Any]:
@@ -128,27 +128,6 @@ class Trained:
             "then decaying linearly to 0"
         )
         return {"plan": plan, **{name: len(pairs.src) for name, pairs in self.corpus.splits.items()}}
-
-    def series(self) -> dict[str, Measured]:
-        """Return the final loss of each design, by label and seed."""
-        return {label: design.final for label, design in self.designs.items()}
-
-    def loss_tables(self) -> dict[str, Sequence[Row]]:
-        """Make the tables of final losses and of mean curves."""
-        designs = list(self.designs.values())
-        curves = {design.name: design.mean_curve for design in designs}
-        return {
-            "designs": [
-                {"design": design.name, "learning_rate": design.learning_rate}
-                | {"final_loss": fmean(design.final)}
-                | {f"loss_{number}": loss for number, loss in enumerate(design.final, start=1)}
-                for design in designs
-            ],
-            "curves": [
-                {"updates": update, **{name: curve[index] for name, curve in curves.items()}}
-                for index, update in enumerate(designs[0].updates)
-            ],
-        }
 
 
 def train(settings: Settings, *overrides: str, part: str = "runs", tests: bool = False) -> Trained:
@@ -206,25 +185,29 @@ def train(settings: Settings, *overrides: str, part: str = "runs", tests: bool =
 def conclude_losses(
     trained: Trained,
     series: Mapping[str, Measured] | None = None,
-    predicted: Mapping[str, Points] | None = None,
-    **words: Any,
+    constants: Mapping[str, float] | None = None,
+    tables: Mapping[str, Sequence[Row]] | None = None,
 ) -> StudyResult:
-    """Make the result of a study that compares curves of the loss.
+    """Make the result of a study that compares the last losses of designs, and draws their curves.
 
     Args:
         trained: the designs.
-        series: what is measured beside the final losses.
-        predicted: further lines.
-        **words: further words of the texts.
+        series: what is measured beside the final losses, which have the labels of the designs.
+        constants: further lines of the picture.
+        tables: further tables.
     """
-    tables = trained.loss_tables()
-    lines = lines_of(tables["curves"], "updates", [design.name for design in trained.designs.values()])
+    designs, constants = trained.designs, constants or {}
+    curves: list[Row] = [
+        {"updates": update, **constants}
+        | {design.name: fmean(curve[index] for curve in design.curves) for design in designs.values()}
+        for index, update in enumerate(next(iter(designs.values())).updates)
+    ]
     return conclude(
         trained.settings,
-        tables=tables,
-        series=trained.series() | dict(series or {}),
-        panels={"losses": Panel(lines, predicted=predicted or {})},
-        words=trained.words | words,
+        {"designs": trained.rows, "curves": curves, **(tables or {})},
+        {label: design.final for label, design in designs.items()} | dict(series or {}),
+        **trained.words,
+        **constants,
     )
 
 

@@ -38,7 +38,7 @@ from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER
 from compare.studies.experiments import batch_of, obtain_translators
-from compare.studies.panels import Panel, column, conclude
+from compare.studies.panels import column, conclude
 from compare.studies.study import Measured, Settings, StudyResult
 from data.corpus import Corpus, Pairs
 from transformer.attention import plain_attention
@@ -64,17 +64,13 @@ def roles(settings: Settings) -> StudyResult:
         torch.manual_seed(settings.seed + seed)
         for state, model in (("trained", translator), ("untrained", untrained(translator))):
             rows += [{"model": state, "seed": seed, **row} for row in measure_heads(model, test, gold)]
-    shown = [row for row in rows if (row["model"], row["seed"]) == ("trained", min(models[TRANSFORMER]))]
-    return conclude(
-        settings,
-        tables={"heads": rows},
-        series=role_series(rows),
-        panels={
-            "entropy": _panel(shown, ["entropy"]),
-            "weight": _panel(shown, ["previous", "next", "gold"]),
-        },
-        words={"origin": method, "tests": len(test.src)},
-    )
+    shown: list[Row] = [
+        {**row, "head": row["head"].replace("layer ", "").replace(", head ", ".")}
+        for row in rows
+        if (row["model"], row["seed"]) == ("trained", min(models[TRANSFORMER]))
+    ]
+    tables = {"heads": rows, "shown": shown}
+    return conclude(settings, tables, role_series(rows), origin=method, tests=len(test.src))
 
 
 def untrained(translator: Translator) -> Translator:
@@ -162,15 +158,6 @@ def gold_shares(translator: Translator, gold: Gold) -> dict[str, float]:
     return {name: on_gold[name] / weight for name, weight in total.items() if weight}
 
 
-def _panel(rows: Sequence[Row], names: Sequence[str]) -> Panel:
-    """Plot columns by head; NaN where a head has no such figure."""
-    places = range(len(rows))
-    return Panel(
-        {name: (places, [row.get(name, float("nan")) for row in rows]) for name in names},
-        ticks=[row["head"].replace("layer ", "").replace(", head ", ".") for row in rows],
-    )
-
-
 def role_series(rows: Sequence[Row]) -> dict[str, Measured]:
     """Compute what the claims are about, per seed; of alignment only where there is gold."""
     series: dict[str, list[float]] = {}
@@ -236,24 +223,19 @@ def average(settings: Settings) -> StudyResult:
             row = {"heads": num_heads, "seed": seed, **train(num_heads, d, updates, batch, tests, seed)}
             logger.info(f"heads-average: heads {num_heads}, seed {seed}: ordered {row['ordered']:.3f}")
             rows.append(row)
-    ordered = [fmean(column(rows, "ordered", heads=count)) for count in heads]
     chance = 1 / (SYMBOLS * (SYMBOLS - 1))
+    means: list[Row] = [
+        {"heads": count, "measured": fmean(column(rows, "ordered", heads=count))}
+        | {"most that one head can name": BOUND, "chance": chance}
+        for count in heads
+    ]
     return conclude(
         settings,
-        tables={"accuracy": rows},
-        series={str(count): column(rows, "ordered", heads=count) for count in heads},
-        panels={
-            "accuracy": Panel(
-                {"measured": (heads, ordered)},
-                predicted={
-                    "most that one head can name": (heads, [BOUND] * len(heads)),
-                    "chance": (heads, [chance] * len(heads)),
-                },
-            )
-        },
-        words={"length": LENGTH, "symbols": SYMBOLS, "bound": BOUND, "bound_with_errors": BOUND + MARGIN}
-        | {"chance": chance, "heads": ", ".join(map(str, heads)), "d": d}
-        | {"updates": updates, "batch": batch, "tests": tests, "seed_count": len(settings.seeds)},
+        {"accuracy": rows, "means": means},
+        {str(count): column(rows, "ordered", heads=count) for count in heads},
+        **{"length": LENGTH, "symbols": SYMBOLS, "bound": BOUND, "bound_with_errors": BOUND + MARGIN},
+        **{"chance": chance, "heads": ", ".join(map(str, heads)), "d": d, "seed_count": len(settings.seeds)},
+        **{"updates": updates, "batch": batch, "tests": tests},
     )
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compare.analysis.tables import Row
-from compare.studies.panels import Panel, column, conclude
+from compare.studies.panels import conclude
 from compare.studies.study import Settings, StudyResult, describe
 from transformer.attention import plain_attention
 
@@ -93,26 +93,27 @@ def run(settings: Settings) -> StudyResult:
                 "difference_from_one_layer_max": max(from_one_layer),
             }
         )
-    places, rounding = range(len(maps)), describe("linearity")["words"]["rounding"]
+    rounding = describe("linearity")["words"]["rounding"]
+    drawn = [
+        {
+            "layers": row["layers"],
+            "largest error": row["superposition_error_max"],
+            "bound on rounding": rounding,
+        }
+        for row in table
+    ]
     fixed, residual, computed, broken = table
     return conclude(
         settings,
-        tables={"linearity": table},
-        series={
+        {"linearity": table, "errors": drawn},
+        {
             "one": fixed["difference_from_one_layer_max"],
             "linear": fixed["superposition_error_max"],
             "residual": residual["superposition_error_max"],
             "computed": computed["superposition_error_min"],
             "feed_forward": broken["superposition_error_min"],
         },
-        panels={
-            "linearity": Panel(
-                {"largest error": (places, column(table, "superposition_error_max"))},
-                predicted={"bound on rounding": (places, [rounding] * len(maps))},
-                ticks=list(maps),
-            )
-        },
-        words={"length": length, "d": d, "trials": trials},
+        **{"length": length, "d": d, "trials": trials},
     )
 
 

@@ -30,7 +30,7 @@ from compare.studies.corpora import sequences
 from compare.studies.experiments import batch_of, train
 from compare.studies.fresh_models import transformer
 from compare.studies.linearity import relative_error
-from compare.studies.panels import Panel, column, conclude, lines_of
+from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult
 from data.batches import Batch
 from data.corpus import Pairs
@@ -94,20 +94,14 @@ def copy_series(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
     return learned | {f"{kind}_past": column(half, f"{kind}_past") for kind in kinds}
 
 
-def copy_panels(rows: Sequence[Row], kinds: Sequence[str]) -> dict[str, Panel]:
-    """Plot both accuracies by length."""
-    longer = [row for row in rows if row["length"] > LONGEST]
-    beyond = column(longer, "length")
-    return {
-        "all": Panel(
-            lines_of(rows, "length", kinds),
-            predicted={f"longest in training: {LONGEST}": ([LONGEST] * 2, [0, 1])},
-        ),
-        "past": Panel(
-            {kind: (beyond, column(longer, f"{kind}_past")) for kind in kinds},
-            predicted={"chance": (beyond, [1 / SYMBOLS] * len(beyond))},
-        ),
-    }
+def past_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the accuracies past the longest length of training, with chance."""
+    return [
+        {"length": row["length"], "chance": 1 / SYMBOLS}
+        | {name.removesuffix("_past"): value for name, value in row.items() if name.endswith("_past")}
+        for row in rows
+        if row["length"] > LONGEST
+    ]
 
 
 # Order.
@@ -120,28 +114,25 @@ def order(settings: Settings) -> StudyResult:
     equivariance = [break_order(kind, length) for kind in kinds]
     shifts = [shift_error(k, reach, WIDTH) for k in (1, 10, 100, 1_000)]
     by_seed = copy_accuracies(settings, (0.05, 0.25, 0.5, 0.75, 1, 1.1, 1.25, 1.5, 2))
-    none, *others = equivariance
+    rows, (none, *others) = by_seed[0], equivariance
+    least = torch.finfo(torch.float64).eps
+    shuffled: list[Row] = [
+        {"positions": row["positions"]} | {side: max(row[side], least) for side in ("encoder", "decoder")}
+        for row in equivariance
+    ]
+    tables = {"equivariance": equivariance, "shifts": shifts, "lengths": rows}
     return conclude(
         settings,
-        tables={"equivariance": equivariance, "shifts": shifts, "lengths": by_seed[0]},
-        series={
+        {**tables, "shuffled": shuffled, "past": past_rows(rows)},
+        {
             "encoder": none["encoder"],
             "decoder": none["decoder"],
             "lost": {row["positions"]: row["encoder"] for row in others},
             "shift": max(row["error"] for row in shifts),
             **{name: values[0] for name, values in copy_series(by_seed).items()},
         },
-        panels={"equivariance": order_panel(equivariance), **copy_panels(by_seed[0], kinds[1:])},
-        words={"length": length, "reach": reach},
-    )
-
-
-def order_panel(rows: Sequence[Row]) -> Panel:
-    """Plot the errors of both sides by kind of position; 0 is drawn as the rounding of float64."""
-    places, rounding = range(len(rows)), torch.finfo(torch.float64).eps
-    return Panel(
-        {side: (places, [max(row[side], rounding) for row in rows]) for side in ("encoder", "decoder")},
-        ticks=[row["positions"] for row in rows],
+        length=length,
+        reach=reach,
     )
 
 
@@ -188,10 +179,5 @@ def positions(settings: Settings) -> StudyResult:
         for rows in zip(*by_seed, strict=True)
     ]
     numbered = [{"seed": seed, **row} for seed, rows in enumerate(by_seed, settings.seed) for row in rows]
-    return conclude(
-        settings,
-        tables={"lengths": means, "seeds": numbered},
-        series=copy_series(by_seed),
-        panels=copy_panels(means, [name for name in by_seed[0][0] if name != "length"]),
-        words={},
-    )
+    tables = {"lengths": means, "seeds": numbered, "past": past_rows(means)}
+    return conclude(settings, tables, copy_series(by_seed))

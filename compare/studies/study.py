@@ -181,8 +181,8 @@ def judge(name: str, series: Mapping[str, Measured | Mapping[str, Measured]], **
     """Compare measured numbers with the claims of a study's description.
 
     The table ``[measured]`` of the description says what is measured for a claim: an expression for
-    ``combine``, or a table of them, one claim per key, which is the word ``each`` of its text. A claim without
-    an entry is about the series of its name, and is left out where there is none.
+    ``combine``, or a table of them, one claim per key, the word ``each`` of its text. A claim without an
+    entry is about the series of its name, and is left out where there is none.
 
     Args:
         name: the study.
