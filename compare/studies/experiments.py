@@ -39,8 +39,8 @@ from transformer.config import TransformerConfig
 
 DEFAULTS = Path(__file__).with_name("defaults.toml")
 QUICK = (
-    *("train.max_updates=2", "train.valid_every=1", "train.batch_tokens=64", "data.max_test=10"),
-    *("models.*.warmup_updates=1", "models.*.learning_rate=0.001"),
+    *("train.max_updates=2", "train.valid_every=2", "train.batch_tokens=64", "data.max_test=10"),
+    *("decode.max_ratio=0.1", "models.*.warmup_updates=1", "models.*.learning_rate=0.001"),
 )
 """Overrides of a quick run."""
 GRID = "-learning_rate-"
