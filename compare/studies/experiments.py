@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Design:
     @cached_property
     def curves(self) -> list[list[float]]:
         """Validation loss (nats per token) per seed and measurement; infinite once training has diverged."""
-        logs = [read_metrics(run.metrics) for run in self.runs]
+        logs = [read_metrics(run.metrics) if run.metrics.exists() else [] for run in self.runs]
         losses = [{line["update"]: line["loss"] for line in log if line["kind"] == "valid"} for log in logs]
         return [[of_seed.get(update, math.inf) for update in self.updates] for of_seed in losses]
 
@@ -196,10 +196,11 @@ def conclude_losses(
         constants: further lines of the picture.
         tables: further tables.
     """
-    designs, constants = trained.designs, constants or {}
+    designs, constants = trained.designs, dict(constants or {})
     curves: list[Row] = [
-        {"updates": update, **constants}
+        {"updates": update}
         | {design.name: fmean(curve[index] for curve in design.curves) for design in designs.values()}
+        | constants
         for index, update in enumerate(next(iter(designs.values())).updates)
     ]
     return conclude(
@@ -221,22 +222,19 @@ def batch_of(translator: Translator, pairs: Pairs) -> Batch:
     return make_batch(split, np.arange(len(split)))
 
 
-class Translators(NamedTuple):
-    """Trained models, for a study that measures what they have learned."""
-
-    method: str
-    """How they were made, in words."""
-    models: dict[str, dict[int, Translator]]
-    """By family and seed."""
-    corpus: Corpus
+Translators = dict[str, dict[int, Translator]]
+"""Trained models by family and seed."""
 
 
-def obtain_translators(settings: Settings, needed: Sequence[str]) -> Translators:
+def obtain_translators(settings: Settings, needed: Sequence[str]) -> tuple[str, Translators, Corpus]:
     """Train the models of a study, or load those of a finished experiment.
 
     Args:
         settings: of the study; they name the experiment, if any.
         needed: families that an experiment must have.
+
+    Returns:
+        How they were made, in words, the models, and their corpus.
 
     Raises:
         ValueError: the experiment lacks a family of ``needed``, or a seed that all have.
@@ -266,7 +264,7 @@ def obtain_translators(settings: Settings, needed: Sequence[str]) -> Translators
     models = {
         family: {seed: load_model(of_family[seed]) for seed in seeds} for family, of_family in folders.items()
     }
-    return Translators(method, models, corpus)
+    return method, models, corpus
 
 
 def family_of(architecture: Architecture) -> str:

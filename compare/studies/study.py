@@ -230,12 +230,8 @@ class StudyReport:
     def verdict(self) -> list[Row]:
         """One row per claim: prediction, measurement, and whether it holds, which may be "undecided"."""
         return [
-            {
-                "claim": claim.text,
-                "predicted": claim.prediction,
-                "measured": claim.measurement,
-                "holds": claim.verdict,
-            }
+            {"claim": claim.text, "predicted": claim.prediction, "measured": claim.measurement}
+            | {"holds": claim.verdict}
             for claim in self.findings.claims
         ]
 
@@ -290,15 +286,9 @@ class StudyReport:
             | ({"verdict": claim.verdict} if claim.by_seed or claim.is_disturbed else {})
             for claim in self.findings.claims
         ]
-        content = {
-            "name": self.name,
-            "about": self.about,
-            "source": self.source,
-            **self.conditions,
-            "claims": claims,
-            "tables": {name: list(table.rows) for name, table in self.findings.tables.items()},
-        }
-        return json_text(content) + "\n"
+        tables = {name: list(table.rows) for name, table in self.findings.tables.items()}
+        content = {"name": self.name, "about": self.about, "source": self.source, **self.conditions}
+        return json_text(content | {"claims": claims, "tables": tables}) + "\n"
 
     def write(self, folder: Path) -> None:
         """Write the report into ``folder``/<name>; study.json is last: it marks a complete report."""
@@ -312,9 +302,8 @@ class StudyReport:
             self.findings.figure.suptitle("Quick run: these figures mean nothing")
         save_figure(self.findings.figure, path / "plot")
         for name, table in self.findings.tables.items():
-            write_atomically(
-                path / f"{name}.csv", pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
-            )
+            content = pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
+            write_atomically(path / f"{name}.csv", content)
         write_atomically(path / "study.md", self.to_markdown())
         write_atomically(path / "study.json", self.to_json())
 
@@ -439,7 +428,7 @@ def run_study(
         folder=record.parent,
         seed=seed,
         quick=quick,
-        runs=None if runs is None else Path(runs),
+        runs=Path(runs) if runs else None,
         data_root=data_root,
     )
     start = time.perf_counter()
