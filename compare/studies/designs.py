@@ -186,7 +186,7 @@ def recall(settings: Settings) -> StudyResult:
 def reversal(settings: Settings) -> StudyResult:
     """Translate with an LSTM that reads either way and with attention, and score by length."""
     trained = train(settings, tests=True)
-    lengths = by_length(load_finished(trained.folder), most=3).rows
+    lengths = by_length(load_finished(trained.folder), most=5).rows
     buckets = list(dict.fromkeys(column(lengths, "source_words")))
     scores = {label: column(lengths, "bleu", label=label) for label in trained.designs}
     rows: list[Row] = [

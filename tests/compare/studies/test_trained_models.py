@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from compare.config.resolve import resolve_models
 from compare.config.sections import DecodeConfig
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import SentenceScore
@@ -169,12 +170,14 @@ def test_seeds_that_disagree_leave_a_claim_undecided():
     ]  # no gold: left out
 
 
-def test_every_experiment_can_be_read():
-    trained = [name for name in STUDIES if "experiment" in describe(name)]
-    assert len(trained) == 12
-    for name in trained:
-        labels = [model["label"] for model in describe(name)["experiment"]["models"]]
-        assert len(set(labels)) == len(labels)
+@pytest.mark.parametrize("name", [name for name in STUDIES if "experiment" in describe(name)])
+def test_every_experiment_can_be_run(name, tmp_path, monkeypatch):
+    def resolve(experiment, *_, **options):
+        raise InterruptedError(len(resolve_models(experiment)))
+
+    monkeypatch.setattr(experiments, "run_experiment", resolve)
+    with pytest.raises(InterruptedError, match=f"^{len(describe(name)['experiment']['models'])}$"):
+        experiments.train(settings(name, tmp_path))
 
 
 # Measures
