@@ -152,9 +152,9 @@ def test_a_claim_about_time_is_undecided_if_the_machine_was_busy(share, verdict,
     monkeypatch.setattr(measurement.CpuMeter, "take", lambda meter: share)
     monkeypatch.setitem(STUDIES, "busy", Study(about="", source="", minutes=0, run=measure))
     report = run_study("busy", tmp_path)
-    assert [row["holds"] for row in report.verdict] == [verdict, True]
+    assert [row["holds"] for row in report.verdict] == [True, verdict]
     content = json.loads((tmp_path / "busy" / "study.json").read_text())
-    assert [claim.get("verdict") for claim in content["claims"]] == [verdict if share < 0.9 else None, None]
+    assert [claim.get("verdict") for claim in content["claims"]] == [None, verdict if share < 0.9 else None]
     assert ("1 undecided: the machine was busy" in report.to_markdown()) == (share < 0.9)
 
 
