@@ -85,14 +85,18 @@ def _divide(counts: Counter[int], step: int, least: int) -> list[Bucket]:
     return [Bucket(low, after - 1) for low, after in pairwise([*starts, longest + 1])]
 
 
-def by_length(finished: FinishedExperiment) -> Table:
+def by_length(finished: FinishedExperiment, *, most: int = MAX_BUCKETS) -> Table:
     """Score by number of source words: BLEU and length ratio, one row per run and bucket.
 
     The sentences of all test sets are pooled, so that a set of long sentences continues one of short ones.
+
+    Args:
+        finished: the experiment.
+        most: maximum number of buckets.
     """
     tests = finished.corpus.tests
     lengths = np.array(word_counts([line for test in tests for line in finished.sources(test)]))
-    buckets = make_buckets(lengths.tolist(), most=MAX_BUCKETS)
+    buckets = make_buckets(lengths.tolist(), most=most)
     rows = []
     for run in finished.runs:
         counts = np.concatenate(

@@ -216,8 +216,9 @@ class LadderConfig(TransformerConfig):
     feed_forward: bool = True
     """Whether layers end with a feed-forward sublayer."""
     residual: bool = True
-    """Whether mixers and feed-forward sublayers have residual connections. The context of attention to the
-    source is always added to the state, which it would replace otherwise."""
+    """Whether mixers and feed-forward sublayers have residual connections."""
+    cross_residual: bool = True
+    """Whether the context of attention to the source is added to the state, which it replaces otherwise."""
 
     def rules(self) -> Iterator[tuple[bool, str]]:
         """List options that would have no effect, and widths that two directions cannot share."""
@@ -324,7 +325,7 @@ class Ladder(Transformer):
                 if config.cross_layers == "last" and number < len(stack.layers) - 1:
                     layer.cross = layer.around_cross = None
                 elif layer.cross is not None:
-                    layer.around_cross = Residual(config)
+                    layer.around_cross = (Residual if config.cross_residual else NoResidual)(config)
         self.apply(_initialise_recurrent)
 
 

@@ -22,11 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from compare.analysis.tables import Row
-from compare.studies.kit import Panel, column, conclude, exponent, lines_by, multiply_adds
+from compare.studies.fresh_models import transformer
+from compare.studies.panels import column, conclude, exponent
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import transformer
 from compare.system.timer import best_of
 from transformer.attention import plain_attention
 from transformer.model import Transformer
@@ -61,27 +63,19 @@ def run(settings: Settings) -> StudyResult:
     counted, timed = (crossing(both, cost) for cost in ("operations", "seconds"))
     model = transformer(WIDTH, LAYERS)(10, 10)
     languages = [translate(model, source) for source in SOURCES]
+    tables = {"attention": rows, "exponents": exponents, "parameters": weights, "crossing": both}
     return conclude(
-        "complexity",
-        tables={
-            "attention": rows,
-            "exponents": exponents,
-            "parameters": weights,
-            "crossing": both,
-            "second-language": languages,
-        },
-        measured={
-            **attention_claims(rows, exponents),
-            **weight_claims(weights),
+        settings,
+        {**tables, "second-language": languages},
+        {
+            **attention_series(rows, exponents),
+            **weight_series(weights),
+            **language_series(languages),
             "crossing": counted / D,
             "crossing_time": timed / D,
-            **language_claims(languages),
         },
-        panels={
-            name: Panel(lines_by(rows, "attention", "n", name)) for name in ("operations", "bytes", "seconds")
-        },
-        words={"d": D, "heads": HEADS, "rows": len(rows), "counted": counted, "timed": timed}
-        | {"layers": LAYERS, "width": WIDTH, "inner": INNER, "target": TARGET},
+        **{"d": D, "heads": HEADS, "rows": len(rows), "counted": counted, "timed": timed},
+        **{"layers": LAYERS, "width": WIDTH, "inner": INNER, "target": TARGET},
     )
 
 
@@ -151,6 +145,16 @@ def measure(shape: AttentionShape, *, quick: bool) -> Row:
     }
 
 
+def multiply_adds(work: Callable[[], object]) -> int:
+    """Count the multiply-adds of all matrix products in ``work`` with torch's counter.
+
+    Attention runs without fused kernels, since the counter misses those of a CPU.
+    """
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        work()
+    return int(counter.get_total_flops()) // 2
+
+
 def saved_bytes(work: Callable[[], object]) -> int:
     """Count the bytes of the tensors that ``work`` saves for its backward pass, each storage once."""
     saved: dict[int, Tensor] = {}
@@ -177,8 +181,8 @@ def fit(kind: str, rows: Sequence[Row]) -> Row:
     }
 
 
-def attention_claims(rows: Sequence[Row], exponents: Sequence[Row]) -> dict[str, float | dict[str, float]]:
-    """Compute the measures of the claims about attention."""
+def attention_series(rows: Sequence[Row], exponents: Sequence[Row]) -> dict[str, float | dict[str, float]]:
+    """Compute what the claims are about: attention."""
     longest = {row["attention"]: row["operations"] for row in rows}
     by_kind = {row["attention"]: row for row in exponents}
     measured: dict[str, float | dict[str, float]] = {
@@ -216,8 +220,8 @@ def weigh(heads: int, head_size: int | None) -> Row:
     }
 
 
-def weight_claims(rows: Sequence[Row]) -> dict[str, float | dict[str, float]]:
-    """Compute the measures of the claims about weights; the last row has heads of width d."""
+def weight_series(rows: Sequence[Row]) -> dict[str, float | dict[str, float]]:
+    """Compute what the claims are about: weights; the last row has heads of width d."""
     *split, wide = rows
     return {
         "weights": {
@@ -271,8 +275,8 @@ def translate(model: Transformer, m: int) -> Row:
     }
 
 
-def language_claims(rows: Sequence[Row]) -> dict[str, float]:
-    """Compute the measures of the claims about a second language."""
+def language_series(rows: Sequence[Row]) -> dict[str, float]:
+    """Compute what the claims are about: a second language."""
     second = column(rows, "second_language")
     bends = [a - 2 * b + c for a, b, c in zip(second, second[1:], second[2:], strict=False)]
     errors = [abs(row["second_language"] / row["second_predicted"] - 1) for row in rows]

@@ -5,85 +5,74 @@ distances, and that they excel at word sense disambiguation, for which the sourc
 """
 
 import logging
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from statistics import fmean
 
 from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.models.styles import RECURRENT, TRANSFORMER
-from compare.studies.kit import Panel, column, conclude, differences, mean
-from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.training import TRANSLATORS, obtain_translators
+from compare.studies.experiments import obtain_translators
+from compare.studies.panels import column, conclude
+from compare.studies.study import Settings, StudyResult
 from data.grammar.contrasts import BINS, PHENOMENA, Contrast, contrastive_pairs
 
 logger = logging.getLogger(__name__)
 
-NEAR, LONG = ("0",), ("5-8", "9 or more")
-"""Ranges of distance, as ``Group`` names them: next to the subject, and far from it."""
 LEXICAL = ("noun", "verb")
-PAIRS_SEED = 1_000_003
-"""Seed of the contrastive pairs."""
-
-
-class Group(NamedTuple):
-    """Pairs of one phenomenon and a range of distances, and how many a model passes."""
-
-    phenomenon: str
-    """A key of ``data.grammar.contrasts.PHENOMENA``."""
-    distance: str
-    """Range of distances in words, such as "3-4"; "all" for the whole phenomenon."""
-    pairs: int
-    """Number of pairs."""
-    right: int
-    """Pairs whose right translation is more probable; equal probabilities do not count."""
-
-
-Accuracies = dict[str, list[list[Group]]]
-"""What the model of each seed passes, by family."""
+FIGURES = {
+    "agreement_near": (("agreement",), ("0",)),
+    "agreement_long": (("agreement",), ("5-8", "9 or more")),
+    "lexical": (LEXICAL, ()),
+    "word_order": (("verb last", "verb second"), ()),
+}
+"""Phenomena and ranges of distance, all if there are none, of each figure of a model."""
 
 
 def run(settings: Settings) -> StudyResult:
     """Train the families, or read a finished experiment, and measure contrastive accuracy."""
-    needed = (RECURRENT, TRANSFORMER)
-    found = obtain_translators("contrastive", settings, TRANSLATORS, needed=needed)
-    if found.languages != ("en", "de"):
-        src, tgt = found.languages
-        raise ValueError(f"the pairs are English and German, but the models are for {src} and {tgt}")
+    method, models, corpus = obtain_translators(settings, (RECURRENT, TRANSFORMER))
+    if (languages := (corpus.src_lang, corpus.tgt_lang)) != ("en", "de"):
+        raise ValueError(
+            f"the pairs are English and German, but the models are for {' and '.join(languages)}"
+        )
     per_group = 2 if settings.quick else 150
-    pairs, seen = contrastive_pairs(seed=PAIRS_SEED, per_group=per_group), set(found.train_src)
+    pairs, seen = contrastive_pairs(per_group=per_group), set(corpus.splits["train"].src)
     unseen = [pair for pair in pairs if pair.src not in seen]
     logger.info(f"contrastive: {len(unseen):,} of {len(pairs):,} pairs, whose sources are not in training")
-    accuracies: Accuracies = {
-        family: [measure_contrasts(model, unseen) for model in models.values()]
-        for family, models in found.models.items()
+    passed = {
+        family: {seed: passes(model, unseen) for seed, model in of_family.items()}
+        for family, of_family in models.items()
     }
-    rows = [
-        {"model": family, "seed": seed, **summarise(of_seed)}
-        for family, models in found.models.items()
-        for seed, of_seed in zip(models, accuracies[family], strict=True)
+    rows: list[Row] = [
+        {"model": family, "seed": seed} | {name: accuracy(unseen, hits, *FIGURES[name]) for name in FIGURES}
+        for family, of_family in passed.items()
+        for seed, hits in of_family.items()
     ]
-    by_distance = detail(accuracies)
-    agreement = [row for row in by_distance if row["phenomenon"] == "agreement" and row["distance"] != "all"]
-    lexical = [row for row in by_distance if row["phenomenon"] in LEXICAL]
-    return conclude(
-        "contrastive",
-        tables={"accuracy": rows, "distances": by_distance},
-        measured=measures(rows),
-        panels={
-            "agreement": _panel(agreement, "distance", list(accuracies)),
-            "lexical": _panel(lexical, "phenomenon", list(accuracies)),
-        },
-        words={"origin": found.method, "per_group": per_group},
-    )
+    distances: list[Row] = [
+        {"phenomenon": phenomenon, "distance": distance or "all", "guessing": 50.0}
+        | {
+            family: fmean(
+                accuracy(unseen, hits, [phenomenon], [distance] if distance else ())
+                for hits in of_family.values()
+            )
+            for family, of_family in passed.items()
+        }
+        for phenomenon, distance in groups_of(unseen)
+    ]
+    agreement = [row for row in distances if row["phenomenon"] == "agreement" and row["distance"] != "all"]
+    lexical = [row for row in distances if row["phenomenon"] in LEXICAL]
+    series = {
+        f"{name}-{family}".replace(" ", "-"): column(rows, name, model=family)
+        for name in FIGURES
+        for family in passed
+    }
+    tables = {"accuracy": rows, "distances": distances, "agreement": agreement, "lexical": lexical}
+    return conclude(settings, tables, series, origin=method, per_group=per_group)
 
 
-def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list[Group]:
-    """Compare the probabilities that a model gives to the right and the wrong translation of each pair.
-
-    Returns:
-        For each phenomenon every range of distances that has pairs, then all together.
-    """
+def passes(translator: Translator, pairs: Sequence[Contrast]) -> list[bool]:
+    """Say of each pair whether a model gives the right translation the higher probability; a tie is wrong."""
     sources = [pair.src for pair in pairs]
     right, wrong = (
         score_translations(translator, sources, texts).sentences
@@ -95,74 +84,32 @@ def measure_contrasts(translator: Translator, pairs: Sequence[Contrast]) -> list
             f"{alike:,} of {len(pairs):,} pairs differ only in words that the vocabulary lacks: "
             "they count as wrong"
         )
-    passed = [one.total > other.total for one, other in zip(right, wrong, strict=True)]
+    return [one.total > other.total for one, other in zip(right, wrong, strict=True)]
+
+
+def groups_of(pairs: Sequence[Contrast]) -> list[tuple[str, str]]:
+    """List the phenomena with each range of distances, if there are several, and with "", which is all."""
     groups = []
     for phenomenon in PHENOMENA:
-        hits = [
-            (pair.group, hit)
-            for pair, hit in zip(pairs, passed, strict=True)
-            if pair.phenomenon == phenomenon
-        ]
-        present = [each for each in BINS if any(each == group for group, _ in hits)]
-        for each in present if len(present) > 1 else ():
-            of_group = [hit for group, hit in hits if group == each]
-            groups.append(Group(phenomenon, _name(each), len(of_group), sum(of_group)))
-        if hits:
-            groups.append(Group(phenomenon, "all", len(hits), sum(hit for _, hit in hits)))
+        present = {pair.group for pair in pairs if pair.phenomenon == phenomenon}
+        ranges = [name_range(distances) for distances in BINS if distances in present]
+        groups += [(phenomenon, name) for name in (*(ranges if len(ranges) > 1 else ()), "") if present]
     return groups
 
 
-def _name(distances: tuple[int, int]) -> str:
-    """Name a range of distances: "2", "3-4", "9 or more"."""
+def name_range(distances: tuple[int, int]) -> str:
+    """Name a range of distances in words: "2", "3-4", "9 or more"."""
     low, high = distances
     return str(low) if low == high else f"{low} or more" if distances == BINS[-1] else f"{low}-{high}"
 
 
-def pooled(groups: Sequence[Group], names: Sequence[str], distances: Sequence[str]) -> float:
-    """Compute the accuracy over phenomena and ranges of distance, every pair weighing the same; 0 to 100."""
-    chosen = [each for each in groups if each.phenomenon in names and each.distance in distances]
-    pairs = sum(each.pairs for each in chosen)
-    return 100 * sum(each.right for each in chosen) / pairs if pairs else float("nan")
-
-
-def summarise(groups: Sequence[Group]) -> Row:
-    """Compute the accuracies that the claims compare."""
-    return {
-        "agreement_near": pooled(groups, ["agreement"], NEAR),
-        "agreement_long": pooled(groups, ["agreement"], LONG),
-        "lexical": pooled(groups, LEXICAL, ["all"]),
-        "word_order": pooled(groups, ["verb last", "verb second"], ["all"]),
-    }
-
-
-def detail(accuracies: Accuracies) -> list[Row]:
-    """Average over the seeds of each family, by phenomenon and range of distance."""
-    first = next(iter(accuracies.values()))[0]
-    return [
-        {"phenomenon": group.phenomenon, "distance": group.distance, "pairs": group.pairs}
-        | {
-            family: mean([pooled(seed, [group.phenomenon], [group.distance]) for seed in seeds])
-            for family, seeds in accuracies.items()
-        }
-        for group in first
+def accuracy(
+    pairs: Sequence[Contrast], hits: Sequence[bool], phenomena: Collection[str], distances: Collection[str]
+) -> float:
+    """Compute the share of pairs passed, 0 to 100, over phenomena and ranges of distance; NaN of none."""
+    chosen = [
+        hit
+        for pair, hit in zip(pairs, hits, strict=True)
+        if pair.phenomenon in phenomena and (not distances or name_range(pair.group) in distances)
     ]
-
-
-def _panel(rows: Sequence[Row], ticks: str, families: Sequence[str]) -> Panel:
-    """Plot the accuracies of the families; ``ticks`` is the column of the labels."""
-    places = range(len(rows))
-    return Panel(
-        {family: (places, column(rows, family)) for family in families},
-        predicted={"guessing": (places, [50.0] * len(rows))},
-        ticks=column(rows, ticks),
-    )
-
-
-def measures(rows: Sequence[Row]) -> dict[str, Measured | dict[str, list[float]]]:
-    """Compute the measures of the claims of Tang et al. 2018, per seed."""
-
-    def ahead(name: str) -> list[float]:
-        return differences(column(rows, name, model=TRANSFORMER), column(rows, name, model=RECURRENT))
-
-    near = {family: column(rows, "agreement_near", model=family) for family in (RECURRENT, TRANSFORMER)}
-    return {"learned": near, "agreement": ahead("agreement_long"), "lexical": ahead("lexical")}
+    return 100 * fmean(chosen) if chosen else float("nan")

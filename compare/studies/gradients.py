@@ -24,9 +24,9 @@ from torch.nn import functional as F
 
 from compare.analysis.tables import Row
 from compare.models.styles import PLAIN
-from compare.studies.kit import Panel, conclude, exponent, lines_by, lines_of
+from compare.studies.fresh_models import TRANSLATORS, Model, lstm, one_way, transformer
+from compare.studies.panels import column, conclude, exponent
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import TRANSLATORS, Model, lstm, one_way, transformer
 from transformer.model import Transformer
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def distance(settings: Settings) -> StudyResult:
     d, length, draws = (16, 12, 2) if settings.quick else (64, 64, 8)
     outputs = list(range(0, length, 4))
     curves: dict[str, Curve] = {}
-    builds = {RNN: lstm(PLAIN, d, direction="forward", cell="rnn")}
+    builds = {RNN: lstm(PLAIN, d, cell="rnn")}
     for family, build in (builds | {family: one_way(family, d) for family in TRANSLATORS}).items():
         logger.info(f"distance: {family}")
         models = [build(length, length).double() for _ in range(draws)]
@@ -63,27 +63,19 @@ def distance(settings: Settings) -> StudyResult:
         for family, norms in {RNN: rnn_norms, PLAIN: lstm_norms}.items()
     }
     farthest = max(predicted[RNN])
-    columns = curves | {f"{family}_predicted": curve for family, curve in predicted.items()}
+    columns = curves | {f"{family}, predicted": curve for family, curve in predicted.items()}
     rows: list[Row] = [
-        {"distance": k, **{name: curve[k] for name, curve in columns.items()}}
-        for k in predicted[RNN]
-        if k & (k - 1) == 0 or k == farthest
+        {"distance": k, **{name: columns[name][k] for name in columns}} for k in predicted[RNN]
     ]
     return conclude(
-        "distance",
-        tables={"gradients": rows},
-        measured=distance_claims(curves, predicted),
-        panels={
-            "gradients": Panel(
-                {name: (list(curve), list(curve.values())) for name, curve in curves.items()},
-                predicted={
-                    f"{family}, predicted": (list(curve), list(curve.values()))
-                    for family, curve in predicted.items()
-                },
-            )
+        settings,
+        {
+            "gradients": [row for row in rows if (k := row["distance"]) & (k - 1) == 0 or k == farthest],
+            "all": rows,
         },
-        words={"d": d, "length": length, "draws": draws, "outputs": len(outputs), "near": NEAR}
-        | {"farthest": farthest},
+        distance_series(curves, predicted),
+        **{"d": d, "length": length, "draws": draws, "outputs": len(outputs), "near": NEAR},
+        **{"farthest": farthest},
     )
 
 
@@ -156,10 +148,10 @@ def source_embedding(model: Model) -> Tensor:
     return next(part.weight for part in model.encoder.modules() if isinstance(part, nn.Embedding))
 
 
-def distance_claims(
+def distance_series(
     curves: Mapping[str, Curve], predicted: Mapping[str, Curve]
 ) -> dict[str, dict[str, float]]:
-    """Compute the measures of the claims; ``predicted`` are curves of the families without attention."""
+    """Compute what the claims are about; ``predicted`` are curves of the families without attention."""
     farthest, others = max(curves[PLAIN]), [name for name in curves if name not in predicted]
     return {
         "fades": {
@@ -201,18 +193,16 @@ def norm(settings: Settings) -> StudyResult:
         {"layer": n + 1, **{name: norms[n] for name, norms in deepest.items()}} for n in range(depths[-1])
     ]
     first = summary[0]["last"]
+    last: list[Row] = [
+        {"depth": depth, "1/sqrt(L)": first * (depths[0] / depth) ** 0.5}
+        | {kind: column(summary, "last", norm=kind, depth=depth)[0] for kind in NORMS}
+        for depth in depths
+    ]
     return conclude(
-        "norm",
-        tables={"depths": summary, "layers": layers},
-        measured=norm_claims(summary),
-        panels={
-            "layers": Panel(lines_of(layers, "layer", deepest)),
-            "last": Panel(
-                lines_by(summary, "norm", "depth", "last"),
-                predicted={"1/sqrt(L)": (depths, [first * (depths[0] / depth) ** 0.5 for depth in depths])},
-            ),
-        },
-        words={"d": d, "inner": 4 * d, "tokens": SENTENCES * LENGTH, "draws": draws, "deepest": depths[-1]},
+        settings,
+        {"depths": summary, "layers": layers, "last": last},
+        norm_series(summary),
+        **{"d": d, "inner": 4 * d, "tokens": SENTENCES * LENGTH, "draws": draws, "deepest": depths[-1]},
     )
 
 
@@ -253,8 +243,8 @@ def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
     }
 
 
-def norm_claims(summary: list[Row]) -> dict[str, float]:
-    """Compute the measures of the claims of Xiong et al. 2020."""
+def norm_series(summary: list[Row]) -> dict[str, float]:
+    """Compute what the claims of Xiong et al. 2020 are about."""
     pre, post = ([row for row in summary if row["norm"] == kind] for kind in NORMS)
     return {
         "post_flat": exponent(post, "depth", "last"),

@@ -24,8 +24,8 @@ Shapes: B sentences or examples, H heads, T queries, S keys, N symbols, D width.
 
 import logging
 from collections.abc import Sequence
+from statistics import fmean
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -35,13 +35,11 @@ from compare.analysis.tables import Row
 from compare.analysis.word_links import Gold, corpus_gold, link_matrix
 from compare.attention.weights import AttentionHead
 from compare.decoding.translator import Translator
-from compare.experiment.likelihood import make_split
 from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER
-from compare.studies.kit import Panel, column, conclude, differences, mean
+from compare.studies.experiments import batch_of, obtain_translators
+from compare.studies.panels import column, conclude
 from compare.studies.study import Measured, Settings, StudyResult
-from compare.studies.training import obtain_translators
-from data.batches import make_batch
 from data.corpus import Corpus, Pairs
 from transformer.attention import plain_attention
 from transformer.multihead import split_heads
@@ -57,28 +55,22 @@ OFFSETS = {"previous": -1, "itself": 0, "next": 1}
 
 def roles(settings: Settings) -> StudyResult:
     """Measure the heads of trained models, or of a finished experiment, and of untrained ones."""
-    tests = 5 if settings.quick else 100
-    families = [TRANSFORMER]
-    found = obtain_translators("head-roles", settings, families, needed=families, tests=tests)
-    test, translators = Pairs(*(part[:tests] for part in found.test)), found.models[TRANSFORMER]
+    method, models, corpus = obtain_translators(settings, [TRANSFORMER])
+    test = Pairs(*(part[: 5 if settings.quick else 100] for part in corpus.splits[corpus.tests[0]]))
     gold = _gold(test)
     rows: list[Row] = []
-    for number, (seed, translator) in enumerate(translators.items(), start=1):
-        logger.info(f"head-roles: measuring model {number} of {len(translators)}")
-        torch.manual_seed(settings.seed + number)
-        for state, each in (("trained", translator), ("untrained", untrained(translator))):
-            rows += [{"model": state, "seed": seed, **row} for row in measure_heads(each, test, gold)]
-    shown = [row for row in rows if (row["model"], row["seed"]) == ("trained", min(translators))]
-    return conclude(
-        "head-roles",
-        tables={"heads": rows},
-        measured=role_claims(rows),
-        panels={
-            "entropy": _panel(shown, ["entropy"]),
-            "weight": _panel(shown, ["previous", "next", "gold"]),
-        },
-        words={"origin": found.method, "tests": len(test.src)},
-    )
+    for seed, translator in models[TRANSFORMER].items():
+        logger.info(f"head-roles: measuring the model of seed {seed}")
+        torch.manual_seed(settings.seed + seed)
+        for state, model in (("trained", translator), ("untrained", untrained(translator))):
+            rows += [{"model": state, "seed": seed, **row} for row in measure_heads(model, test, gold)]
+    shown: list[Row] = [
+        {**row, "head": row["head"].replace("layer ", "").replace(", head ", ".")}
+        for row in rows
+        if (row["model"], row["seed"]) == ("trained", min(models[TRANSFORMER]))
+    ]
+    tables = {"heads": rows, "shown": shown}
+    return conclude(settings, tables, role_series(rows), origin=method, tests=len(test.src))
 
 
 def untrained(translator: Translator) -> Translator:
@@ -97,9 +89,7 @@ def _gold(test: Pairs) -> Gold | None:
 
 def measure_heads(translator: Translator, test: Pairs, gold: Gold | None) -> list[Row]:
     """Measure every head of a model: one row per head."""
-    vocabularies = translator.vocabularies
-    split = make_split(vocabularies.src.encode_all(test.src), vocabularies.tgt.encode_all(test.tgt))
-    batch = make_batch(split, np.arange(len(split)))
+    batch = batch_of(translator, test)
     with torch.inference_mode():
         attention = translator.model.eval().attention(batch.src, batch.src_mask, batch.tgt_in)
     shares = {} if gold is None else gold_shares(translator, gold)
@@ -168,33 +158,20 @@ def gold_shares(translator: Translator, gold: Gold) -> dict[str, float]:
     return {name: on_gold[name] / weight for name, weight in total.items() if weight}
 
 
-def _panel(rows: Sequence[Row], names: Sequence[str]) -> Panel:
-    """Plot columns by head; NaN where a head has no such figure."""
-    places = range(len(rows))
-    return Panel(
-        {name: (places, [row.get(name, float("nan")) for row in rows]) for name in names},
-        ticks=[row["head"].replace("layer ", "").replace(", head ", ".") for row in rows],
-    )
-
-
-def role_claims(rows: Sequence[Row]) -> dict[str, Measured]:
-    """Compute the measures of the claims about roles, per seed; of alignment only where there is gold."""
-    seeds = sorted(set(column(rows, "seed")))
-    measured: dict[str, Measured] = {}
+def role_series(rows: Sequence[Row]) -> dict[str, Measured]:
+    """Compute what the claims are about, per seed; of alignment only where there is gold."""
+    series: dict[str, list[float]] = {}
     for state, suffix in (("trained", ""), ("untrained", "_untrained")):
-        models = [[row for row in rows if (row["model"], row["seed"]) == (state, seed)] for seed in seeds]
-        encoders = [[row for row in model if row["head"].startswith("encoder")] for model in models]
-        entropies = [column(heads, "entropy") for heads in encoders]
-        gold = [[row["gold"] for row in model if "gold" in row] for model in models]
-        measured |= {
-            f"positional{suffix}": [
-                max(max(row["previous peak"], row["next peak"]) for row in heads) for heads in encoders
-            ],
-            f"spread{suffix}": [max(values) - min(values) for values in entropies],
-        }
-        if all(gold):
-            measured[f"aligning{suffix}"] = list(map(max, gold))
-    return measured
+        for seed in sorted(set(column(rows, "seed"))):
+            heads = [row for row in rows if (row["model"], row["seed"]) == (state, seed)]
+            encoder = [row for row in heads if row["head"].startswith("encoder")]
+            entropies, gold = column(encoder, "entropy"), [row["gold"] for row in heads if "gold" in row]
+            peaks = [max(row["previous peak"], row["next peak"]) for row in encoder]
+            series.setdefault(f"positional{suffix}", []).append(max(peaks))
+            series.setdefault(f"spread{suffix}", []).append(max(entropies) - min(entropies))
+            if gold:
+                series.setdefault(f"aligning{suffix}", []).append(max(gold))
+    return dict(series)
 
 
 # One head against two.
@@ -246,24 +223,19 @@ def average(settings: Settings) -> StudyResult:
             row = {"heads": num_heads, "seed": seed, **train(num_heads, d, updates, batch, tests, seed)}
             logger.info(f"heads-average: heads {num_heads}, seed {seed}: ordered {row['ordered']:.3f}")
             rows.append(row)
-    ordered = [mean(column(rows, "ordered", heads=count)) for count in heads]
     chance = 1 / (SYMBOLS * (SYMBOLS - 1))
+    means: list[Row] = [
+        {"heads": count, "measured": fmean(column(rows, "ordered", heads=count))}
+        | {"most that one head can name": BOUND, "chance": chance}
+        for count in heads
+    ]
     return conclude(
-        "heads-average",
-        tables={"accuracy": rows},
-        measured=average_claims(rows),
-        panels={
-            "accuracy": Panel(
-                {"measured": (heads, ordered)},
-                predicted={
-                    "most that one head can name": (heads, [BOUND] * len(heads)),
-                    "chance": (heads, [chance] * len(heads)),
-                },
-            )
-        },
-        words={"length": LENGTH, "symbols": SYMBOLS, "bound": BOUND, "bound_with_errors": BOUND + MARGIN}
-        | {"chance": chance, "heads": ", ".join(map(str, heads)), "d": d}
-        | {"updates": updates, "batch": batch, "tests": tests, "seed_count": len(settings.seeds)},
+        settings,
+        {"accuracy": rows, "means": means},
+        {str(count): column(rows, "ordered", heads=count) for count in heads},
+        **{"length": LENGTH, "symbols": SYMBOLS, "bound": BOUND, "bound_with_errors": BOUND + MARGIN},
+        **{"chance": chance, "heads": ", ".join(map(str, heads)), "d": d, "seed_count": len(settings.seeds)},
+        **{"updates": updates, "batch": batch, "tests": tests},
     )
 
 
@@ -295,9 +267,3 @@ def count_right(named: Tensor, answers: Tensor) -> Row:
     ordered = (named == answers).all(1)
     found = (named.sort(1).values == answers.sort(1).values).all(1)
     return {"ordered": float(ordered.float().mean()), "found": float(found.float().mean())}
-
-
-def average_claims(rows: list[Row]) -> dict[str, Measured]:
-    """Compute the measures of the claims about one and two heads, per seed."""
-    one, two = (column(rows, "ordered", heads=heads) for heads in (1, 2))
-    return {"one": one, "two": two, "more": differences(two, one)}

@@ -9,11 +9,12 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from compare.analysis.tables import Row
-from compare.studies.kit import Panel, column, conclude, draw, relative_error
+from compare.studies.panels import conclude
 from compare.studies.study import Settings, StudyResult, describe
 from transformer.attention import plain_attention
 
@@ -92,19 +93,27 @@ def run(settings: Settings) -> StudyResult:
                 "difference_from_one_layer_max": max(from_one_layer),
             }
         )
-    places, rounding = range(len(maps)), describe("linearity")["words"]["rounding"]
+    rounding = describe("linearity")["words"]["rounding"]
+    drawn = [
+        {
+            "layers": row["layers"],
+            "largest error": row["superposition_error_max"],
+            "bound on rounding": rounding,
+        }
+        for row in table
+    ]
+    fixed, residual, computed, broken = table
     return conclude(
-        "linearity",
-        tables={"linearity": table},
-        measured=measures(table),
-        panels={
-            "linearity": Panel(
-                {"largest error": (places, column(table, "superposition_error_max"))},
-                predicted={"bound on rounding": (places, [rounding] * len(maps))},
-                ticks=list(maps),
-            )
+        settings,
+        {"linearity": table, "errors": drawn},
+        {
+            "one": fixed["difference_from_one_layer_max"],
+            "linear": fixed["superposition_error_max"],
+            "residual": residual["superposition_error_max"],
+            "computed": computed["superposition_error_min"],
+            "feed_forward": broken["superposition_error_min"],
         },
-        words={"length": length, "d": d, "trials": trials},
+        **{"length": length, "d": d, "trials": trials},
     )
 
 
@@ -113,13 +122,11 @@ def superposition(layer: Layer, x: Tensor, y: Tensor) -> float:
     return relative_error(layer(2 * x - 3 * y), 2 * layer(x) - 3 * layer(y))
 
 
-def measures(table: list[Row]) -> dict[str, float]:
-    """Compute the measures of the claims."""
-    fixed, residual, computed, broken = table
-    return {
-        "one": fixed["difference_from_one_layer_max"],
-        "linear": fixed["superposition_error_max"],
-        "residual": residual["superposition_error_max"],
-        "computed": computed["superposition_error_min"],
-        "feed_forward": broken["superposition_error_min"],
-    }
+def relative_error(values: Tensor, expected: Tensor) -> float:
+    """Compute the largest difference as a share of the largest expected value."""
+    return float((values - expected).abs().max() / expected.abs().max())
+
+
+def draw(*shape: int) -> Tensor:
+    """Draw standard normal numbers in float64, where rounding errors are near 1e-16."""
+    return torch.randn(*shape, dtype=torch.float64)

@@ -13,9 +13,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compare.analysis.tables import Row
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
-from compare.studies.kit import Panel, column, conclude, lines_by, multiply_adds
+from compare.studies.complexity import multiply_adds
+from compare.studies.fresh_models import TRANSLATORS, Model, one_way
+from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import TRANSLATORS, Model, one_way
 from compare.system.timer import best_of
 from compare.training.loss import TranslationLoss
 from data.vocabulary import SPECIALS
@@ -51,17 +52,27 @@ def run(settings: Settings) -> StudyResult:
     shortest, longest = (
         multiply_adds(partial(_forward, transformer, n, vocabulary)) / n for n in (lengths[0], lengths[-1])
     )
+    counted = [{"n": n, **{row["model"]: row[f"n = {n}"] for row in steps}} for n in COUNTED]
+
+    def growth(family: str, name: str) -> float:
+        seconds = column(times, name, model=family)
+        return float(seconds[-1] / seconds[0])
+
+    alone = {family: column(times, ALONE, model=family)[-1] for family in TRANSLATORS}
+    names = ("plain_steps", "attention_steps", "transformer_steps")
     return conclude(
-        "parallel",
-        tables={"steps": steps, "time": times},
-        measured=measures(steps, times),
-        panels={
-            "steps": Panel({row["model"]: (COUNTED, [row[f"n = {n}"] for n in COUNTED]) for row in steps}),
-            "alone": Panel(lines_by(times, "model", "n", ALONE)),
-            "batch": Panel(lines_by(times, "model", "n", BATCH)),
+        settings,
+        {"steps": steps, "time": times, "counted": counted},
+        {
+            **dict(zip(names, column(steps, "per_position"), strict=True)),
+            "recurrent_alone": growth(RECURRENT, ALONE),
+            "transformer_alone": growth(TRANSFORMER, ALONE),
+            "slower": alone[RECURRENT] / alone[TRANSFORMER],
+            "plain_batch": growth(PLAIN, BATCH),
+            "transformer_batch": growth(TRANSFORMER, BATCH),
         },
-        words={"d": d, "vocabulary": vocabulary, "batch": batch, "operations": longest / shortest}
-        | {"first": lengths[0], "last": lengths[-1]},
+        **{"d": d, "vocabulary": vocabulary, "batch": batch, "operations": longest / shortest},
+        **{"first": lengths[0], "last": lengths[-1]},
     )
 
 
@@ -115,24 +126,3 @@ def _forward(model: Model, n: int, vocabulary: int) -> Tensor:
     ids = torch.randint(vocabulary, (1, n))
     logits: Tensor = model(ids, torch.ones_like(ids, dtype=torch.bool), ids)
     return logits
-
-
-def measures(steps: list[Row], times: list[Row]) -> dict[str, float]:
-    """Compute the measures of the claims."""
-
-    def growth(family: str, name: str) -> float:
-        seconds = column(times, name, model=family)
-        return float(seconds[-1] / seconds[0])
-
-    alone = {family: column(times, ALONE, model=family)[-1] for family in TRANSLATORS}
-    plain, attention, transformer = column(steps, "per_position")
-    return {
-        "plain_steps": plain,
-        "attention_steps": attention,
-        "transformer_steps": transformer,
-        "recurrent_alone": growth(RECURRENT, ALONE),
-        "transformer_alone": growth(TRANSFORMER, ALONE),
-        "slower": alone[RECURRENT] / alone[TRANSFORMER],
-        "plain_batch": growth(PLAIN, BATCH),
-        "transformer_batch": growth(TRANSFORMER, BATCH),
-    }

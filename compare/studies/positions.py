@@ -14,169 +14,125 @@ and one seed; ``positions`` compares five kinds with three.
 Shapes: B sentences, S source positions, d model width.
 """
 
-import logging
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from compare.analysis.tables import Row
-from compare.experiment.likelihood import make_split
-from compare.optim import OptimConfig
-from compare.studies.kit import Panel, column, conclude, lines_of, mean, relative_error
+from compare.decoding.translator import Translator
+from compare.protocol import EncoderDecoder
+from compare.studies.corpora import sequences
+from compare.studies.experiments import batch_of, train
+from compare.studies.fresh_models import transformer
+from compare.studies.linearity import relative_error
+from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult
-from compare.studies.training import Model, fit, transformer
-from data.batches import Batch, make_batch
-from data.encode import EncodedSplit
-from data.vocabulary import EOS
+from data.batches import Batch
+from data.corpus import Pairs
 from transformer.config import Positions
-from transformer.model import Transformer
 from transformer.positions import sinusoids
 
-logger = logging.getLogger(__name__)
-
-SYMBOLS = 20
-FIRST = EOS + 1
-"""Id of the first symbol."""
 WIDTH = 64
-"""d of the models, which have two layers per side."""
+"""d of the fresh models, which have two layers per side."""
+SYMBOLS, LONGEST = 20, 20
+"""Number of symbols, and length of the longest sequence of training, as in the descriptions."""
 
 # The task of both: copying.
 
 
-class Copying(NamedTuple):
-    """The task: its sizes, and the lengths to measure."""
+def copy_accuracies(settings: Settings, shares: Sequence[float]) -> list[list[Row]]:
+    """Train the kinds of positions of a study to copy, and measure copies of shares of the longest length.
 
-    longest: int
-    """Symbols of the longest sequence of training."""
-    updates: int
-    tokens: int
-    """Tokens of a batch."""
-    tests: int
-    """New sequences per length."""
-    lengths: list[int]
-
-    @classmethod
-    def of(cls, settings: Settings, shares: Sequence[float]) -> "Copying":
-        """Choose the sizes, and as lengths ``shares`` of the longest."""
-        sizes = (4, 2, 64, 5) if settings.quick else (20, 1_000, 1_024, 200)
-        return cls(*sizes, lengths=sorted({max(1, round(sizes[0] * share)) for share in shares}))
-
-    def measure(self, kinds: Sequence[Positions], seed: int) -> list[Row]:
-        """Train a model with each kind of position.
-
-        Returns:
-            One row per length: the accuracies ``kind`` over all tokens and, past the longest length of
-            training, ``kind_past`` over the symbols beyond it.
-        """
-        rows: list[Row] = [{"length": length} for length in self.lengths]
-        for kind in kinds:
-            logger.info(f"copying: {kind} positions, seed {seed}, {self.updates:,} updates")
-            model = self.train(kind, seed)
+    Returns:
+        For each seed one row per length: the accuracies ``kind`` over all tokens and, past the longest length
+        of training, ``kind_past`` over the symbols beyond it.
+    """
+    trained = train(settings)
+    tests = 5 if settings.quick else 200
+    lengths = [round(LONGEST * share) for share in shares]
+    by_seed: list[list[Row]] = [[{"length": length} for length in lengths] for _ in trained.seeds]
+    for kind, design in trained.designs.items():
+        for seed, rows, model in zip(trained.seeds, by_seed, design.models, strict=True):
             for row in rows:
-                row |= self.probe(model, kind, row["length"], seed)
-        return rows
-
-    def train(self, positions: Positions, seed: int) -> Transformer:
-        """Train a model to copy sequences of 1 to ``longest`` symbols."""
-        draw = random.Random(seed)
-        split = copies([draw.randint(1, self.longest) for _ in range(20 * self.tokens)], draw)
-        torch.manual_seed(seed)  # the same initial weights for all kinds of positions
-        model = transformer(WIDTH, positions=positions)(FIRST + SYMBOLS, FIRST + SYMBOLS)
-        optim = OptimConfig(learning_rate=2e-3, warmup_updates=min(100, self.updates))
-        fit(model, split, optim, batch_tokens=self.tokens, updates=self.updates, seed=seed)
-        return model
-
-    def probe(self, model: Transformer, positions: Positions, length: int, seed: int) -> Row:
-        """Measure the accuracies at one length."""
-        split = copies([length] * self.tests, random.Random(f"{seed} {length}"))
-        batch = make_batch(split, np.arange(self.tests))
-        row: Row = {positions: accuracy(model, batch)}
-        if length > self.longest:
-            past = batch.tgt_mask.clone()
-            past[:, : self.longest] = past[:, length] = False  # not the end of sequence either
-            row[f"{positions}_past"] = accuracy(model, replace(batch, tgt_mask=past))
-        return row
-
-    @property
-    def words(self) -> dict[str, Any]:
-        """The sizes, for the descriptions; ``past``: what is measured at 1.5 times the longest length."""
-        sizes = {name: value for name, value in self._asdict().items() if name != "lengths"}
-        half = next(length for length in self.lengths if length >= 1.5 * self.longest)
-        past = f"after symbol {self.longest} of sequences of {half}"
-        return {**sizes, "past": past, "width": WIDTH, "symbols": SYMBOLS, "chance": 1 / SYMBOLS}
-
-    def learned(self, rows: Sequence[Row], kind: Positions) -> float:
-        """Return the least accuracy at the lengths of training."""
-        return min(float(row[kind]) for row in rows if row["length"] <= self.longest)
-
-    def beyond(self, rows: Sequence[Row]) -> Row:
-        """Return the row of 1.5 times the longest length."""
-        return next(row for row in rows if row["length"] >= 1.5 * self.longest)
-
-    def panels(self, rows: Sequence[Row], kinds: Sequence[Positions]) -> dict[str, Panel]:
-        """Plot both accuracies by length."""
-        longer = [row for row in rows if row["length"] > self.longest]
-        beyond = column(longer, "length")
-        return {
-            "all": Panel(
-                lines_of(rows, "length", kinds),
-                predicted={f"longest in training: {self.longest}": ([self.longest] * 2, [0, 1])},
-            ),
-            "past": Panel(
-                {kind: (beyond, column(longer, f"{kind}_past")) for kind in kinds},
-                predicted={"chance": (beyond, [1 / SYMBOLS] * len(beyond))},
-            ),
-        }
+                draw, length = random.Random(f"{seed} {row['length']}"), row["length"]
+                lines = sequences(draw, SYMBOLS, [length] * tests)
+                row |= measure_copies(model, kind, Pairs(lines, lines), length)
+    return by_seed
 
 
-def copies(lengths: list[int], draw: random.Random) -> EncodedSplit:
-    """Draw sequences of random symbols, each its own translation."""
-    sequences = [draw.choices(range(FIRST, FIRST + SYMBOLS), k=length) for length in lengths]
-    return make_split(sequences, sequences)
+def measure_copies(translator: Translator, kind: str, pairs: Pairs, length: int) -> Row:
+    """Measure the accuracies on copies of one length."""
+    batch = batch_of(translator, pairs)
+    row: Row = {kind: accuracy(translator.model, batch)}
+    if length > LONGEST:
+        past = batch.tgt_mask.clone()
+        past[:, :LONGEST] = past[:, length] = False  # not the end of sequence either
+        row[f"{kind}_past"] = accuracy(translator.model, replace(batch, tgt_mask=past))
+    return row
 
 
 @torch.inference_mode()
-def accuracy(model: Model, batch: Batch) -> float:
+def accuracy(model: EncoderDecoder[Any, Any], batch: Batch) -> float:
     """Compute the share of target tokens that are the most likely ones, given the reference before them."""
-    model.eval()
-    best = model(batch.src, batch.src_mask, batch.tgt_in).argmax(-1)
-    return float((best == batch.tgt_out)[batch.tgt_mask].float().mean())
+    hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden
+    return float((model.output(hidden).argmax(-1) == batch.tgt_out)[batch.tgt_mask].float().mean())
+
+
+def copy_series(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
+    """Return the accuracies by kind and seed: the least up to the longest length, and past 1.5 times it."""
+    kinds = [name for name in by_seed[0][0] if name != "length"]
+    half = [next(row for row in rows if row["length"] >= 1.5 * LONGEST) for rows in by_seed]
+    learned = {
+        kind: [min(row[kind] for row in rows if row["length"] <= LONGEST) for rows in by_seed]
+        for kind in kinds
+    }
+    return learned | {f"{kind}_past": column(half, f"{kind}_past") for kind in kinds}
+
+
+def past_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the accuracies past the longest length of training, with chance."""
+    return [
+        {"length": row["length"], "chance": 1 / SYMBOLS}
+        | {name.removesuffix("_past"): value for name, value in row.items() if name.endswith("_past")}
+        for row in rows
+        if row["length"] > LONGEST
+    ]
 
 
 # Order.
 
 
-ORDERED: tuple[Positions, ...] = ("sinusoidal", "learned")
-"""Kinds that the study ``order`` copies with."""
-
-
 def order(settings: Settings) -> StudyResult:
-    """Measure equivariance and shifts, then train the models of the copying task."""
+    """Measure equivariance and shifts, then copies by length."""
     length, reach = 32, 1_000
-    equivariance = [break_order(kind, length) for kind in ("none", *ORDERED)]
+    kinds: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
+    equivariance = [break_order(kind, length) for kind in kinds]
     shifts = [shift_error(k, reach, WIDTH) for k in (1, 10, 100, 1_000)]
-    copying = Copying.of(settings, (0.05, 0.25, 0.5, 0.75, 1, 1.1, 1.25, 1.5, 2))
-    rows = copying.measure(ORDERED, settings.seed)
+    by_seed = copy_accuracies(settings, (0.05, 0.25, 0.5, 0.75, 1, 1.1, 1.25, 1.5, 2))
+    rows, (none, *others) = by_seed[0], equivariance
+    least = torch.finfo(torch.float64).eps
+    shuffled: list[Row] = [
+        {"positions": row["positions"]} | {side: max(row[side], least) for side in ("encoder", "decoder")}
+        for row in equivariance
+    ]
+    tables = {"equivariance": equivariance, "shifts": shifts, "lengths": rows}
     return conclude(
-        "order",
-        tables={"equivariance": equivariance, "shifts": shifts, "lengths": rows},
-        measured=order_claims(equivariance, shifts, rows, copying),
-        panels={"equivariance": order_panel(equivariance), **copying.panels(rows, ORDERED)},
-        words=copying.words | {"length": length, "reach": reach},
-    )
-
-
-def order_panel(rows: Sequence[Row]) -> Panel:
-    """Plot the errors of both sides by kind of position; 0 is drawn as the rounding of float64."""
-    places, rounding = range(len(rows)), torch.finfo(torch.float64).eps
-    return Panel(
-        {side: (places, [max(row[side], rounding) for row in rows]) for side in ("encoder", "decoder")},
-        ticks=[row["positions"] for row in rows],
+        settings,
+        {**tables, "shuffled": shuffled, "past": past_rows(rows)},
+        {
+            "encoder": none["encoder"],
+            "decoder": none["decoder"],
+            "lost": {row["positions"]: row["encoder"] for row in others},
+            "shift": max(row["error"] for row in shifts),
+            **{name: values[0] for name, values in copy_series(by_seed).items()},
+        },
+        length=length,
+        reach=reach,
     )
 
 
@@ -212,69 +168,16 @@ def rotation(k: int, d: int) -> Tensor:
     return matrix
 
 
-def order_claims(
-    equivariance: list[Row], shifts: list[Row], rows: list[Row], copying: Copying
-) -> dict[str, float | dict[str, float]]:
-    """Compute the measures of the claims about order."""
-    none, *known = equivariance
-    half = copying.beyond(rows)
-    return {
-        "encoder": none["encoder"],
-        "decoder": none["decoder"],
-        "lost": {row["positions"]: row["encoder"] for row in known},
-        "shift": max(row["error"] for row in shifts),
-        "learned": {kind: copying.learned(rows, kind) for kind in ORDERED},
-        "sinusoids": half["sinusoidal_past"],
-        "vectors": half["learned_past"],
-    }
-
-
 # Positions.
 
 
-FAILS: dict[Positions, str] = {"sinusoidal": "Sinusoids", "learned": "Learned positions"}
-"""Kinds that are expected to fail past the lengths of training, with the subject of a claim."""
-CARRIES_OVER: dict[Positions, str] = {
-    "rotary": "Rotary positions",
-    "relative": "Relative positions",
-    "alibi": "Biases of ALiBi",
-}
-"""Kinds that are said to carry over."""
-KINDS: tuple[Positions, ...] = (*FAILS, *CARRIES_OVER)
-
-
 def positions(settings: Settings) -> StudyResult:
-    """Train every kind with every seed and measure copies of all lengths."""
-    copying = Copying.of(settings, (0.25, 0.5, 1, 1.1, 1.25, 1.5, 2))
-    by_seed = [copying.measure(KINDS, seed) for seed in settings.seeds]
-    means = average(by_seed)
-    every = [
-        {"seed": seed, **row} for seed, rows in zip(settings.seeds, by_seed, strict=True) for row in rows
-    ]
-    return conclude(
-        "positions",
-        tables={"lengths": means, "seeds": every},
-        measured=position_claims(by_seed, copying),
-        panels=copying.panels(means, KINDS),
-        words=copying.words | {"seed_count": len(by_seed)},
-    )
-
-
-def average(by_seed: list[list[Row]]) -> list[Row]:
-    """Average the accuracies of each length over seeds."""
-    return [
-        rows[0] | {name: mean([row[name] for row in rows]) for name in rows[0] if name != "length"}
+    """Measure copies by length with every kind of position and seed."""
+    by_seed = copy_accuracies(settings, (0.25, 0.5, 1, 1.1, 1.25, 1.5, 2))
+    means = [
+        {name: fmean(column(rows, name)) if name != "length" else rows[0][name] for name in rows[0]}
         for rows in zip(*by_seed, strict=True)
     ]
-
-
-def position_claims(by_seed: list[list[Row]], copying: Copying) -> dict[str, dict[str, list[float]]]:
-    """Compute the measures of the claims about positions, per seed."""
-    half = [copying.beyond(rows) for rows in by_seed]
-    return {
-        "learned": {kind: [copying.learned(rows, kind) for rows in by_seed] for kind in KINDS},
-        **{
-            claim: {subject: [row[f"{kind}_past"] for row in half] for kind, subject in kinds.items()}
-            for claim, kinds in (("carries", CARRIES_OVER), ("fails", FAILS))
-        },
-    }
+    numbered = [{"seed": seed, **row} for seed, rows in enumerate(by_seed, settings.seed) for row in rows]
+    tables = {"lengths": means, "seeds": numbered, "past": past_rows(means)}
+    return conclude(settings, tables, copy_series(by_seed))

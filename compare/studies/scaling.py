@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from compare.analysis.tables import Row
-from compare.studies.kit import Panel, column, conclude, draw, exponent, lines_of
+from compare.studies.linearity import draw
+from compare.studies.panels import conclude, exponent
 from compare.studies.study import Settings, StudyResult
 
 logger = logging.getLogger(__name__)
@@ -51,25 +52,17 @@ def run(settings: Settings) -> StudyResult:
     logger.info("scaling: entropy and gradient of the softmax")
     softmax = [measure_softmax(d, queries) for d in sizes]
     scales = [fit_exponents(name, moments) for name in SCALES]
+    variances: list[Row] = [
+        {"d": d, "d, predicted": d, "1, predicted": 1}
+        | {f"times {name}": scaled(name, moments, NORMALS[0])[index]["variance"] for name in SCALES}
+        for index, d in enumerate(sizes)
+    ]
     return conclude(
-        "scaling",
-        tables={"moments": moments, "scales": scales, "softmax": softmax},
-        measured={**moment_claims(moments, scales), **softmax_claims(softmax)},
-        panels={
-            "variance": Panel(
-                {
-                    f"times {name}": (sizes, column(scaled(name, moments, NORMALS[0]), "variance"))
-                    for name in SCALES
-                },
-                predicted={"d, predicted": (sizes, sizes), "1, predicted": (sizes, [1] * len(sizes))},
-            ),
-            **{
-                quantity: Panel(lines_of(softmax, "d", [f"{quantity} at {name}" for name in SCALES]))
-                for quantity in ("entropy", "gradient")
-            },
-        },
-        words={"samples": samples, "queries": queries, "keys": KEYS, "count": len(moments)}
-        | {"first": sizes[0], "last": sizes[-1], "saturated": SATURATED},
+        settings,
+        {"moments": moments, "scales": scales, "softmax": softmax, "variances": variances},
+        {**moment_series(moments, scales), **softmax_series(softmax)},
+        **{"samples": samples, "queries": queries, "keys": KEYS, "count": len(moments)},
+        **{"first": sizes[0], "last": sizes[-1], "saturated": SATURATED},
     )
 
 
@@ -121,8 +114,8 @@ def fit_exponents(name: str, moments: Sequence[Row]) -> Row:
     }
 
 
-def moment_claims(moments: Sequence[Row], scales: Sequence[Row]) -> dict[str, float]:
-    """Compute the measures of the claims about mean and variance."""
+def moment_series(moments: Sequence[Row], scales: Sequence[Row]) -> dict[str, float]:
+    """Compute what the claims are about: mean and variance."""
     unscaled, root, inverse = scales
     unit = scaled("1/sqrt(d)", moments, NORMALS[0])
     return {
@@ -164,8 +157,8 @@ def jacobian_norm(weights: Tensor) -> Tensor:
     return (second - 2 * third + second**2).clamp(min=0).sqrt()
 
 
-def softmax_claims(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
-    """Compute the measures of the claims about entropy and gradient."""
+def softmax_series(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    """Compute what the claims are about: entropy and gradient."""
     first, last = rows[0], rows[-1]
     saturated = [row for row in rows if row["d"] >= SATURATED]
     quantities = ("entropy", "gradient")

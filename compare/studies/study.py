@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 class Settings:
     """Settings of a run of a study."""
 
+    name: str
+    """Name of the study."""
+    folder: Path
+    """Folder of its report, which gets the experiments that it runs, too."""
     seed: int
     """Seed of all random numbers."""
     quick: bool
@@ -158,22 +162,46 @@ def describe(name: str) -> dict[str, Any]:
     return tomllib.loads((DESCRIPTIONS / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def judge(name: str, measured: Mapping[str, Measured | Mapping[str, Measured]], **words: Any) -> list[Claim]:
+def combine(expression: str, series: Mapping[str, Any]) -> Any:
+    """Add and subtract series number by number, by an expression such as "one - other + third".
+
+    Args:
+        expression: names of series between signs, all separated by spaces; a name alone stands for its value.
+        series: a number for each seed, by name.
+    """
+    name, *rest = expression.split()
+    total = series[name]
+    for sign, other in zip(rest[::2], rest[1::2], strict=True):
+        factor = {"+": 1, "-": -1}[sign]
+        total = [a + factor * b for a, b in zip(total, series[other], strict=True)]
+    return total
+
+
+def judge(name: str, series: Mapping[str, Measured | Mapping[str, Measured]], **words: Any) -> list[Claim]:
     """Compare measured numbers with the claims of a study's description.
+
+    The table ``[measured]`` of the description says what is measured for a claim: an expression for
+    ``combine``, or a table of them, one claim per key, the word ``each`` of its text. A claim without an
+    entry is about the series of its name, and is left out where there is none.
 
     Args:
         name: the study.
-        measured: by claim a number, one per seed, or a mapping of those: one claim each, whose text has the
-            key as the word ``each``.
+        series: measured numbers by name: one, one per seed, or a mapping of those, whose keys are as above.
         **words: those of the texts, and of ranges that are not known before.
     """
     description, claims = describe(name), []
     words = COMMON | description.get("words", {}) | words
-    for key, value in measured.items():
-        text, kind, *bounds = description["claims"][key]
+    for key, (text, kind, *bounds) in description["claims"].items():
+        if (expression := description.get("measured", {}).get(key)) is not None:
+            parts = expression if isinstance(expression, Mapping) else {"": expression}
+            value: Any = {part: combine(each, series) for part, each in parts.items()}
+        elif key in series:
+            value = series[key]
+        else:
+            continue
         limits = [words[bound] if isinstance(bound, str) else bound for bound in bounds]
-        for each, number in value.items() if isinstance(value, Mapping) else [("", value)]:
-            claim = RANGES[kind](text.format(each=each, **words), number, *limits)
+        for part, number in value.items() if isinstance(value, Mapping) else [("", value)]:
+            claim = RANGES[kind](text.format(each=part, **words), number, *limits)
             claims.append(replace(claim, is_timed=key in description.get("timed", ())))
     return claims
 
@@ -182,6 +210,9 @@ def bibliography(source: str) -> list[str]:
     """List the publications that ``source`` cites, each with title and address."""
     references = describe("references")
     return [f"{name}: {title}. {url}" for name, (title, url) in references.items() if name in source]
+
+
+QUICK_NOTE = "Quick run: tiny sizes in place of those described, so figures and verdicts mean nothing."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,20 +227,11 @@ class StudyReport:
     """Seed, device, threads, versions, seconds and share of the processor."""
 
     @property
-    def is_disturbed(self) -> bool:
-        """Whether a claim about time is undecided because other programs took the processor."""
-        return any(claim.is_disturbed for claim in self.findings.claims)
-
-    @property
     def verdict(self) -> list[Row]:
         """One row per claim: prediction, measurement, and whether it holds, which may be "undecided"."""
         return [
-            {
-                "claim": claim.text,
-                "predicted": claim.prediction,
-                "measured": claim.measurement,
-                "holds": claim.verdict,
-            }
+            {"claim": claim.text, "predicted": claim.prediction, "measured": claim.measurement}
+            | {"holds": claim.verdict}
             for claim in self.findings.claims
         ]
 
@@ -218,7 +240,8 @@ class StudyReport:
         """How many claims hold, and why others are undecided."""
         claims = self.findings.claims
         undecided = sum(claim.verdict == "undecided" for claim in claims)
-        reason = "the machine was busy" if self.is_disturbed else "some seeds say yes, others no"
+        is_disturbed = any(claim.is_disturbed for claim in claims)
+        reason = "the machine was busy" if is_disturbed else "some seeds say yes, others no"
         open_claims = f", {undecided} undecided: {reason}" if undecided else ""
         return f"{sum(claim.holds for claim in claims)} of {len(claims)} claims hold{open_claims}"
 
@@ -226,6 +249,7 @@ class StudyReport:
         """Render the report as Markdown."""
         parts = [
             f"# {self.name}: {self.about}",
+            *([f"**{QUICK_NOTE}**"] if self.conditions["quick"] else []),
             "\n".join([f"Source: {self.source}", "", *(f"- {entry}" for entry in bibliography(self.source))]),
             " ".join(self.findings.method.split()),
             f"## Verdict: {self.outcome}",
@@ -234,14 +258,12 @@ class StudyReport:
         ]
         for name, table in self.findings.tables.items():
             parts += [f"## {name.replace('-', ' ').capitalize()}", table.caption, table_text(table.rows)]
-        known = self.conditions
+        conditions = self.conditions
         parts.append(
-            f"Measured in {known['seconds']:.0f} s on {known['device']}, threads: {known['threads']}, "
-            f"torch {known['torch']}, seed {known['seed']}, "
-            f"share of the processor {describe_share(known['cpu_share'])}."
+            f"The last call took {conditions['seconds']:.0f} s on {conditions['device']}, "
+            f"threads: {conditions['threads']}, torch {conditions['torch']}, seed {conditions['seed']}, "
+            f"share of the processor {describe_share(conditions['cpu_share'])}."
         )
-        if known["quick"]:
-            parts[-1] += " Sizes are those of a test: the figures mean nothing."
         return "\n\n".join(parts) + "\n"
 
     def summary(self, folder: Path, width: int | None) -> str:
@@ -252,7 +274,8 @@ class StudyReport:
             for row in self.verdict
         ]
         files = f"picture: {folder}/plot.png; all else: {folder}/study.md"
-        return f"{table_text(rows, width=width)}\n\n{self.outcome}\n{files}\n"
+        note = f"\n{QUICK_NOTE}" if self.conditions["quick"] else ""
+        return f"{table_text(rows, width=width)}\n\n{self.outcome}{note}\n{files}\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""
@@ -263,15 +286,9 @@ class StudyReport:
             | ({"verdict": claim.verdict} if claim.by_seed or claim.is_disturbed else {})
             for claim in self.findings.claims
         ]
-        content = {
-            "name": self.name,
-            "about": self.about,
-            "source": self.source,
-            **self.conditions,
-            "claims": claims,
-            "tables": {name: list(table.rows) for name, table in self.findings.tables.items()},
-        }
-        return json_text(content) + "\n"
+        tables = {name: list(table.rows) for name, table in self.findings.tables.items()}
+        content = {"name": self.name, "about": self.about, "source": self.source, **self.conditions}
+        return json_text(content | {"claims": claims, "tables": tables}) + "\n"
 
     def write(self, folder: Path) -> None:
         """Write the report into ``folder``/<name>; study.json is last: it marks a complete report."""
@@ -281,11 +298,12 @@ class StudyReport:
 
         path = folder / self.name
         (path / "study.json").unlink(missing_ok=True)
+        if self.conditions["quick"]:
+            self.findings.figure.suptitle("Quick run: these figures mean nothing")
         save_figure(self.findings.figure, path / "plot")
         for name, table in self.findings.tables.items():
-            write_atomically(
-                path / f"{name}.csv", pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
-            )
+            content = pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
+            write_atomically(path / f"{name}.csv", content)
         write_atomically(path / "study.md", self.to_markdown())
         write_atomically(path / "study.json", self.to_json())
 
@@ -406,7 +424,12 @@ def run_study(
 
     tune_cpu()
     settings = Settings(
-        seed=seed, quick=quick, runs=None if runs is None else Path(runs), data_root=data_root
+        name=name,
+        folder=record.parent,
+        seed=seed,
+        quick=quick,
+        runs=Path(runs) if runs else None,
+        data_root=data_root,
     )
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):

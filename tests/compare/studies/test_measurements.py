@@ -1,22 +1,28 @@
 """Studies that measure: counts against formulas by hand, gradients against finite differences, verdicts."""
 
 import math
+import random
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from compare.optim import OptimConfig
-from compare.studies import complexity, gradients, kit, linearity, parallel, positions, scaling, training
-from compare.studies.study import Settings, judge
-from data.batches import make_batch
-from data.vocabulary import EOS
+from compare.studies import complexity, gradients, linearity, panels, parallel, positions, scaling
+from compare.studies.corpora import sequences
+from compare.studies.fresh_models import one_way
+from compare.studies.study import Settings, combine, judge
+from data.corpus import Pairs
+from data.vocabulary import build_pair
 from transformer.config import TransformerConfig
 from transformer.model import Transformer
 from transformer.positions import sinusoids
 
-QUICK = Settings(seed=1, quick=True, runs=None)
+
+def quick(name: str) -> Settings:
+    return Settings(name=name, folder=Path("unused"), seed=1, quick=True, runs=None)
 
 
 def holds(claims) -> list[bool]:
@@ -27,26 +33,37 @@ def judged(study: str, measured, **words) -> list[bool]:
     return holds(judge(study, measured, **words))
 
 
-# The kit
+# Rows, lines and sums
 
 
 def test_rows_and_lines():
     rows = [{"m": "a", "n": 1, "y": 2.0}, {"m": "a", "n": 2, "y": 8.0}, {"m": "b", "n": 1, "y": 5.0}]
-    assert kit.column(rows, "y") == [2, 8, 5]
-    assert kit.column(rows, "y", m="a", n=2) == [8]
-    assert kit.lines_by(rows, "m", "n", "y") == {"a": ([1, 2], [2, 8]), "b": ([1], [5])}
-    assert kit.lines_of(rows[:2], "n", ["y"]) == {"y": ([1, 2], [2, 8])}
-    assert kit.exponent(rows[:2], "n", "y") == pytest.approx(2)
-    assert kit.differences([3, 1], [1, 2]) == [2, -1]
-    assert kit.relative_error(torch.tensor([1.0, -4.5]), torch.tensor([1.0, -4.0])) == 0.125
+    assert panels.column(rows, "y") == [2, 8, 5]
+    assert panels.column(rows, "y", m="a", n=2) == [8]
+    by_model = {"by": "m", "over": "n", "values": "y"}
+    assert panels.lines_of(by_model, rows) == {"a": ([1, 2], [2, 8]), "b": ([1], [5])}
+    assert panels.lines_of({"over": "n"}, rows[:2]) == {"y": ([1, 2], [2, 8])}
+    places, values = panels.lines_of({"over": "m", "lines": ["n"]}, rows)["n"]
+    assert (list(places), values) == ([0, 1, 2], [1, 2, 1])
+    assert panels.exponent(rows[:2], "n", "y") == pytest.approx(2)
+    assert linearity.relative_error(torch.tensor([1.0, -4.5]), torch.tensor([1.0, -4.0])) == 0.125
+
+
+def test_series_are_added_and_subtracted():
+    series = {"a": [3, 1], "b": [1, 2], "c": [10, 20], "one": 5.0}
+    assert combine("a - b", series) == [2, -1]
+    assert combine("a - b + c", series) == [12, 19]
+    assert combine("one", series) == 5.0
+    with pytest.raises(KeyError):
+        combine("a - d", series)
 
 
 def test_counts_of_operations_and_bytes():
     left, right = torch.randn(2, 3), torch.randn(3, 4)
-    assert kit.multiply_adds(lambda: left @ right) == 2 * 3 * 4
+    assert complexity.multiply_adds(lambda: left @ right) == 2 * 3 * 4
     heads = torch.randn(1, 2, 5, 7)  # the fused kernel, which torch's counter misses
     attend = nn.functional.scaled_dot_product_attention
-    assert kit.multiply_adds(lambda: attend(heads, heads, heads)) == 2 * 2 * 5 * 5 * 7
+    assert complexity.multiply_adds(lambda: attend(heads, heads, heads)) == 2 * 2 * 5 * 5 * 7
     x = torch.randn(10, requires_grad=True)
     assert complexity.saved_bytes(lambda: x * x) == 40  # one storage, saved twice
     assert complexity.saved_bytes(lambda: x.sin().exp()) == 80
@@ -105,7 +122,7 @@ def test_serial_steps(reports, monkeypatch):
     assert transformer["n = 4"] >= 6 * 4  # 4 + 2 x 2 layers, of projections, scores, contexts, feed-forward
     assert all(claim.holds for claim in findings.claims if "time" not in claim.text)
     monkeypatch.setattr(parallel, "PRODUCTS", ("NoSuchNode",))
-    about = [claim for claim in parallel.run(QUICK).claims if claim.text.startswith("LSTM")]
+    about = [claim for claim in parallel.run(quick("parallel")).claims if claim.text.startswith("LSTM")]
     assert holds(about) == [False, False]
 
 
@@ -136,7 +153,7 @@ def test_another_scale_fails_its_claims(reports, monkeypatch):
     assert all(before[text] for text in about)
     monkeypatch.setitem(scaling.SCALES, "1/sqrt(d)", lambda d: d**-0.25)
     torch.manual_seed(1)
-    after = {claim.text: claim.holds for claim in scaling.run(QUICK).claims}
+    after = {claim.text: claim.holds for claim in scaling.run(quick("scaling")).claims}
     assert {text for text in before if after[text] != before[text]} == set(about)
 
 
@@ -155,9 +172,9 @@ def test_two_fixed_layers_equal_one_product(reports):
 def test_linearity_is_lost_if_the_weights_follow_the_input_and_kept_by_a_linear_layer(monkeypatch):
     with monkeypatch.context() as change:
         change.setattr(linearity.AttentionStack, "attend_fixed", linearity.AttentionStack.attend)
-        assert holds(linearity.run(QUICK).claims) == [False, False, True, True, True]
+        assert holds(linearity.run(quick("linearity")).claims) == [False, False, True, True, True]
     monkeypatch.setattr(linearity.F, "relu", lambda x: x)
-    assert holds(linearity.run(QUICK).claims) == [True, True, True, True, False]
+    assert holds(linearity.run(quick("linearity")).claims) == [True, True, True, True, False]
 
 
 def test_gradient_norms_against_backward():
@@ -183,7 +200,7 @@ def test_verdicts_on_norms():
             for kind, gradient in (("pre", pre), ("post", post))
             for depth in depths
         ]
-        return judged("norm", gradients.norm_claims(summary), deepest=16)
+        return judged("norm", gradients.norm_series(summary), deepest=16)
 
     flat, growing = lambda layer, depth: depth**-0.5, lambda layer, depth: 0.9 ** (depth - layer)
     assert verdict(flat, growing) == [True] * 5
@@ -212,48 +229,35 @@ def test_order_is_lost_without_positions_and_known_with_them(reports):
     assert max(row["error"] for row in shifts) < 1e-11
 
 
-def test_copying_is_scored_per_symbol():
+class Copier(nn.Module):
     """A model that is correct up to the fourth symbol, and on no later one."""
-    model = Transformer(TransformerConfig(d_model=8, num_heads=1, encoder_layers=1, decoder_layers=1), 30, 30)
 
-    def answer(src, mask, tgt_in):
-        logits = nn.functional.one_hot(src, 30).float()
-        logits[:, 4:] = 0
-        return logits
+    output = nn.Identity()
 
-    model.forward = answer
-    task = positions.Copying(4, 1, 1, 5, [])
-    assert task.probe(model, "learned", 6, 1) == {"learned": pytest.approx(4 / 7), "learned_past": 0}
-    assert task.probe(model, "learned", 4, 1) == {"learned": pytest.approx(4 / 5)}
-    assert task._replace(longest=3).probe(model, "learned", 6, 1)["learned_past"] == pytest.approx(1 / 3)
+    def features(self, src, src_mask, tgt_in):
+        hidden = nn.functional.one_hot(src, 30).float()
+        hidden[:, 4:] = 0
+        return SimpleNamespace(hidden=hidden)
 
 
-def test_verdicts_on_order():
-    def verdict(equal: float, past: float) -> list[bool]:
-        errors = [{"positions": kind, "encoder": equal, "decoder": equal} for kind in ("none", "sinusoidal")]
-        rows = [{"length": 10, "sinusoidal": 1.0, "learned": 0.9}, {"length": 15}]
-        rows[1] |= {"sinusoidal": 0, "learned": 0, "sinusoidal_past": past, "learned_past": past}
-        task = positions.Copying(10, 1, 1, 1, [15])
-        measured = positions.order_claims(errors, [{"error": equal}], rows, task)
-        return judged("order", measured, **task.words)
+def test_copying_is_scored_per_symbol(monkeypatch):
+    lines = sequences(random.Random(1), 20, [6] * 5)
+    vocabulary = build_pair(Pairs(lines, lines), kind="words", size=30, joint=True)
+    translator, pairs = SimpleNamespace(vocabularies=vocabulary, model=Copier()), Pairs(lines, lines)
+    monkeypatch.setattr(positions, "LONGEST", 4)
+    expected = {"learned": pytest.approx(4 / 7), "learned_past": 0}
+    assert positions.measure_copies(translator, "learned", pairs, 6) == expected
+    monkeypatch.setattr(positions, "LONGEST", 3)
+    past = positions.measure_copies(translator, "learned", pairs, 6)["learned_past"]
+    assert past == pytest.approx(1 / 3)
+    monkeypatch.setattr(positions, "LONGEST", 6)
+    assert positions.measure_copies(translator, "learned", pairs, 6) == {"learned": pytest.approx(4 / 7)}
 
-    assert verdict(1e-14, 0.95) == [True, True, False, True, True, False, True, False]
-    assert verdict(1.0, 0.05) == [False, False, True, False, True, False, False, True]
 
-
-def test_training_learns_and_counts_real_tokens_only():
-    sequences = [[EOS + 1 + n % 3] * (1 + n % 4) for n in range(60)]
-    split = training.make_split(sequences, sequences)
-    torch.manual_seed(0)
-    model = training.transformer(16, 1, num_heads=2, ffn_size=16)(8, 8)
-    batch = make_batch(split, np.arange(12))
-    before = positions.accuracy(model, batch)
-    optim = OptimConfig(learning_rate=1e-2, warmup_updates=5)
-    training.fit(model, split, optim, batch_tokens=60, updates=100, seed=1)
-    assert not model.training
-    assert before < 0.6 < 0.95 < positions.accuracy(model, batch)
-    model.forward = lambda src, mask, tgt_in: nn.functional.one_hot(batch.tgt_out.clamp(min=1), 8).float()
-    assert positions.accuracy(model, batch) == 1  # the answer at padding, id 0, is wrong
+def test_accuracies_of_copies_by_seed():
+    rows = [{"length": 10, "a": 0.9}, {"length": 20, "a": 0.8}, {"length": 30, "a": 0.5, "a_past": 0.1}]
+    assert positions.copy_series([rows, rows]) == {"a": [0.8, 0.8], "a_past": [0.1, 0.1]}
+    assert positions.past_rows(rows) == [{"length": 30, "chance": 0.05, "a": 0.1}]
 
 
 # distance
@@ -291,7 +295,7 @@ def test_gradients_are_assigned_to_their_distance():
 def test_a_gradient_belongs_to_the_embedding_at_its_position(monkeypatch):
     """Against finite differences of the probed output along each axis of an embedding."""
     torch.manual_seed(0)
-    model = training.one_way("LSTM", 4)(6, 6).double()
+    model = one_way("LSTM", 4)(6, 6).double()
     probe, order_ = torch.randn(4, dtype=torch.float64), torch.tensor([3, 0, 5, 1, 4, 2])
     monkeypatch.setattr(gradients.torch, "randperm", lambda n: order_)
     monkeypatch.setattr(gradients.torch, "randint", lambda high, size: torch.ones(size, dtype=torch.long))
@@ -321,7 +325,7 @@ def test_verdicts_on_distance():
 
     def verdict(plain, attention) -> list[bool]:
         curves = {"LSTM": plain, "LSTM with attention": attention, "Transformer": flat}
-        measured = gradients.distance_claims(curves, {"LSTM": predicted})
+        measured = gradients.distance_series(curves, {"LSTM": predicted})
         return judged("distance", measured, farthest=60)
 
     assert verdict(predicted, flat) == [True] * 6

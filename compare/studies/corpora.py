@@ -1,0 +1,84 @@
+"""Corpora of studies: short sentences of the built-in grammar, sequences to copy, first words to recall."""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.files import write_atomically
+from data.grammar import embedded_splits
+
+Splits = Mapping[str, Iterable[tuple[str, str]]]
+"""Pairs of source and target by name of the split."""
+SYMBOLS = [chr(ord("a") + n) for n in range(26)]
+"""Words of the sequences."""
+
+
+def sentences(seed: int, *, longest: int, draws: Mapping[str, int], pairs: int | None = None) -> Splits:
+    """Draw pairs of the grammar, and keep those whose source is short.
+
+    Args:
+        seed: seed of the grammar.
+        longest: words of the longest source.
+        draws: number of pairs to draw for train, valid and, if there is to be one, test.
+        pairs: number of training pairs to keep, from the first; None keeps all.
+
+    Raises:
+        ValueError: fewer training pairs are left.
+    """
+    drawn = embedded_splits(
+        seed=seed, train=draws["train"], valid=draws["valid"], test=draws.get("test", 1), test_long=1
+    )
+    short = {
+        name: [(src, tgt) for src, tgt, *_ in drawn[name] if len(src.split()) <= longest] for name in draws
+    }
+    if len(short["train"]) < (pairs or 0):
+        raise ValueError(f"only {len(short['train'])} of {pairs} training pairs are left: draw more")
+    return short | {"train": short["train"][:pairs]}
+
+
+def copies(seed: int, *, symbols: int, longest: int, train: int, valid: int) -> Splits:
+    """Draw sequences of 1 to ``longest`` random symbols, each its own translation."""
+    draw = random.Random(seed)
+    return {
+        name: [(line, line) for line in sequences(draw, symbols, _lengths(draw, longest, count))]
+        for name, count in (("train", train), ("valid", valid))
+    }
+
+
+def first_words(
+    seed: int, *, symbols: int, longest: int, train: int, valid: int, test: int, lengths: Sequence[int]
+) -> Splits:
+    """Draw sequences of 1 to ``longest`` random words, whose translations are their first ones.
+
+    Each of ``lengths`` has a test set of its own with ``test`` sequences, such as test_80.
+    """
+    draw = random.Random(seed)
+    parts = {f"test_{length}": [length] * test for length in lengths}
+    parts |= {name: _lengths(draw, longest, count) for name, count in (("train", train), ("valid", valid))}
+    return {
+        name: [(line, line[0]) for line in sequences(draw, symbols, of_part)]
+        for name, of_part in parts.items()
+    }
+
+
+def _lengths(draw: random.Random, longest: int, count: int) -> list[int]:
+    return [draw.randint(1, longest) for _ in range(count)]
+
+
+def sequences(draw: random.Random, symbols: int, lengths: Iterable[int]) -> list[str]:
+    """Draw one sequence of random symbols of each length."""
+    return [" ".join(draw.choices(SYMBOLS[:symbols], k=length)) for length in lengths]
+
+
+CORPORA = {make.__name__: make for make in (sentences, copies, first_words)}
+
+
+def write_corpus(folder: Path, seed: int, kind: str, **arguments: Any) -> None:
+    """Write a corpus of ``CORPORA`` as files for ``data.root``; the languages are called en and de."""
+    splits = CORPORA[kind](seed, **arguments)
+    if not any(name.startswith("test") for name in splits):
+        splits = {**splits, "test": splits["valid"]}  # a corpus must have one, which is not read
+    for split, pairs in splits.items():
+        for language, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+            write_atomically(folder / f"{split}.{language}", "".join(f"{line}\n" for line in lines))
