@@ -36,8 +36,8 @@ class Packing:
         tokens = (sentences * size + position)[is_real]  # index of each real token among all B * S, (N,)
         inverse = torch.empty_like(sentences).scatter_(0, sentences, torch.arange(len(sentences)))
         indices = torch.cat((tokens, sentences, inverse))
-        if device.type == "cuda":
-            indices = indices.pin_memory().to(device, non_blocking=True)
+        indices = indices.pin_memory() if device.type == "cuda" else indices
+        indices = indices.to(device, non_blocking=True)
         sizes = [len(tokens), len(sentences), len(sentences)]
         self.tokens, self.sentences, self.inverse = indices.split_with_sizes(sizes)
         self.batch_sizes = is_real.sum(1)
