@@ -31,7 +31,7 @@ from compare.report.conditions import list_left_out
 from compare.report.table import load_table, render_table
 from compare.results.columns import bleu_interval_column, score_column
 from compare.results.store import load_results, read_results
-from compare.results.text import describe_p
+from compare.results.table import describe_p
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

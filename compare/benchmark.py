@@ -21,7 +21,8 @@ from compare.experiment.prepare import prepare_data, sides
 from compare.experiment.timing import first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
 from compare.results.store import json_text
-from compare.results.text import DISTURBED, describe_share, format_number, table_text
+from compare.results.table import DISTURBED, describe_share, format_number
+from compare.results.text import table_text
 from compare.system.device import device_name, for_decoding, set_numerics, tune_cpu
 from compare.system.measure import (
     Speed,

@@ -1,15 +1,13 @@
 """Tables of figures as people see them, and means over seeds."""
 
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from compare.results.columns import Column
-from compare.results.text import format_number
+from compare.results.table import Column, format_number
 from compare.scoring import METRICS
 
 Row = dict[str, Any]
@@ -71,12 +69,11 @@ def plain_column(name: str, heading: str = "") -> Column:
     """Return a column of the values by ``name``, rounded by ``DECIMALS``, others by ``format_number``."""
     decimals = next((DECIMALS[word] for word in reversed(name.split("_")) if word in DECIMALS), None)
 
-    def text(row: Mapping[str, Any]) -> str:
-        value = row.get(name)
-        known = isinstance(value, float) and math.isfinite(value) and decimals is not None
-        return f"{value:,.{decimals}f}" if known else format_number(value)
+    def text(value: Any) -> str:
+        is_rounded = isinstance(value, float) and decimals is not None
+        return f"{value:,.{decimals}f}" if is_rounded else format_number(value)
 
-    return Column(name, heading or name, "identity", render=text)
+    return Column(name, heading or name, form=text)
 
 
 def heading_of(name: str) -> str:

@@ -8,14 +8,8 @@ from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate
 from compare.experiment.likelihood import ForcedScores
 from compare.results.store import json_text
-from compare.results.text import (
-    UNKNOWN,
-    describe_p,
-    escape_markdown,
-    format_number,
-    table_text,
-    terminal_width,
-)
+from compare.results.table import UNKNOWN, describe_p, format_number
+from compare.results.text import escape_markdown, table_text, terminal_width
 from compare.scoring import METRICS, SystemScores
 from compare.system.log import format_duration
 

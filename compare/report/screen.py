@@ -20,7 +20,6 @@ from compare.report.table import default_shape, find_summary, frame_rows, load_t
 from compare.results.columns import (
     COLUMNS,
     PRIMARY,
-    Column,
     are_language_models,
     bleu_and_interval_column,
     bleu_interval_column,
@@ -28,7 +27,8 @@ from compare.results.columns import (
     score_column,
 )
 from compare.results.store import has_means, load_results, read_results, write_protection
-from compare.results.text import UNKNOWN, describe_seeds, table_text
+from compare.results.table import UNKNOWN, Column
+from compare.results.text import describe_seeds, table_text
 from compare.system.plugins import plugin_problem
 
 WIDE = 160
@@ -141,7 +141,7 @@ def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
             return f"{value / 1000:,.1f}k"
         return UNKNOWN if value is None else column.text({column.name: value}) + suffix
 
-    return Column(column.name, heading or column.heading, column.group, render=text)
+    return Column(column.name, heading or column.heading, cell=text)
 
 
 def _shared(runs: Sequence[Row]) -> str:

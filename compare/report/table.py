@@ -20,10 +20,8 @@ from compare.report.conditions import (
 )
 from compare.results.columns import (
     COLUMNS,
-    GROUPS,
     INTERVALS,
     PRIMARY,
-    Column,
     are_language_models,
     bleu_and_interval_column,
     bleu_interval_column,
@@ -32,8 +30,10 @@ from compare.results.columns import (
     further_tests,
     list_columns,
     score_column,
+    setting_column,
     stored_fields,
     text_columns,
+    varied_settings,
     with_scores,
 )
 from compare.results.store import (
@@ -41,17 +41,21 @@ from compare.results.store import (
     Result,
     Summary,
     experiment_names,
+    fill_settings,
     has_means,
+    is_setting,
     json_text,
     load_results,
     read_results,
+    setting_of,
     stored_summary,
     to_frame,
     to_json_lines,
     write_protection,
     write_record,
 )
-from compare.results.text import UNKNOWN, escape_markdown, table_text
+from compare.results.table import GROUPS, UNKNOWN, Column
+from compare.results.text import escape_markdown, table_text
 from compare.scoring import METRICS
 from compare.system.locks import Locked, lock_folder
 from compare.system.plugins import plugin_problem
@@ -75,8 +79,9 @@ def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: 
         names: columns to show, by heading or by field; by default those that ``Column.shown`` selects.
         runs: the single runs, where each row stands for several: the notes are about these.
     """
+    rows = fill_settings(rows, filter(is_setting, names or ()))
     if names is None:
-        default = default_columns(rows[0], means=_are_means(rows))
+        default = default_columns(rows, means=_are_means(rows))
         columns = {column.heading: column for column in default if _is_shown(column, rows)}
     else:
         chosen = [_chosen_column(name, rows) for name in names]
@@ -108,14 +113,14 @@ def _concerns(condition: str, columns: Iterable[Column]) -> bool:
     return any(f"{column.heading} ".startswith(f"{condition} ") for column in columns)
 
 
-def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
-    """List the columns of all groups, with scores at the beginning of the group of quality.
+def default_columns(rows: Sequence[Row], *, means: bool) -> list[Column]:
+    """List the columns of all groups, with settings that differ, and scores at the beginning of quality.
 
     Args:
-        fields: the fields of the rows.
+        rows: the rows, whose fields may differ.
         means: whether rows are means over seeds, whose intervals have columns of their own.
     """
-    names = list(fields)
+    names = list(dict.fromkeys(name for row in rows for name in row))
     tests = further_tests(names)
     lengths = [column for test in ("", *tests) for column in text_columns(test)]
     if means:
@@ -124,14 +129,16 @@ def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
     else:
         primary = [bleu_and_interval_column(test) for test in ("", *tests)]
     others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
-    return with_scores([*primary, *others, *external_columns(names), *lengths])
+    columns = with_scores([*primary, *others, *external_columns(names), *lengths])
+    start = next(index for index, column in enumerate(columns) if column.group != "identity")
+    return [*columns[:start], *map(setting_column, varied_settings(rows)), *columns[start:]]
 
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
     """Return whether a table without an explicit choice has ``column``."""
     known = distinct(rows, column.name)
     if column.shown == "where rows differ":
-        return len(known) > 1
+        return is_setting(column.name) or len(known) > 1
     if column.shown == "where known" or are_language_models(rows):  # which translate nothing
         return column.shown in ("where known", "always") and bool(known)
     return column.shown == "always"
@@ -140,7 +147,7 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
 def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
     """Return the column with the heading ``name``, or else one of the stored values of the field ``name``."""
     tests = further_tests(rows[0])
-    if name not in rows[0] or name in {column.heading for column in list_columns(tests)}:
+    if name not in rows[0] or is_setting(name) or name in {column.heading for column in list_columns(tests)}:
         return find_column(name, tests)
 
     def text(row: Mapping[str, Any]) -> str:
@@ -150,7 +157,7 @@ def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
         return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
     left = name in COLUMNS and COLUMNS[name].left
-    return Column(name, name, "identity", left=left, render=text)
+    return Column(name, name, left=left, cell=text)
 
 
 # A table in LaTeX, with booktabs, caption and label, for a paper to include.
@@ -276,9 +283,13 @@ def render_table(
         raise ValueError("no results to put into a table")
     _check_signatures(frame if all_runs.empty else all_runs)
     _check_tasks(frame)
-    fields = list(map(str, frame.columns))
-    chosen = frame
+    chosen, fields = frame, list(map(str, frame.columns))
     if columns is not None:
+        settings = {
+            name: [setting_of(row, name) for row in frame_rows(frame)] for name in columns if is_setting(name)
+        }
+        frame = frame.assign(**settings)
+        fields = list(map(str, frame.columns))
         chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
     ensure_form(form)
     if form == "csv":
@@ -312,11 +323,11 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
 
 
 def _check_tasks(frame: "pd.DataFrame") -> None:
-    """Reject rows of language models, which have perplexity but no search, beside others."""
-    if not {"label", "beam", "perplexity"} <= set(frame.columns):
+    """Reject rows of language models, which have perplexity but no BLEU, beside others."""
+    if not {"label", PRIMARY, "perplexity"} <= set(frame.columns):
         return
-    modelling = frame[frame["beam"].isna() & frame["perplexity"].notna()]
-    if len(modelling) and frame["beam"].notna().any():
+    modelling = frame[frame[PRIMARY].isna() & frame["perplexity"].notna()]
+    if len(modelling) and frame[PRIMARY].notna().any():
         raise ValueError(
             f"{modelling['label'].iloc[0]} is a language model, whose perplexity does not compare with "
             "that of translation: put these rows into tables of their own"
@@ -365,7 +376,7 @@ def load_table(
 
     frames = []
     for folder, name in experiment_names(as_paths(folders)).items():
-        frame = pd.DataFrame(find_summary(folder, read_results(folder), data_root).means)
+        frame = pd.DataFrame(fill_settings(find_summary(folder, read_results(folder), data_root).means))
         frame.insert(0, "experiment", name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)

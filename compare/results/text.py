@@ -1,6 +1,5 @@
 """Text of result tables: numbers, Markdown, aligned columns."""
 
-import math
 import re
 import shutil
 import sys
@@ -12,48 +11,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from compare.results.table import UNKNOWN, format_number
 from data.text import visible
-
-# Numbers as text for tables and messages.
-
-
-UNKNOWN = "–"
-"""Text for an unknown value."""
-
-
-def format_number(value: Any, digits: int = 4) -> str:
-    """Format a value for a table.
-
-    Args:
-        value: an integer is printed in full, None and non-finite floats as ``UNKNOWN``, text as it is.
-        digits: significant digits of a float; its integer part is always printed in full, up to 1e15.
-    """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return UNKNOWN
-        text = f"{value:.{digits}g}"
-        return f"{value:,.0f}" if 10**digits <= abs(float(text)) and abs(value) < 1e15 else text
-    return UNKNOWN if value is None else str(value)
-
-
-def describe_p(p: float) -> str:
-    """Format a p-value with two digits, as in "p = 0.0031"; below 0.0001 as "p < 0.0001"."""
-    return f"p = {p:.2g}" if p >= 0.0001 else "p < 0.0001"
-
-
-def format_points(difference: float) -> str:
-    """Format a difference that is not negative; one that would be rounded to 0 as "less than 0.01"."""
-    if difference >= 1:
-        return f"{difference:.1f}"
-    return f"{difference:.2f}" if difference >= 0.01 else "less than 0.01"
-
-
-DISTURBED = 0.9
-"""Share of the processor below which a timing counts as disturbed."""
 
 
 def describe_seeds(runs: Iterable[tuple[str, int]]) -> str:
@@ -67,12 +26,6 @@ def describe_seeds(runs: Iterable[tuple[str, int]]) -> str:
         return ""
     low, high = min(counts), max(counts)
     return f"{low} to {high} seeds" if low < high else f"{low} seed{'s' if low > 1 else ''}"
-
-
-def describe_share(share: float) -> str:
-    """Format a share: "97%", or "62%, disturbed", in which no share is rounded up to that of the others."""
-    percent, limit = round(100 * share), round(100 * DISTURBED)
-    return f"{percent}%" if share >= DISTURBED else f"{min(percent, limit - 1)}%, disturbed"
 
 
 # Tables in Markdown, and in aligned columns for a terminal.

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.tables import Row, Table
 from compare.results.store import json_text
-from compare.results.text import DISTURBED, describe_share, format_number, list_text, table_text
+from compare.results.table import DISTURBED, describe_share, format_number
+from compare.results.text import list_text, table_text
 from compare.system.log import format_duration
 from compare.system.messages import did_you_mean
 from compare.system.plugins import track_registry

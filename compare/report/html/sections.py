@@ -33,7 +33,7 @@ from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.report.plots import PLOTS, read_search
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.store import train_commands
-from compare.results.text import UNKNOWN
+from compare.results.table import UNKNOWN
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version

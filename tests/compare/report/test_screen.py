@@ -107,7 +107,7 @@ def test_two_groups_have_a_gap_far_above_the_deviation_within(scores: list[float
 
 
 def test_language_models_show_perplexity():
-    plain = dict.fromkeys(SCORES) | {"beam": None, "chrf": None, "length_ratio": None}
+    plain = dict.fromkeys([*SCORES, "chrf", "length_ratio"])
     text = screen(changed(label="b", perplexity=9.5, **plain), changed(perplexity=9.0, **plain))
     lines = text.splitlines()
     assert "perplexity" in lines[0]

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from compare.results.text import describe_seeds, format_number, table_text
+from compare.results.table import format_number
+from compare.results.text import describe_seeds, table_text
 
 
 @pytest.mark.parametrize(
