@@ -25,13 +25,12 @@ from compare.analysis.comparison import (
 from compare.analysis.efficiency import progress, time_to_quality
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import score_tests
-from compare.analysis.tables import Row
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
 from compare.report.table import load_table, render_table
 from compare.results.columns import bleu_interval_column, score_column
 from compare.results.store import load_results, read_results
-from compare.results.table import describe_p
+from compare.results.table import Row, describe_p
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

@@ -17,9 +17,9 @@ from typing import Any, get_args
 from compare.config.sections import SECTIONS
 from compare.models.hybrid import LadderConfig
 from compare.optim import OptimConfig
+from compare.report.render import table_text
 from compare.results.columns import COLUMNS, FIGURES, score_column
 from compare.results.store import DTYPES, NESTED, Result
-from compare.results.text import table_text
 from compare.scoring import METRICS
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.scores import SCORES

@@ -29,9 +29,10 @@ from sacrebleu.significance import estimate_ci
 from scipy.special import stdtr, stdtrit
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.tables import Row, find_groups, groups_text, seed_mean
+from compare.analysis.seeds import find_groups, groups_text, seed_mean
 from compare.results.columns import PRIMARY
 from compare.results.store import is_setting
+from compare.results.table import Row
 from compare.scoring import (
     BOOTSTRAP_SEED,
     HEADLINE,

@@ -9,7 +9,7 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.results.text import table_text, terminal_width
+from compare.report.render import table_text, terminal_width
 from data.text import STDIN, read_lines
 
 

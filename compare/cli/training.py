@@ -10,7 +10,7 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.results.text import table_text, terminal_width
+from compare.report.render import table_text, terminal_width
 from compare.settings import convert_setting
 from compare.system.log import Reporter
 from compare.system.processes import is_main_process
@@ -47,7 +47,7 @@ def run(
     """
     from compare.integrations.trackers import ensure_tracker
     from compare.report.score_tables import render_estimates
-    from compare.report.screen import show_experiment
+    from compare.report.table import show_experiment
     from compare.results.store import read_results
 
     cli.load_all_plugins()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from compare.analysis.tables import find_groups, groups_text
+from compare.analysis.seeds import find_groups, groups_text
 from compare.config.sections import EXTERNAL, SETTINGS, SHARED
 from compare.results.columns import (
     COLUMNS,

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compare.analysis.statistics import ALPHA, RANDOMISATIONS, PairedDifference
-from compare.analysis.tables import Row
 from compare.experiment.dry_run import RunEstimate
 from compare.experiment.likelihood import ForcedScores
+from compare.report.render import draw, table_text, terminal_width
 from compare.results.store import json_text
-from compare.results.table import UNKNOWN, describe_p, format_number
-from compare.results.text import escape_markdown, table_text, terminal_width
+from compare.results.table import UNKNOWN, Row, describe_p, format_number, listing
 from compare.scoring import METRICS, SystemScores
 from compare.system.log import format_duration
 
@@ -43,19 +42,22 @@ def render_scores(
     first, *others = scores.values()
     if not others:
         return str(first)
-    table = table_text([_row(name, system) for name, system in scores.items()], width=terminal_width())
     columns = first.columns()
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
     signatures |= {name: columns[f"{name}_signature"] for name in first.external()}
-    notes = [f"- {heading}: {text}" for heading, text in signatures.items() if text]
-    notes += [f"- {name}: {text}" for name, system in scores.items() for text in system.warnings]
-    if differences:
-        notes += ["", f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):"]
-    for each in differences:
-        shown = "differ" if each.p < ALPHA else "no difference shown"
-        pair = f"{each.first} and {each.second}: {each.difference:+.2f}"
-        notes.append(f"- {pair}, {describe_p(each.p)}: {shown}")
-    return "\n".join([table, "", *map(escape_markdown, notes)])
+    table = listing(
+        [_row(name, system) for name, system in scores.items()],
+        conditions=[f"{heading}: {text}" for heading, text in signatures.items() if text]
+        + [f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):"]
+        * bool(differences)
+        + [
+            f"{each.first} and {each.second}: {each.difference:+.2f}, {describe_p(each.p)}: "
+            f"{'differ' if each.p < ALPHA else 'no difference shown'}"
+            for each in differences
+        ],
+        warnings=[f"{name}: {text}" for name, system in scores.items() for text in system.warnings],
+    )
+    return draw(table, terminal_width()).rstrip("\n")
 
 
 def _row(name: str, system: SystemScores) -> Row:
@@ -141,7 +143,7 @@ def render_estimates(estimates: Sequence[RunEstimate]) -> str:
     seconds = [each.train_s for each in estimates]
     total = None if None in seconds else sum(filter(None, seconds))
     timing = sum({each.name.rpartition("-")[0]: each.timing_s for each in estimates}.values())
-    notes = [
+    conditions = [
         "memory: weights, gradients, optimizer and, with ema, the moving average; activations come on top, "
         "about twice as many with consistency",
         "training: from a few updates of each model timed on this machine just now, one run after the other, "
@@ -151,6 +153,5 @@ def render_estimates(estimates: Sequence[RunEstimate]) -> str:
         else "training: unknown where the device is not here, or a model is too large for it",
     ]
     if total is not None:
-        notes.insert(0, f"all runs: about {format_duration(total)} of training")
-    table = table_text(rows, {"run", "status"}, terminal_width())
-    return "\n".join([table, "", *(f"- {note}" for note in notes)])
+        conditions.insert(0, f"all runs: about {format_duration(total)} of training")
+    return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")

@@ -4,9 +4,12 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Any, Literal, get_args
+
+from compare.scoring import METRICS
 
 # Figures as text.
 
@@ -59,7 +62,7 @@ def describe_share(share: float) -> str:
 # Columns, and their declaration with a figure of ``Result``.
 
 
-Row = Mapping[str, Any]
+Row = dict[str, Any]
 """Values of one run or model by column name, with the standard deviation over seeds in ``<name>_sd``."""
 Group = Literal["identity", "size", "quality", "speed", "training", "conditions"]
 """Subjects of columns."""
@@ -181,3 +184,94 @@ def figure(
     if isinstance(default, type):
         return field(default_factory=default, metadata=column)
     return field(default=default, metadata=column)
+
+
+# The table.
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of figures, the columns that make their cells, and what to know of them."""
+
+    caption: str
+    """Explanation of how to read it."""
+    rows: Sequence[Row]
+    title: str = ""
+    layout: Sequence[Column] = ()
+    """The columns; by default those of all rows under their names in words, without empty ones."""
+    outcome: Sequence[str] = ()
+    """What the figures show, in sentences."""
+    conditions: Sequence[str] = ()
+    """Conditions under which the figures hold."""
+    warnings: Sequence[str] = ()
+    """Reasons why rows do not compare, or only with care."""
+    optional: Collection[str] = ()
+    """Headings of the columns that a page shows only once the reader has chosen them."""
+
+    @cached_property
+    def columns(self) -> Sequence[Column]:
+        """The columns that are shown."""
+        names = dict.fromkeys(name for row in self.rows for name in row if row[name] is not None)
+        order = dict.fromkeys(name for row in self.rows for name in row)
+        return self.layout or [plain_column(name, heading_of(name)) for name in order if name in names]
+
+    @property
+    def headings(self) -> list[str]:
+        """The headings of the columns."""
+        return [column.heading for column in self.columns]
+
+    @property
+    def cells(self) -> list[list[str]]:
+        """Rows of texts, one per column."""
+        return [[column.text(row) for column in self.columns] for row in self.rows]
+
+    @cached_property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds numbers, and so is sorted by them."""
+        return [any(column.order(row) is not None for row in self.rows) for column in self.columns]
+
+
+def listing(rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None, **more: Any) -> Table:
+    """Make a table of rows by heading, with every heading of any row.
+
+    Args:
+        rows: the values, which ``format_number`` formats.
+        left: headings of left-aligned columns; by default those with text in any row.
+        **more: further fields of ``Table``.
+    """
+    headings = dict.fromkeys(heading for row in rows for heading in row)
+    if left is None:
+        left = {heading for row in rows for heading, value in row.items() if isinstance(value, str)}
+    columns = [Column(heading, heading, left=heading in left) for heading in headings]
+    return Table("", [dict(row) for row in rows], layout=columns, **more)
+
+
+SPELLINGS = {
+    **{"label": "model", "aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)", "rep": "REP"},
+    **{"ref": "reference", "hyp": "translation", "holm": "Holm", "params": "parameters"},
+}
+"""Words of column names that headings spell differently; metrics have their own headings."""
+DECIMALS = {
+    **dict.fromkeys(("words", "seconds", "tokens", "flops", "updates"), 0),
+    **dict.fromkeys(("percent", "minutes", "score", "difference", "s", *METRICS), 1),
+    **dict.fromkeys(("nats", "share", "weight"), 2),
+    **dict.fromkeys(("ratio", "loss", "aer", "precision", "recall", "f1"), 3),
+}
+"""Decimal places of figures by a word of their names, the last of them that is here."""
+
+
+def plain_column(name: str, heading: str = "") -> Column:
+    """Return a column of the values by ``name``, rounded by ``DECIMALS``, others by ``format_number``."""
+    decimals = next((DECIMALS[word] for word in reversed(name.split("_")) if word in DECIMALS), None)
+
+    def text(value: Any) -> str:
+        is_rounded = isinstance(value, float) and decimals is not None
+        return f"{value:,.{decimals}f}" if is_rounded else format_number(value)
+
+    return Column(name, heading or name, form=text)
+
+
+def heading_of(name: str) -> str:
+    """Return the name of a figure of an analysis in words: "BLEU difference" for "bleu_difference"."""
+    spellings = SPELLINGS | {metric: each.heading for metric, each in METRICS.items()}
+    return " ".join(spellings.get(word, word) for word in name.split("_"))

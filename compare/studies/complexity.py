@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from compare.analysis.tables import Row
+from compare.results.table import Row
 from compare.studies.kit import Panel, column, conclude, exponent, lines_by, multiply_adds
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import transformer

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.models.styles import RECURRENT, TRANSFORMER
+from compare.results.table import Row
 from compare.studies.kit import Panel, column, conclude, differences, mean
 from compare.studies.study import Measured, Settings, StudyResult
 from compare.studies.training import TRANSLATORS, obtain_translators

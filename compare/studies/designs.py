@@ -37,10 +37,10 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from compare.analysis.tables import Row
 from compare.models.hybrid import NoResidual
 from compare.models.registry import count_weights
 from compare.models.styles import RECURRENT, TRANSFORMER
+from compare.results.table import Row
 from compare.scoring import corpus_bleu
 from compare.studies.heads import offsets
 from compare.studies.kit import Panel, Points, column, conclude, differences, lines_of, mean

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from compare.analysis.tables import Row
 from compare.models.styles import PLAIN
+from compare.results.table import Row
 from compare.studies.kit import Panel, conclude, exponent, lines_by, lines_of
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import TRANSLATORS, Model, lstm, one_way, transformer

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from compare.analysis.tables import Row, Table
 from compare.models.styles import COLORS, OTHER, Style, series_style, style_of
 from compare.report.drawing import REFERENCE_LINE, add_caption, line_style, make_panels, tidy_axes
+from compare.results.table import Row, Table
 from compare.studies.study import COMMON, Measured, StudyResult, describe, judge
 
 # Rows of tables.

@@ -19,11 +19,11 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from compare.analysis.tables import Row
 from compare.experiment.likelihood import make_split
 from compare.models.registry import count_weights
 from compare.models.styles import PLAIN, RECURRENT
 from compare.optim import OptimConfig
+from compare.results.table import Row
 from compare.scoring import corpus_bleu
 from compare.studies.kit import Panel, column, conclude, lines_of, mean
 from compare.studies.positions import accuracy

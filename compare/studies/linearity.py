@@ -12,7 +12,7 @@ from functools import partial
 from torch import Tensor
 from torch.nn import functional as F
 
-from compare.analysis.tables import Row
+from compare.results.table import Row
 from compare.studies.kit import Panel, column, conclude, draw, relative_error
 from compare.studies.study import Settings, StudyResult, describe
 from transformer.attention import plain_attention

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compare.analysis.tables import Row
 from compare.experiment.likelihood import make_split
 from compare.optim import OptimConfig
+from compare.results.table import Row
 from compare.studies.kit import Panel, column, conclude, lines_of, mean, relative_error
 from compare.studies.study import Settings, StudyResult
 from compare.studies.training import Model, fit, transformer

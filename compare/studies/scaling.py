@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from compare.analysis.tables import Row
+from compare.results.table import Row
 from compare.studies.kit import Panel, column, conclude, draw, exponent, lines_of
 from compare.studies.study import Settings, StudyResult
 

@@ -13,8 +13,8 @@ from compare.analysis.comparison import (
     compared_with,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.analysis.seeds import describe_seeds
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
-from compare.analysis.tables import Table
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings, list_left_out
 from compare.report.html.sections import (
@@ -38,8 +38,7 @@ from compare.results.columns import (
     score_column,
 )
 from compare.results.store import Result, is_setting, refuse_writing
-from compare.results.table import UNKNOWN, Column
-from compare.results.text import describe_seeds
+from compare.results.table import UNKNOWN, Column, Table
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from compare.analysis.tables import Table, mean_over_seeds
+from compare.analysis.seeds import mean_over_seeds
 from compare.cli import main
 from compare.report.conditions import describe_presets, find_warnings
-from compare.report.table import FORMS, find_summary, latex, load_table, render_table
+from compare.report.render import latex
+from compare.report.table import FORMS, find_summary, load_table, render_table
 from compare.results.columns import COLUMNS
 from compare.results.store import (
     NO_INTERVALS,
@@ -28,7 +29,7 @@ from compare.results.store import (
     to_frame,
     write_record,
 )
-from compare.results.table import Column
+from compare.results.table import Column, Table
 from compare.scoring import METRICS
 
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -329,7 +330,7 @@ def test_markdown_shows_what_it_must_not_obey():
 def test_every_sign_of_latex_is_written_as_text():
     columns = [Column(name, name, "identity", left=name == "model") for name in ("model", "a_b & c")]
     row = {"model": "50% #1 {x} ~ ^ \\ $", "a_b & c": "[1, 2] ± 3 –"}
-    text = latex(Table("", [row], layout=columns, notes=["x|y <z>"]))
+    text = latex(Table("", [row], layout=columns, conditions=["x|y <z>"]))
     assert r"a\_b \& c" in text
     assert r"50\% \#1 \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} \$" in text
     assert r"{[}1, 2] $\pm$ 3 --" in text

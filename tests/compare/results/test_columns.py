@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compare.report.render import table_text
 from compare.results.columns import (
     COLUMNS,
     FIGURES,
@@ -18,7 +19,6 @@ from compare.results.columns import (
     score_column,
 )
 from compare.results.store import Result, load_results, save_result
-from compare.results.text import table_text
 from compare.scoring import METRICS
 from tests.kits.paths import ROOT
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
+from compare.analysis.seeds import describe_seeds
+from compare.report.render import table_text
 from compare.results.table import format_number
-from compare.results.text import describe_seeds, table_text
 
 
 @pytest.mark.parametrize(
