@@ -1,4 +1,4 @@
-"""The four renderers of a table: for a terminal, as Markdown, as LaTeX, and as HTML (html/table.html.j2)."""
+"""Renderers of a table for a terminal, as Markdown and as LaTeX; html/template.html.j2 has that for HTML."""
 
 import re
 import shutil
