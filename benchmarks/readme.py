@@ -20,13 +20,12 @@ from pandas import DataFrame
 from compare.analysis.comparison import Comparison, compare_all
 from compare.analysis.efficiency import progress, time_to_quality
 from compare.analysis.finished_experiment import load_finished
-from compare.analysis.tables import Row
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
 from compare.report.table import load_table, render_table
 from compare.results.columns import bleu_interval_column, score_column
 from compare.results.store import load_results, read_results
-from compare.results.text import describe_p
+from compare.results.table import Row, describe_p
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

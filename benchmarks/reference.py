@@ -17,9 +17,9 @@ from typing import Any, get_args
 from compare.config.sections import SECTIONS
 from compare.models.hybrid import LadderConfig
 from compare.optim import OptimConfig
+from compare.report.render import table_text
 from compare.results.columns import COLUMNS, FIGURES, score_column
-from compare.results.store import DTYPES, Result
-from compare.results.text import table_text
+from compare.results.store import DTYPES, NESTED, Result
 from compare.scoring import METRICS
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.scores import SCORES
@@ -36,8 +36,6 @@ MODELS = {
     "`ladder` and `gated-linear`, beside those of Transformers": (LadderConfig, False),
 }
 """Configs whose settings are explained; whether also those that they inherit."""
-FURTHER = ("tests", "scores", "files")
-"""Fields that are several columns of the frame, or none."""
 
 
 def regenerate(text: str) -> str:
@@ -67,7 +65,7 @@ def describe_columns() -> list[dict[str, str]]:
         }
     ]
     for each in fields(Result):
-        if each.name not in FURTHER:
+        if each.name not in NESTED:
             rows.append(
                 {
                     "column": each.name,

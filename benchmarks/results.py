@@ -14,8 +14,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from compare.report.render import table_text
 from compare.results.store import read_results
-from compare.results.text import table_text
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

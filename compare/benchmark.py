@@ -22,8 +22,9 @@ from compare.decoding.translator import for_decoding
 from compare.experiment.prepare import prepare_data, sides
 from compare.experiment.timing import SearchWork, TrainingWork, first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
+from compare.report.render import draw
 from compare.results.store import json_text
-from compare.results.text import DISTURBED, describe_share, format_number, table_text
+from compare.results.table import DISTURBED, UNKNOWN, describe_share, format_number, listing
 from compare.system.device import device_name, set_numerics, tune_cpu
 from compare.system.measure import tensor_bytes
 from compare.system.plugins import code_version
@@ -94,8 +95,6 @@ def planned_timings(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> list
 # Measurements and their table.
 
 
-NONE = "-"
-"""Cell of a table without a figure."""
 WORDS = {"model", "phase", "precision", "unit"}
 """Headings of columns that hold no figures."""
 
@@ -157,13 +156,13 @@ class Measurement(Speed):
             "unit": self.unit,
             "tokens/s": figure(self.tokens_per_s),
             "repeats": str(len(figures)),
-            "CPU share": NONE if self.cpu_share is None else describe_share(self.cpu_share),
+            "CPU share": UNKNOWN if self.cpu_share is None else describe_share(self.cpu_share),
             "machine speed": describe_share(best_reference_s / reference),
             "tokens": f"{self.tokens:,}",
-            "MFU": NONE if mfu is None else f"{mfu:.0%}",
+            "MFU": UNKNOWN if mfu is None else f"{mfu:.0%}",
             "params (M)": f"{self.params / 1e6:.2f}",
-            "peak memory (GB)": NONE if peak is None else f"{peak / 1e9:.2f}",
-            "J / 1k tokens": NONE if self.joules is None else figure(1e3 * self.joules / tokens),
+            "peak memory (GB)": UNKNOWN if peak is None else f"{peak / 1e9:.2f}",
+            "J / 1k tokens": UNKNOWN if self.joules is None else figure(1e3 * self.joules / tokens),
         }
 
 
@@ -206,14 +205,14 @@ class BenchmarkResult:
         return json_text(self) + "\n"
 
     def render(self, width: int | None = None) -> str:
-        """Render a table of the measurements (see ``table_text``), without empty columns, and its notes."""
+        """Render a table of the measurements (see ``draw``), without empty columns, and its notes."""
         best = self.conditions["best_reference_s"]
         rows = [row.cells(self.mfu(row), best) for row in self.rows]
-        known = [heading for heading in rows[0] if any(row[heading] != NONE for row in rows)]
-        table = table_text([{heading: row[heading] for heading in known} for row in rows], WORDS, width)
+        known = [heading for heading in rows[0] if any(row[heading] != UNKNOWN for row in rows)]
         facts = {**self.conditions, **self.versions}
         settings = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-        return f"{table}\n\n" + "".join(f"- {note}\n" for note in (*NOTES, settings))
+        shown = [{heading: row[heading] for heading in known} for row in rows]
+        return draw(listing(shown, WORDS, conditions=(*NOTES, settings)), width)
 
 
 # Inputs, the same for all models: batches to train on and sentences to translate.

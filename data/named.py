@@ -124,13 +124,16 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Text(remote, member)
 
 
-CORPORA: dict[str, NamedCorpus] = {
-    corpus.name: corpus
-    for corpus in msgspec.convert(
-        tomllib.loads(Path(__file__).with_name("corpora.toml").read_text("utf-8"))["corpora"],
-        list[NamedCorpus],
-    )
-}
+def read_catalogue(text: str) -> dict[str, NamedCorpus]:
+    """Read the corpora of a file such as corpora.toml, by name; ValueError if two have the same name."""
+    corpora = msgspec.convert(tomllib.loads(text)["corpora"], list[NamedCorpus])
+    names = [corpus.name for corpus in corpora]
+    if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+        raise ValueError(f"corpora.toml: several corpora are named {twice[0]!r}: give each a name of its own")
+    return dict(zip(names, corpora, strict=True))
+
+
+CORPORA = read_catalogue(Path(__file__).with_name("corpora.toml").read_text("utf-8"))
 
 
 def list_corpora() -> list[str]:

@@ -57,7 +57,7 @@ def test_published_results_can_be_read(folder: Path):
     assert all(result.status != "unfinished" for result in read_results(folder))
     if read_registry(folder).published is not None:
         for result in read_results(folder):
-            outputs = "*.hyp.gz" if result.beam else "perplexity.json"  # a language model does not search
+            outputs = "*.hyp.gz" if result.bleu else "perplexity.json"  # a language model does not search
             assert list((folder / result.run).glob(outputs)) or result.status == "failed"
             assert read_result(folder / result.run).files
             assert not re.search(r'^root = "[^"]*/', (folder / result.run / "config.toml").read_text(), re.M)

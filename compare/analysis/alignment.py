@@ -22,7 +22,6 @@ import torch
 from numpy.typing import NDArray
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.tables import Row
 from compare.analysis.word_links import AlignmentCounts, BoolArray, CountArray, Gold, WordPair, corpus_gold
 from compare.attention.weights import (
     BYTE_PIECE,
@@ -33,6 +32,7 @@ from compare.attention.weights import (
 from compare.decoding.translator import Translator
 from compare.protocol import attends_to_source
 from compare.results.run_folder import load_model
+from compare.results.table import Row
 from data.batches import decode_batches, make_source_batch, padded
 from data.encode import Sequences
 from data.files import write_atomically

@@ -29,7 +29,7 @@ from compare.analysis.statistics import (
     welch_test,
 )
 from compare.results.store import NO_INTERVALS, Summary, results_hash
-from compare.results.text import DISTURBED, describe_p, format_points
+from compare.results.table import DISTURBED, describe_p, format_points
 from compare.scoring import outcome_tests
 from compare.system.messages import explain
 

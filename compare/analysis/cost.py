@@ -26,7 +26,7 @@ from compare.analysis.statistics import (
     seed_interval,
     t_quantile,
 )
-from compare.results.text import describe_p, format_points
+from compare.results.table import describe_p, format_points
 from compare.scoring import BOOTSTRAP_SEED
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
-from compare.analysis.tables import Row, Table
 from compare.experiment.tune import TrialResult, group_trials
+from compare.results.table import Row, Table
 from compare.training.log import read_metrics
 
 COSTS = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compare.analysis.tables import seed_mean
+from compare.analysis.seeds import seed_mean
 from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests

@@ -17,7 +17,7 @@ import numpy as np
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.statistics import bleu, sentence_counts
-from compare.analysis.tables import Table
+from compare.results.table import Table
 from data.text import UNSPACED
 from data.vocabulary import TOKEN, split_words
 

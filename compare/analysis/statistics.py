@@ -29,9 +29,11 @@ from sacrebleu.significance import estimate_ci
 from scipy.special import stdtr, stdtrit
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.tables import Row, find_groups, groups_text, seed_mean
+from compare.analysis.seeds import find_groups, groups_text, seed_mean
 from compare.results.columns import PRIMARY
 from compare.results.records import read_likelihoods
+from compare.results.store import is_setting
+from compare.results.table import Row
 from compare.scoring import (
     BOOTSTRAP_SEED,
     HEADLINE,
@@ -586,7 +588,7 @@ def _aggregate_row(seed_rows: Sequence[Row], scored: Mapping[str, Sequence[Sampl
         elif limit is None:
             values: list[Any] = [row.get(name) for row in seed_rows]
             aggregate[name] = seed_mean(values)
-            if all(isinstance(value, int | float) for value in values):
+            if all(isinstance(value, int | float) for value in values) and not is_setting(name):
                 aggregate[f"{name}_sd"] = stdev(values) if len(values) > 1 else None
                 if metric_of(name) is METRICS[PRIMARY] and (groups := find_groups(values)):
                     aggregate[f"{name}_groups"] = groups_text(groups)

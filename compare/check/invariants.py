@@ -13,7 +13,7 @@ import numpy as np
 
 from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_models, settings_hash
-from compare.config.sections import is_shared, run_name
+from compare.config.sections import SETTINGS, SHARED, run_name
 from compare.decoding.search import length_penalties
 from compare.experiment.likelihood import count_characters
 from compare.experiment.prepare import PreparedData, prepare_data
@@ -365,7 +365,8 @@ def check_published_settings(path: Path, runs: Sequence[CheckedRun]) -> Findings
         other = [
             f"{name} = {written.get(name)}, not {value}"
             for name, value in run.settings().items()
-            if is_shared(name) and not _means_the_same(written.get(name), value)
+            if (name in SHARED or name not in SETTINGS)  # those of a model too
+            and not _means_the_same(written.get(name), value)
         ]
         yield ComparedValue(path.name, run.name, "; ".join(other) or "as the run", "as the run")
 

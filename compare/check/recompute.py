@@ -28,12 +28,12 @@ from compare.report.table import render_views
 from compare.results.columns import FIGURES
 from compare.results.store import (
     REGISTRY,
-    SETTINGS,
     SUMMARY,
     Summary,
     are_trials,
     read_registry,
     read_results,
+    setting_text,
     stored_summary,
 )
 from compare.scoring import metric_of
@@ -44,7 +44,7 @@ from compare.system.plugins import code_version, plugin_problem
 logger = logging.getLogger(__name__)
 NOT_DERIVED = (
     *(item.name for item in dataclasses.fields(Machine)),
-    *("recurrent_precision", "code_version", "status", "reason", "tests", "scores", "files"),
+    *("recurrent_precision", "code_version", "status", "reason", "settings", "tests", "scores", "files"),
 )
 """Fields of a result that has begun which config and data do not determine."""
 DAMAGE = (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, OSError)
@@ -217,8 +217,12 @@ def check_result(run: CheckedRun) -> Findings:
     unfinished = unfinished_result(run.folder, run.prepared)
     begun = dataclasses.asdict(unfinished)
     derived = {name: value for name, value in begun.items() if value is not None and name not in NOT_DERIVED}
-    derived |= {name: begun[name] for name in (*SETTINGS, "reproducible")}
+    derived |= {name: begun[name] for name in ("init_hash", "reproducible")}
+    settings = {name: setting_text(value) for name, value in run.folder.run.settings().items()}
+    derived |= {name: settings.get(name) for name in run.result.settings}
     recorded = run.result.flat()
+    for name in unfinished.settings.keys() - run.result.settings.keys():
+        yield Gap(f"{name}, which was a default when the run was recorded", run.name)
     yield from _compare_fields(run, recorded, derived)
     if run.result.status == "done" and run.prepared is not None:
         kept = {name: getattr(run.result, name) for name in NOT_DERIVED}

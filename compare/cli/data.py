@@ -9,7 +9,7 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.results.text import list_text
+from compare.report.render import list_text
 from compare.system.log import counting
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer
 
 import compare
 from compare.cli import options as cli
-from compare.results.text import terminal_width
+from compare.report.render import terminal_width
 from compare.system.log import show_messages
 from data.text import visible
 
@@ -53,8 +53,14 @@ def table(
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
-    from compare.report.screen import show_experiment, show_experiments
-    from compare.report.table import default_shape, ensure_form, find_summary, refresh_views
+    from compare.report.table import (
+        default_shape,
+        ensure_form,
+        find_summary,
+        refresh_views,
+        show_experiment,
+        show_experiments,
+    )
     from compare.results.store import read_results
 
     show_messages()

@@ -1,16 +1,24 @@
 """Commands that use trained models: translate, score, align, export."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import compare
 from compare.cli import options as cli
-from compare.results.text import table_text, terminal_width
+from compare.report.render import draw, table_text, terminal_width
+from compare.results.table import Row, describe_p, listing
+from compare.scoring import METRICS
 from data.text import STDIN, read_lines
+
+if TYPE_CHECKING:
+    from compare.analysis.statistics import PairedDifference
+    from compare.experiment.likelihood import ForcedScores
+    from compare.scoring import SystemScores
 
 
 @cli.app.command()
@@ -118,7 +126,6 @@ def score(
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
-    from compare.report.score_tables import render_forced_scores, render_scores
     from compare.scoring import HEADLINE
     from compare.system.device import tune_cpu
     from compare.system.messages import ensure_folder
@@ -163,7 +170,7 @@ def score(
         ensure_only("--probabilities", "--probabilities", "--src", "--ensemble", "--device")
         tune_cpu()
         forced = compare.score_model(systems, src, ref[0], ensemble=ensemble, device=device)
-        cli.print_visible(render_forced_scores(forced, as_json=as_json))
+        _show_forced_scores(forced, as_json=as_json)
         return 0
     else:
         if src is None:
@@ -171,8 +178,87 @@ def score(
         ensure_only("runs and --ref", "--src", "--ensemble", "--out", "--device")
         tune_cpu()
         scores = compare.score_runs(systems, src, ref, out=out, ensemble=ensemble, device=device)
-    cli.print_visible(render_scores(scores, differences=differences, as_json=as_json))
+    _show_scores(scores, differences, as_json=as_json)
     return 0
+
+
+def _one_or_all(records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the records for JSON: of one system an object, else the list."""
+    return records if len(records) > 1 else records[0]
+
+
+def _show_scores(
+    scores: Mapping[str, "SystemScores"], differences: Sequence["PairedDifference"], *, as_json: bool
+) -> None:
+    """Print the scores of one system a line each, of several as a table with signatures and tests."""
+    from compare.analysis.statistics import ALPHA, RANDOMISATIONS
+
+    records: list[dict[str, Any]] = [
+        {"system": name, **system.columns(), "warnings": system.warnings} for name, system in scores.items()
+    ]
+    for record in records if differences else ():
+        record["differences"] = [each._asdict() for each in differences if record["system"] in each[:2]]
+    first = next(iter(scores.values()))
+    columns = first.columns()
+    signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
+    signatures |= {name: columns[f"{name}_signature"] for name in first.external()}
+    notes = [f"{heading}: {text}" for heading, text in signatures.items() if text]
+    if differences:
+        notes.append(f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):")
+    for each in differences:
+        verdict = "differ" if each.p < ALPHA else "no difference shown"
+        pair = f"{each.first} and {each.second}: {each.difference:+.2f}"
+        notes.append(f"{pair}, {describe_p(each.p)}: {verdict}")
+    table = listing(
+        [_score_row(name, system) for name, system in scores.items()],
+        conditions=notes,
+        warnings=[f"{name}: {text}" for name, system in scores.items() for text in system.warnings],
+    )
+    text = draw(table, terminal_width()).rstrip("\n") if len(scores) > 1 else str(first)
+    cli.show(_one_or_all(records), text, as_json=as_json)
+
+
+def _score_row(name: str, system: "SystemScores") -> Row:
+    columns = system.columns()
+    row: Row = {"system": name}
+    for metric, definition in METRICS.items():
+        if (score := columns.get(metric)) is None:
+            continue
+        row[definition.heading] = score
+        if interval := system.interval(metric):
+            row["[95%]" if "[95%]" not in row else f"{definition.heading} [95%]"] = interval
+    row |= system.external()
+    return row if system.length_ratio is None else {**row, "length ratio": system.length_ratio}
+
+
+def _show_forced_scores(scores: Mapping[str, "ForcedScores"], *, as_json: bool) -> None:
+    """Print the log-probabilities of sentences and pieces by one run, or the perplexities by several."""
+    lines = []
+    first = next(iter(scores.values()))
+    for sentence in first.sentences:
+        pieces = zip(sentence.pieces, sentence.logp, strict=True)
+        lines.append(f"{sentence.total:.4f}\t{' '.join(f'{piece}:{logp:.4f}' for piece, logp in pieces)}")
+    sums = first.sums
+    lines.append(
+        f"perplexity {sums.perplexity:.4f} per token ({sums.tokens:,} tokens, {sums.unknown:,} unknown), "
+        f"{sums.char_perplexity:.4f} per character ({sums.characters:,} characters)"
+    )
+    rows = [_forced_row(name, found) for name, found in scores.items()]
+    text = table_text(rows, width=terminal_width()) if len(scores) > 1 else "\n".join(lines)
+    records = [{"run": name, **found.to_json()} for name, found in scores.items()]
+    cli.show(_one_or_all(records), text, as_json=as_json)
+
+
+def _forced_row(name: str, found: "ForcedScores") -> Row:
+    sums = found.sums
+    return {
+        "run": name,
+        "log-probability": round(-sums.nll, 2),
+        "tokens": sums.tokens,
+        "unknown": sums.unknown,
+        "perplexity": round(sums.perplexity, 4),
+        "perplexity per character": round(sums.char_perplexity, 4),
+    }
 
 
 @cli.app.command()

@@ -2,17 +2,22 @@
 
 import json
 import logging
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import compare
 from compare.cli import options as cli
-from compare.results.text import table_text, terminal_width
+from compare.report.render import draw, table_text, terminal_width
+from compare.results.table import UNKNOWN, format_number, listing
 from compare.settings import convert_setting
-from compare.system.log import Reporter
+from compare.system.log import Reporter, format_duration
 from compare.system.processes import is_main_process
+
+if TYPE_CHECKING:
+    from compare.experiment.dry_run import RunEstimate
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +49,7 @@ def run(
 
     Example: attnbench run multi30k --set data.root=FOLDER
     """
-    from compare.report.score_tables import render_estimates
-    from compare.report.screen import show_experiment
+    from compare.report.table import show_experiment
     from compare.results.store import read_results
 
     cli.load_all_plugins()
@@ -57,7 +61,7 @@ def run(
     if dry_run:
         if is_main_process():
             estimates = compare.estimate_experiment(experiment, folder, **options)
-            cli.show(estimates, render_estimates(estimates), as_json=as_json)
+            cli.show(estimates, _describe_estimates(estimates), as_json=as_json)
         return 0
     results = compare.run_experiment(experiment, folder, reporter, **options, time_again=time_again)
     if not is_main_process():
@@ -79,6 +83,37 @@ def run(
 
             cli.print_visible(show_closing(folder), end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
+
+
+def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
+    """Format what runs are expected to take, with what the figures include."""
+    rows = [
+        {
+            "run": each.name,
+            "status": each.status,
+            "params (M)": f"{each.params / 1e6:,.2f}",
+            "memory (GB)": format_number(each.memory_bytes / 1e9, 2),
+            "updates": f"{each.updates:,}",
+            "updates left": f"{each.updates_left:,}",
+            "training": UNKNOWN if each.train_s is None else format_duration(each.train_s),
+        }
+        for each in estimates
+    ]
+    seconds = [each.train_s for each in estimates]
+    total = None if None in seconds else sum(filter(None, seconds))
+    timing = sum({each.name.rpartition("-")[0]: each.timing_s for each in estimates}.values())
+    conditions = [
+        "memory: weights, gradients, optimizer and, with ema, the moving average; activations come on top, "
+        "about twice as many with consistency",
+        "training: from a few updates of each model timed on this machine just now, one run after the other, "
+        "in proportion to train.max_updates; validation and translation of the test sets come on top, and "
+        f"{format_duration(timing)} or more of timing all models (bench.seconds)"
+        if total is not None
+        else "training: unknown where the device is not here, or a model is too large for it",
+    ]
+    if total is not None:
+        conditions.insert(0, f"all runs: about {format_duration(total)} of training")
+    return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")
 
 
 @cli.app.command()

@@ -12,12 +12,14 @@ from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     EXTERNAL,
+    RECORDED,
     SECTIONS,
+    SETTINGS,
+    SHARED,
     DecodeConfig,
     Experiment,
     ModelConfig,
     Sections,
-    is_shared,
     run_name,
 )
 from compare.models.presets import find_preset
@@ -141,13 +143,21 @@ class Run(Sections):
         model = {f"model.{key}": value for key, value in self.model_table().items() if key != "label"}
         return sections | model
 
-    def conditions(self) -> dict[str, Any]:
-        """Every setting, and in one text each those that belong together: consistency, subword_sampling."""
-        sampling = self.regularization.subword_sampling
+    def recorded_settings(self) -> dict[str, Any]:
+        """The settings that a result records: those that differ from their defaults, by "section.key".
+
+        The defaults of "model.key" are those of the preset. Files of attention masks are not recorded: their
+        paths hold for one machine.
+        """
+        if self.is_external:  # the settings of training and search are not its own
+            return {}
+        preset = find_preset(self.preset).model.settings()
+        defaults = RECORDED | {f"model.{key}": value for key, value in preset.items()}
+        settings = {name: value for name, value in self.settings().items() if name in defaults}
         return {
-            **self.settings(),
-            "consistency": self.regularization.consistency_summary,
-            "subword_sampling": f"{self.vocabulary.kind} {sampling:g}" if sampling else None,
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in settings.items()
+            if value != defaults[name] and not str(value).endswith(".npy")
         }
 
     def readable(self, lines: Sequence[str]) -> Sequence[str]:
@@ -297,12 +307,7 @@ def runs_to_toml(
 # Settings that all rows of one table share, and their hash, which proves it.
 
 
-DEFAULTS: dict[str, Any] = {"task": "translation"} | {
-    f"{section}.{each.name}": each.default
-    for section, kind in SECTIONS.items()
-    for each in dataclasses.fields(kind)
-    if is_shared(f"{section}.{each.name}")
-}
+DEFAULTS: dict[str, Any] = {"task": "translation"} | {name: SETTINGS[name].default for name in SHARED}
 """The settings that rows must share, by "section.key", with their defaults."""
 
 

@@ -16,7 +16,7 @@ from compare.experiment.prepare import PreparedData
 from compare.models.registry import Architecture, build_meta_model, count_weights
 from compare.results.records import RawSpeed, read_speed
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, recorded_settings
+from compare.results.store import Result
 from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
 from compare.system.plugins import code_version
@@ -54,14 +54,12 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         settings_hash=settings_hash(run),
         code_version=code_version(run.plugins),
     )
-    if run.is_external:  # the settings of training and search are not its own
+    if run.is_external:
         return begun
-    decode = run.decode if run.translates else None
     return dataclasses.replace(
         begun,
-        **recorded_settings(run.conditions()),
-        beam=None if decode is None else decode.beam_size,
-        max_ratio=None if decode is None else decode.max_ratio,
+        settings=run.recorded_settings(),
+        init_hash=run.train.init_hash,
         batch_hash=prepared.batch_hash if prepared else None,
         **gpu_conditions(run),
         **dataclasses.asdict(this_machine(torch.device(run.train.device))),

@@ -17,11 +17,11 @@ from compare.config.resolve import Run
 from compare.decoding.translator import Translator
 from compare.models.presets import PRESETS
 from compare.report.publish import corpus_name, published_run, with_config_hash
+from compare.report.render import escape_markdown, fill_page
 from compare.report.table import render_table
 from compare.results.records import SELECTION
 from compare.results.run_folder import MASKS, RunFolder, load_model
 from compare.results.store import Result, read_result, save_result
-from compare.results.text import escape_markdown, fill_page
 from compare.system.messages import explain
 from compare.training.checkpoints import SAVED
 from data.files import check_vacant, new_folder

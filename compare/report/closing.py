@@ -11,9 +11,9 @@ from statistics import fmean
 
 from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality import by_length
-from compare.analysis.tables import Row
 from compare.report.drawing import plots_folder, save_figure
 from compare.report.plots import PLOTS
+from compare.results.table import Row
 
 CLOSING_WIDTH, NAME_WIDTH = 97, 30
 """Characters of its lines, and of a label in them."""

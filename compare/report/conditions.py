@@ -1,25 +1,21 @@
 """Conditions under which results hold, and warnings where results do not compare."""
 
 import math
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
 
-from compare.analysis.tables import find_groups, groups_text
-from compare.config.sections import EXTERNAL, EXTRA_TOKENS
+from compare.analysis.seeds import find_groups, groups_text
+from compare.config.sections import EXTERNAL, SETTINGS, SHARED
 from compare.results.columns import (
     COLUMNS,
-    GROUPS,
+    FIGURES,
     PRIMARY,
-    Group,
-    Row,
+    are_language_models,
     external_metrics,
     further_tests,
-    of_test,
 )
-from compare.results.store import SHARED_SETTINGS
-from compare.results.text import DISTURBED, describe_share
+from compare.results.store import of_test, setting_of
+from compare.results.table import DISTURBED, GROUPS, Group, Row, describe_share
 from compare.scoring import METRICS
 
 ENDS = {
@@ -37,8 +33,6 @@ IMPROVING = (
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
 """Outside these, differences of BLEU are largely differences of length."""
-SHARED = ("updates", *SHARED_SETTINGS, "beam", "max_ratio")
-"""Columns of shared settings that a warning can name."""
 
 
 def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[str]:
@@ -46,10 +40,10 @@ def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
-CONDITIONS: dict[str, dict[str, str]] = tomllib.loads(
-    Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8")
-)
-"""Conditions of the figures: by subject the columns and the texts of their values."""
+SUBJECTS = ("Hardware", "Precision", "Processes", "Speeds", "Search", "Training", "Data")
+"""Subjects of conditions in their order, with which the notes of settings and figures begin."""
+NOTES = {name: (each.metadata["note"], each.metadata["off"]) for name, each in SETTINGS.items()}
+NOTES |= {name: (column.note, False) for name, column in FIGURES.items()}
 NOT_CLIPPED = "gradients not clipped"
 
 
@@ -63,18 +57,20 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
         for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
     }
-    settings = [{**row, "averaged": _describe_average(row)} for row in rows]
-    for subject, columns in CONDITIONS.items():
-        lines[subject] = [
-            NOT_CLIPPED if (name, value) == ("clip_norm", 0) else text.format(value, extra=EXTRA_TOKENS)
-            for name, text in columns.items()
-            for value in dict.fromkeys(row.get(name) for row in settings)
-            if value is not None
+    lines |= {subject: [] for subject in SUBJECTS}
+    for name, (note, off) in NOTES.items():
+        subject, _, text = note.partition(": ")
+        if not note or (subject == "Search" and are_language_models(rows)):
+            continue
+        values = dict.fromkeys(setting_of(row, name) if name in SETTINGS else row.get(name) for row in rows)
+        lines[subject] += [
+            NOT_CLIPPED if (name, value) == ("train.clip_norm", 0) else text.format(value)
+            for value in values
+            if value is not None and not (off and value == SETTINGS[name].default)
         ]
-        if subject == "Processes":
-            if lines[subject]:
-                lines[subject] += ["dropout seeded by process and update", "speeds timed in one process"]
-            lines |= {"Speeds": _timings(rows)}
+    if lines["Processes"]:
+        lines["Processes"] += ["dropout seeded by process and update", "speeds timed in one process"]
+    lines["Speeds"] = _timings(rows)
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if values]
 
 
@@ -87,14 +83,6 @@ def describe_presets(rows: Sequence[Row]) -> list[str]:
         for model, row in models.items()
         if row.get("preset") not in (None, row["label"], EXTERNAL)
     ]
-
-
-def _describe_average(row: Row) -> str | None:
-    """Describe the averages of weights that training may have chosen; None without any."""
-    number, distance = row.get("average"), row.get("average_every")
-    if number in (None, 1):
-        return None
-    return f"{number} weights {distance} updates apart" if distance else f"{number} validations"
 
 
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
@@ -154,7 +142,7 @@ def _differing_data(rows: Sequence[Row]) -> Iterator[str]:
 def _differing_settings(rows: Sequence[Row]) -> Iterator[str]:
     if len(hashes := distinct(rows, "settings_hash", 12)) > 1:
         begun = [row for row in rows if row.get("settings_hash") and row.get("preset") != EXTERNAL]
-        names = [name for name in SHARED if len({row.get(name) for row in begun}) > 1]
+        names = [name for name in SHARED if len({setting_of(row, name) for row in begun}) > 1]
         text = f": {', '.join(names)}" if names else ""
         yield f"Warning: these rows do not share their settings ({', '.join(hashes)}{text})"
 
@@ -209,7 +197,7 @@ def _slow_widths(rows: Sequence[Row]) -> Iterator[str]:
 
 def _speeds(rows: Sequence[Row]) -> Iterator[str]:
     machine = ("device", "torch", "threads")
-    names = (*machine, "precision")
+    names = (*machine, "train.precision")
     different = [name for name in names if len(distinct(rows, name)) > 1]
     ids = [row.get("timed_together") for row in rows if row.get("timed_tokens_per_s") is not None]
     if different:

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
 
 from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
-from compare.analysis.tables import Row, heading_of
 from compare.attention.heatmap import render_figure
 from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
+from compare.results.table import Row, heading_of
 from data.files import write_atomically
 from data.text import visible_lines
 

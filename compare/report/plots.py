@@ -16,7 +16,6 @@ from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, ti
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.quality import by_length, rare_words
 from compare.analysis.statistics import check_label
-from compare.analysis.tables import Row, Table
 from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import read_trials
 from compare.protocol import attends_to_source
@@ -35,6 +34,7 @@ from compare.report.drawing import (
 )
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result, is_run, read_result, read_results
+from compare.results.table import Row, Table
 from compare.system.messages import did_you_mean
 from compare.training.checkpoints import WEIGHTS
 from data.files import write_atomically

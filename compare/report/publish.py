@@ -11,6 +11,7 @@ from shlex import quote
 from compare.config.parse import SCHEMA, load_experiment
 from compare.config.resolve import Run, runs_to_toml
 from compare.experiment.tune import BEST, TRIALS_FILE
+from compare.report.render import escape_markdown, fill_page
 from compare.report.table import find_summary
 from compare.results.run_folder import RunFolder
 from compare.results.store import (
@@ -22,7 +23,6 @@ from compare.results.store import (
     train_commands,
     write_record,
 )
-from compare.results.text import escape_markdown, fill_page
 from compare.system.plugins import code_version
 from data.files import check_vacant, new_folder
 from data.text import pack_gzip, read_decompressed

@@ -2,28 +2,30 @@
 
 import logging
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from compare.analysis.tables import Row, Table
+from compare.analysis.seeds import describe_seeds
+from compare.config.sections import EXTERNAL
 from compare.report.conditions import (
+    describe_presets,
     distinct,
     find_warnings,
     list_conditions,
     list_left_out,
     metric_heading,
+    name_models,
     signature_columns,
 )
+from compare.report.render import latex, markdown, terminal
 from compare.results.columns import (
     COLUMNS,
-    GROUPS,
     INTERVALS,
     PRIMARY,
-    Column,
     are_language_models,
     bleu_and_interval_column,
     bleu_interval_column,
@@ -32,8 +34,10 @@ from compare.results.columns import (
     further_tests,
     list_columns,
     score_column,
+    setting_column,
     stored_fields,
     text_columns,
+    varied_settings,
     with_scores,
 )
 from compare.results.store import (
@@ -41,22 +45,25 @@ from compare.results.store import (
     Result,
     Summary,
     experiment_names,
+    fill_settings,
     has_means,
+    is_setting,
     json_text,
     load_results,
     read_results,
+    setting_of,
     stored_summary,
     to_frame,
     to_json_lines,
     write_protection,
     write_record,
 )
-from compare.results.text import UNKNOWN, escape_markdown, table_text
+from compare.results.table import GROUPS, UNKNOWN, Column, Row, Table
 from compare.scoring import METRICS
 from compare.system.locks import Locked, lock_folder
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, write_atomically
-from data.text import visible, visible_lines
+from data.text import visible_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,31 +74,43 @@ logger = logging.getLogger(__name__)
 # Columns and notes of a result table.
 
 
-def layout_table(rows: Sequence[Row], names: Sequence[str] | None = None, runs: Sequence[Row] = ()) -> Table:
-    """Choose the columns of a result table, and list its notes.
+def result_table(
+    rows: Sequence[Row],
+    names: Sequence[str] | None = None,
+    runs: Sequence[Row] = (),
+    outcome: Iterable[str] = (),
+) -> Table:
+    """Make the table of results: choose its columns, list conditions and warnings.
 
     Args:
         rows: one or more rows; every row has the same columns.
         names: columns to show, by heading or by field; by default those that ``Column.shown`` selects.
-        runs: the single runs, where each row stands for several: the notes are about these.
+        runs: the single runs, where each row stands for several: conditions and warnings are about these.
+        outcome: sentences about the figures.
     """
+    rows = fill_settings(rows, filter(is_setting, names or ()))
     if names is None:
-        default = default_columns(rows[0], means=_are_means(rows))
-        columns = {column.heading: column for column in default if _is_shown(column, rows)}
+        columns = [
+            column for column in default_columns(rows, means=_are_means(rows)) if _is_shown(column, rows)
+        ]
     else:
-        chosen = [_chosen_column(name, rows) for name in names]
-        columns = {column.heading: column for column in chosen}
-    groups = GROUPS if names is None else {column.group for column in columns.values()}
+        columns = [_chosen_column(name, rows) for name in names]
+    groups = GROUPS if names is None else {column.group for column in columns}
     if any(row.get("status", "done") != "done" for row in rows):
-        columns["status"] = COLUMNS["status"]
+        columns.append(COLUMNS["status"])
     ended = [run for run in runs or rows if run.get("status", "done") == "done"] or rows
-    notes = [
-        f"{name}: {values}"
-        for name, values in list_conditions(ended)
-        if names is None or _concerns(name, columns.values())
-    ]
-    notes += [*list_left_out(runs), *find_warnings(ended, groups)]
-    return Table("", rows, layout=list(columns.values()), notes=notes)
+    return Table(
+        "",
+        rows,
+        layout=list({column.heading: column for column in columns}.values()),
+        outcome=list(outcome),
+        conditions=[
+            f"{name}: {values}"
+            for name, values in list_conditions(ended)
+            if names is None or _concerns(name, columns)
+        ],
+        warnings=[*list_left_out(runs), *find_warnings(ended, groups)],
+    )
 
 
 def _are_means(rows: Sequence[Row]) -> bool:
@@ -108,14 +127,14 @@ def _concerns(condition: str, columns: Iterable[Column]) -> bool:
     return any(f"{column.heading} ".startswith(f"{condition} ") for column in columns)
 
 
-def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
-    """List the columns of all groups, with scores at the beginning of the group of quality.
+def default_columns(rows: Sequence[Row], *, means: bool) -> list[Column]:
+    """List the columns of all groups, with settings that differ, and scores at the beginning of quality.
 
     Args:
-        fields: the fields of the rows.
+        rows: the rows, whose fields may differ.
         means: whether rows are means over seeds, whose intervals have columns of their own.
     """
-    names = list(fields)
+    names = list(dict.fromkeys(name for row in rows for name in row))
     tests = further_tests(names)
     lengths = [column for test in ("", *tests) for column in text_columns(test)]
     if means:
@@ -124,14 +143,16 @@ def default_columns(fields: Iterable[str], *, means: bool) -> list[Column]:
     else:
         primary = [bleu_and_interval_column(test) for test in ("", *tests)]
     others = [score_column(metric) for metric in METRICS if metric != PRIMARY]
-    return with_scores([*primary, *others, *external_columns(names), *lengths])
+    columns = with_scores([*primary, *others, *external_columns(names), *lengths])
+    start = next(index for index, column in enumerate(columns) if column.group != "identity")
+    return [*columns[:start], *map(setting_column, varied_settings(rows)), *columns[start:]]
 
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
     """Return whether a table without an explicit choice has ``column``."""
     known = distinct(rows, column.name)
     if column.shown == "where rows differ":
-        return len(known) > 1
+        return is_setting(column.name) or len(known) > 1
     if column.shown == "where known" or are_language_models(rows):  # which translate nothing
         return column.shown in ("where known", "always") and bool(known)
     return column.shown == "always"
@@ -140,7 +161,7 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
 def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
     """Return the column with the heading ``name``, or else one of the stored values of the field ``name``."""
     tests = further_tests(rows[0])
-    if name not in rows[0] or name in {column.heading for column in list_columns(tests)}:
+    if name not in rows[0] or is_setting(name) or name in {column.heading for column in list_columns(tests)}:
         return find_column(name, tests)
 
     def text(row: Mapping[str, Any]) -> str:
@@ -150,78 +171,7 @@ def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
         return f"{value:,.6g}" if isinstance(value, float) else str(value)
 
     left = name in COLUMNS and COLUMNS[name].left
-    return Column(name, name, "identity", left=left, render=text)
-
-
-# A table in LaTeX, with booktabs, caption and label, for a paper to include.
-
-
-TABLE = r"""%% \input this file; the preamble needs \usepackage{booktabs}
-\begin{table}
-\centering
-\caption{%s}
-\label{%s}
-\begin{tabular}{%s}
-\toprule
-%s \\
-\midrule
-%s
-\bottomrule
-\end{tabular}
-%s\end{table}
-"""
-NOTES = r"""\par\smallskip
-\parbox{\linewidth}{%s}
-"""
-SIGNS = {
-    "\\": r"\textbackslash{}",
-    **{sign: "\\" + sign for sign in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "–": "--",
-    "±": r"$\pm$",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",  # a [ or * at the start of a line would be an argument of the \\ before it
-    "*": "{*}",
-}
-"""LaTeX for characters that are special in LaTeX or missing from its fonts."""
-PATTERN = re.compile("|".join(map(re.escape, SIGNS)))
-
-
-def latex(table: Table, experiments: Sequence[str] = (), caption: str = "") -> str:
-    r"""Format the table as a floating table that a document can \input, with its notes below it.
-
-    Args:
-        table: headings, cells and notes.
-        experiments: names of the experiments that the rows are from; label and caption name them.
-        caption: another caption.
-    """
-    alignment = "".join("l" if column.left else "r" for column in table.columns)
-    lines = [" & ".join(map(_escape, line)) + r" \\" for line in table.cells]
-    headings = " & ".join(map(_escape, table.headings))
-    notes = NOTES % "; ".join(_escape(note.removesuffix(".")) for note in table.notes) if table.notes else ""
-    of = f" of {', '.join(experiments)}" if experiments else ""
-    text = _escape(caption or f"Results{of}.")
-    label = re.sub("[^a-z0-9]+", "-", "-".join(experiments).lower()).strip("-")
-    return TABLE % (text, f"tab:{label or 'results'}", alignment, headings, "\n".join(lines), notes)
-
-
-def _escape(text: str) -> str:
-    """Escape ``text`` for LaTeX."""
-    return PATTERN.sub(lambda match: SIGNS[match.group()], visible(" ".join(text.split())))
-
-
-# A table with its notes as Markdown.
-
-
-def markdown(table: Table) -> str:
-    """Format the table, and below it a list of its notes."""
-    rows = [dict(zip(table.headings, cells, strict=True)) for cells in table.cells]
-    notes = "".join(f"- {escape_markdown(note)}\n" for note in table.notes)
-    left = {column.heading for column in table.columns if column.left}
-    return f"{table_text(rows, left=left)}\n" + (f"\n{notes}" if notes else "")
+    return Column(name, name, left=left, cell=text)
 
 
 # Results as one table in Markdown, LaTeX, CSV or JSON.
@@ -276,9 +226,13 @@ def render_table(
         raise ValueError("no results to put into a table")
     _check_signatures(frame if all_runs.empty else all_runs)
     _check_tasks(frame)
-    fields = list(map(str, frame.columns))
-    chosen = frame
+    chosen, fields = frame, list(map(str, frame.columns))
     if columns is not None:
+        settings = {
+            name: [setting_of(row, name) for row in frame_rows(frame)] for name in columns if is_setting(name)
+        }
+        frame = frame.assign(**settings)
+        fields = list(map(str, frame.columns))
         chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
     ensure_form(form)
     if form == "csv":
@@ -286,17 +240,13 @@ def render_table(
     if form == "json":
         return visible_lines(json_text(frame_rows(chosen))) + "\n"
     shown = frame_rows(frame)
-    if form == "markdown":
-        above = "".join(f"- {escape_markdown(sentence)}\n" for sentence in outcome)
-        text = markdown(layout_table(shown, columns, frame_rows(all_runs)))
-        return f"{above}\n{text}" if above else text
     names = list(dict.fromkeys(frame["experiment"])) if "experiment" in fields else []
-    if columns is None and not are_language_models(shown):
+    if form == "latex" and columns is None and not are_language_models(shown):
         interval = ["combined [95%]"] if _are_means(shown) else []
         which = [name for name in ("experiment", "seed") if len(distinct(shown, name)) > 1]
         columns = ["model", *which, "BLEU" if interval else "BLEU [95%]", *interval, "chrF", "train tokens/s"]
-    table = layout_table(shown, columns, frame_rows(all_runs))
-    return latex(replace(table, notes=[*outcome, *table.notes]), names, caption)
+    table = result_table(shown, columns, frame_rows(all_runs), outcome)
+    return markdown(table) if form == "markdown" else latex(table, names, caption)
 
 
 def _check_signatures(frame: "pd.DataFrame") -> None:
@@ -312,11 +262,11 @@ def _check_signatures(frame: "pd.DataFrame") -> None:
 
 
 def _check_tasks(frame: "pd.DataFrame") -> None:
-    """Reject rows of language models, which have perplexity but no search, beside others."""
-    if not {"label", "beam", "perplexity"} <= set(frame.columns):
+    """Reject rows of language models, which have perplexity but no BLEU, beside others."""
+    if not {"label", PRIMARY, "perplexity"} <= set(frame.columns):
         return
-    modelling = frame[frame["beam"].isna() & frame["perplexity"].notna()]
-    if len(modelling) and frame["beam"].notna().any():
+    modelling = frame[frame[PRIMARY].isna() & frame["perplexity"].notna()]
+    if len(modelling) and frame[PRIMARY].notna().any():
         raise ValueError(
             f"{modelling['label'].iloc[0]} is a language model, whose perplexity does not compare with "
             "that of translation: put these rows into tables of their own"
@@ -365,7 +315,7 @@ def load_table(
 
     frames = []
     for folder, name in experiment_names(as_paths(folders)).items():
-        frame = pd.DataFrame(find_summary(folder, read_results(folder), data_root).means)
+        frame = pd.DataFrame(fill_settings(find_summary(folder, read_results(folder), data_root).means))
         frame.insert(0, "experiment", name)
         frames.append(frame)
     return pd.concat(frames, ignore_index=True)
@@ -481,3 +431,129 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
     for name, text in render_views(results, summary).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)
+
+
+# What a terminal shows of an experiment: columns that fit its width, outcome, warnings, the next step.
+
+
+WIDE = 160
+"""Width from which on further columns are shown."""
+
+
+def show_experiment(
+    folder: Path, *, width: int, only: Collection[str] = (), data_root: str = "", closing: bool = False
+) -> str:
+    """Format the results of an experiment for a terminal: means where models have several seeds.
+
+    Args:
+        folder: of the experiment.
+        width: of the terminal.
+        only: labels of the models to show; by default all.
+        data_root: the folder of the corpus; empty: that of the config.
+        closing: whether the next commands follow below.
+    """
+    results = read_results(folder)
+    shown = [result.flat() for result in results if not only or result.label in only]
+    problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
+    if problems or not any(result.status == "done" for result in results):
+        return terminal(
+            screen_table(shown, shown, width, [f"no means: {each}" for each in problems[:1]]), width
+        )
+    summary = find_summary(folder, results, data_root)
+    rows = [row for row in summary.means if not only or row["label"] in only]
+    outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
+    path, has_file = quote(str(folder)), (folder / "table.md").is_file()
+    whole = f"{folder}/table.md" if has_file else f"attnbench table {path} --columns wide"
+    where = f"more columns, and conditions: {whole}"
+    out = " --out report.html" if write_protection(folder) else ""
+    last = where if closing else f"{where}   next: attnbench report {path}{out}"
+    return terminal(screen_table(rows if has_means(results) else shown, shown, width, outcome, last), width)
+
+
+def show_experiments(folders: Sequence[Path], *, width: int, data_root: str = "") -> str:
+    """Show several experiments, or single runs, in one table; arguments as for ``show_experiment``."""
+    shape = default_shape(folders)
+    rows = frame_rows(load_table(folders, shape, data_root=data_root))
+    runs = frame_rows(load_results(*folders))
+    whole = f"attnbench table {' '.join(quote(str(folder)) for folder in folders)} --columns wide"
+    return terminal(screen_table(rows, runs, width, last=f"more columns, and conditions: {whole}"), width)
+
+
+def screen_table(
+    rows: Sequence[Row], runs: Sequence[Row], width: int, outcome: Sequence[str] = (), last: str = ""
+) -> Table:
+    """Make the table that a terminal shows, sorted by BLEU, its columns in the order of their importance.
+
+    Args:
+        rows: one row per run, or means over seeds.
+        runs: the runs that they stand for.
+        width: of the terminal.
+        outcome: lines above the table.
+        last: the last line.
+    """
+    ended = [run for run in runs if run["status"] == "done"]
+    ordered = sorted(fill_settings(rows), key=lambda row: -(row.get(PRIMARY) or -1.0))
+    if are_language_models(ended or rows):
+        ordered = sorted(ordered, key=lambda row: row.get("perplexity") or float("inf"))
+    presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
+    return Table(
+        "",
+        ordered,
+        layout=_screen_columns(ordered, width),
+        outcome=outcome,
+        conditions=[line for line in (*presets, _shared(ended), last) if line],
+        warnings=[*list_left_out(runs), *find_warnings(ended)],
+    )
+
+
+def _screen_columns(rows: Sequence[Row], width: int) -> list[Column]:
+    """List the columns in the order of their importance."""
+    if "seeds" in rows[0]:
+        primary = [score_column(PRIMARY), bleu_interval_column("combined")]
+    else:
+        primary = [COLUMNS["seed"], bleu_and_interval_column()]
+        primary = primary[len({row.get("seed") for row in rows}) == 1 :]
+    columns = [COLUMNS["label"], *primary]
+    if len({row.get("experiment") for row in rows}) > 1:
+        columns.insert(1, COLUMNS["experiment"])
+    if any(row.get("status", "done") != "done" for row in rows):
+        columns.insert(1, COLUMNS["status"])
+    columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
+    columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
+    columns += [
+        _bare(COLUMNS["train_tokens_per_s"], "train tok/s"),
+        _bare(COLUMNS["beam_sentences_per_s"], "sent/s"),
+        _bare(COLUMNS["train_s"], "min"),
+        _bare(COLUMNS["params"], "params", "M"),
+    ]
+    if width >= WIDE:
+        columns += [score_column("ter"), _bare(COLUMNS["length_ratio"], "length ratio")]
+        columns += [_bare(COLUMNS["latency_ms_p50"], "latency ms")]
+    columns += map(setting_column, varied_settings(rows))
+    return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
+
+
+def _bare(column: Column, heading: str = "", suffix: str = "") -> Column:
+    """Return a column of bare values, without deviation and spread; from 10,000 on in thousands, "16.6k"."""
+
+    def text(row: Mapping[str, Any]) -> str:
+        value = row.get(column.name)
+        if value is not None and not column.unit and value >= 10_000:
+            return f"{value / 1000:,.1f}k"
+        return UNKNOWN if value is None else column.text({column.name: value}) + suffix
+
+    return Column(column.name, heading or column.heading, cell=text)
+
+
+def _shared(runs: Sequence[Row]) -> str:
+    """Name what the runs share: seeds, equal quantity, updates, threads."""
+    updates, threads = (distinct(runs, name) for name in ("updates", "threads"))
+    on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
+    trained = [run for run in runs if run.get("preset") != EXTERNAL]
+    parts = [describe_seeds(zip(name_models(trained), (run["seed"] for run in trained), strict=True))]
+    parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
+    parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
+    plural = "s" if threads != ["1"] else ""
+    is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")
+    parts += [f"{threads[0]} CPU thread{plural}"] if is_of_training else []
+    return ", ".join(part for part in parts if part) + "." if any(parts) else ""

@@ -1,185 +1,65 @@
-"""Columns of result tables: one list for Markdown, LaTeX, CSV and JSON tables and the HTML report.
+"""Columns of result tables: of the figures of ``Result``, of settings, and of the scores of ``METRICS``."""
 
-Figures are declared in columns.toml; the columns of scores come from ``METRICS``.
-"""
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
-import math
-import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import Any, Literal, get_args
-
-from compare.config.sections import EXTERNAL
-from compare.results.text import UNKNOWN, describe_share, format_number
+from compare.config.sections import RECORDED, SETTINGS
+from compare.results.store import Result, is_setting, of_test, setting_of
+from compare.results.table import Column, Row
 from compare.scoring import HEADLINE, METRICS, metric_of
 from compare.system.messages import nearest
 
-Row = Mapping[str, Any]
-"""Values of one run or model by column name, with the standard deviation over seeds in ``<name>_sd``."""
-
-
-FACTORS = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60}
-"""Factors from stored values to printed ones, by the unit of the latter; others are printed as stored."""
-
-
-Group = Literal["identity", "size", "quality", "speed", "training", "conditions"]
-"""Subjects of columns."""
-GROUPS: tuple[Group, ...] = get_args(Group)
-Shown = Literal["always", "where known", "where rows differ", "in the report", "if chosen"]
-"""Default visibility of a column, where any row has a value; every column can be chosen by name."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of result tables."""
-
-    name: str
-    """Field of ``Result``, or a column of joined or aggregated tables."""
-    title: str = ""
-    """Heading; a figure without one is no column of its own."""
-    group: Group = "identity"
-    _: KW_ONLY
-    unit: str = ""
-    """Unit of the printed value, where the title does not name it."""
-    help: str = ""
-    decimals: int | None = None
-    """Decimal places of the printed value; None: as ``format_number``."""
-    shown: Shown = "if chosen"
-    left: bool = False
-    """Whether tables align it left."""
-    spread: bool = False
-    """Whether the fields ``<name>_low`` and ``<name>_high`` have the lowest and the highest repeat."""
-    setting: str = ""
-    """The setting that the figure repeats, a key of ``Run.conditions``."""
-    off: Any = None
-    """Value of the setting with which a run does without, which results leave out."""
-    added: bool = False
-    """Whether results of before it was declared lack it, which ``check`` then says and does not count."""
-    ends: Sequence[tuple[str, str]] = ()
-    """Fields of both ends of an interval, "[36.6, 39.7]"; of several pairs, the first that a row has."""
-    render: Callable[[Row], str] | None = None
-    """Function that makes the text of a cell; by default the formatted value."""
-
-    @property
-    def heading(self) -> str:
-        """Title and unit."""
-        return f"{self.title} ({self.unit})" if self.unit else self.title
-
-    @property
-    def stored(self) -> Sequence[Sequence[str]]:
-        """The stored fields that the cell is made of; of several lists, the first that a row has."""
-        return self.ends or [[self.name]]
-
-    def text(self, row: Row) -> str:
-        """Return the cell of ``row``, with deviation over seeds and spread if known: "81 ± 3 (78–84)".
-
-        Seeds in two groups stand in place of their deviation: "72 (28 / 93, 94)".
-        """
-        if self.render is not None:
-            return self.render(row)
-        if self.ends:
-            known = self._interval(row)
-            return f"[{', '.join(map(self._format, known))}]" if known else UNKNOWN
-        value, deviation, groups = (row.get(f"{self.name}{end}") for end in ("", "_sd", "_groups"))
-        text = self._format(value)
-        if isinstance(groups, str):
-            text += f" ({groups})"
-        elif deviation and value is not None:
-            text += f" ± {self._format(deviation)}"
-        low, high = (row.get(f"{self.name}_{end}") if self.spread else None for end in ("low", "high"))
-        return text if low is None or high is None else f"{text} ({self._format(low)}–{self._format(high)})"
-
-    def order(self, row: Row) -> float | None:
-        """Return the number to sort by, of an interval the lower end; None where it is text or unknown."""
-        value = next(iter(self._interval(row)), None) if self.ends else row.get(self.name)
-        if not isinstance(value, int | float) or not math.isfinite(value):
-            return None
-        return value * FACTORS.get(self.unit, 1)
-
-    def _interval(self, row: Row) -> Sequence[float]:
-        for low, high in self.ends:
-            if row.get(low) is not None and row.get(high) is not None:
-                return row[low], row[high]
-        return ()
-
-    def _format(self, value: Any) -> str:
-        if not isinstance(value, int | float):
-            return format_number(value)
-        value *= FACTORS.get(self.unit, 1)
-        return format_number(value) if self.decimals is None else f"{value:,.{self.decimals}f}"
-
-
-# Text of the cells that are made of several fields.
-
-
-def label_text(row: Row) -> str:
-    """Format the label, and mark that of an external system."""
-    return f"{row.get('label', UNKNOWN)}{' (external)' if row.get('preset') == EXTERNAL else ''}"
-
-
-def seed_text(row: Row) -> str:
-    """Format the seed without thousands separators."""
-    return str(row.get("seed", UNKNOWN))
-
-
-def matched_text(row: Row) -> str:
-    """Format the matched budget and the deviation from it: "params +0.4%"."""
-    budget, deviation = row.get("budget"), row.get("budget_off")
-    return UNKNOWN if budget is None or deviation is None else f"{budget} {deviation:+.1%}"
-
-
-def start_text(row: Row) -> str:
-    """Format the hash of the weights that training started from: "weights 0123456789ab"."""
-    found = row.get("init_hash")
-    return UNKNOWN if found is None else f"weights {found[:12]}"
-
-
-def status_text(row: Row) -> str:
-    """Format the status with its reason: "failed: loss became NaN at update 37"."""
-    return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
-
-
-def share_text(name: str, row: Row) -> str:
-    """Format a share of the processor or of the machine's speed: "97%", or "62%, disturbed"."""
-    share = row.get(name)
-    return UNKNOWN if share is None else describe_share(share)
-
-
-TEXTS: Mapping[str, Callable[[Row], str]] = {
-    "label": label_text,
-    "seed": seed_text,
-    "budget_off": matched_text,
-    "init_hash": start_text,
-    "status": status_text,
-    "cpu_share": partial(share_text, "cpu_share"),
-    "reference_share": partial(share_text, "reference_share"),
+FURTHER = {
+    "label": Column(
+        "experiment",
+        "experiment",
+        "name of the folder, with its parent's where two are alike",
+        shown="where rows differ",
+        left=True,
+    ),
+    "seed": Column("seeds", "seeds", "number of runs behind a mean", shown="where known"),
 }
-
-
-# The figures of results, and their columns.
-
-
-_DECLARED = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))
-
-
-def _figures(group: Group) -> dict[str, Column]:
-    """Make the declared figures of a group."""
-    columns = {}
-    for name, figure in _DECLARED[group].items():
-        columns[name] = Column(name, group=group, render=TEXTS.get(name), **figure)
-    return columns
-
-
-FIGURES: Mapping[str, Column] = {name: figure for group in GROUPS for name, figure in _figures(group).items()}
+"""Columns of joined and of aggregated tables, by the figure that they follow."""
+FIGURES = {
+    column.name: column
+    for each in fields(Result)
+    for column in (Column(each.name, **each.metadata), FURTHER.get(each.name))
+    if column is not None
+}
 """Every field of ``Result``, and the columns of joined and aggregated tables, by name."""
-COLUMNS: Mapping[str, Column] = {name: figure for name, figure in FIGURES.items() if figure.title}
-"""Every column except scores, by name, in the order of tables."""
+COLUMNS = {name: figure for name, figure in FIGURES.items() if figure.title}
+"""Every column except scores and settings, by name, in the order of tables."""
 SPREADS = tuple(name for name, column in COLUMNS.items() if column.spread)
 """Speeds that have a spread."""
 SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high"))
 """Fields with the lowest and the highest repeat of these speeds."""
+
+
+# Columns of settings.
+
+
+def setting_column(name: str) -> Column:
+    """Return the column of a setting, "section.key"."""
+    about = SETTINGS[name].metadata["about"] if name in SETTINGS else "a dash: as in the model's preset"
+    return Column(name, name, about, form=_setting, shown="where rows differ")
+
+
+def _setting(value: Any) -> str:
+    """Format the value of a setting; a frame has integers as floats where a row has none."""
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
+def varied_settings(rows: Sequence[Row]) -> list[str]:
+    """List the settings in which rows differ: those of models where known, or within the rows of a preset."""
+    begun = [row for row in rows if row.get("train.precision") is not None]
+    varied = []
+    for name in dict.fromkeys(name for row in begun for name in row if is_setting(name)):
+        values = {(row.get("preset") if name not in RECORDED else "", setting_of(row, name)) for row in begun}
+        several = len({value for _, value in values} - {None}) > 1
+        if several or len(values) > len({preset for preset, _ in values}):
+            varied.append(name)
+    return varied
 
 
 # Columns of scores in result tables, from the registry of metrics.
@@ -189,13 +69,16 @@ TEXT_FIGURES = ("perplexity", "char_perplexity", "length_ratio", "brevity_penalt
 """Figures of each test set that are no scores."""
 PRIMARY = "bleu"
 """The metric with confidence intervals over seeds and columns of further test sets."""
-INTERVALS: Mapping[str, Mapping[str, str]] = _DECLARED["intervals"]
+INTERVALS: Mapping[str, tuple[str, str]] = {
+    "test_set": ("test set [95%]", "for other sentences and these very models (bootstrap)"),
+    "seeds": ("seeds [95%]", "for other seeds and these very sentences (Student's t)"),
+    "combined": (
+        "combined [95%]",
+        "for other seeds and other sentences (Student's t on the variance of both; never narrower than that "
+        "over seeds)",
+    ),
+}
 """Headings and explanations of the confidence intervals of BLEU over seeds."""
-
-
-def of_test(field: str, test: str) -> str:
-    """Return the name of a field on a further test set; on the first (empty) it is the field itself."""
-    return f"{field}_{test}" if test else field
 
 
 def score_column(metric: str, test: str = "") -> Column:
@@ -209,8 +92,8 @@ def score_column(metric: str, test: str = "") -> Column:
     return Column(
         of_test(metric, test),
         f"{definition.heading} {test}".strip(),
-        "quality",
-        help=definition.help + ("" if definition.higher_is_better else "; lower is better"),
+        definition.help + ("" if definition.higher_is_better else "; lower is better"),
+        group="quality",
         decimals=definition.decimals,
         shown="always" if metric in HEADLINE.metrics else "where known",
     )
@@ -231,7 +114,7 @@ def bleu_and_interval_column(test: str = "") -> Column:
     def text(row: Row) -> str:
         return score.text(row) if interval.order(row) is None else f"{score.text(row)} {interval.text(row)}"
 
-    return replace(score, title=f"{score.title} [95%]", render=text)
+    return replace(score, title=f"{score.title} [95%]", cell=text)
 
 
 def text_columns(test: str = "") -> list[Column]:
@@ -255,9 +138,9 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
     """
     return Column(
         PRIMARY,
-        f"{test} {INTERVALS[kind]['title']}".strip(),
-        "quality",
-        help=f"BLEU {INTERVALS[kind]['help']}",
+        f"{test} {INTERVALS[kind][0]}".strip(),
+        f"BLEU {INTERVALS[kind][1]}",
+        group="quality",
         decimals=METRICS[PRIMARY].decimals,
         shown="always",
         ends=_ends([kind, "ci"] if kind == "test_set" else [kind], test),
@@ -287,8 +170,8 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
         Column(
             of_test(metric, test),
             f"{metric} {test}".strip(),
-            "quality",
-            help="of an external metric (attnbench score FOLDER --external); check recomputes only the mean",
+            "of an external metric (attnbench score FOLDER --external); check recomputes only the mean",
+            group="quality",
             shown="where known",
         )
         for test in ("", *further_tests(names))
@@ -311,9 +194,9 @@ def further_tests(columns: Iterable[str]) -> list[str]:
 
 
 def are_language_models(rows: Iterable[Row]) -> bool:
-    """Return whether all finished rows, at least one, are of language models: perplexity, no search."""
+    """Return whether all finished rows, at least one, are of language models: perplexity, no BLEU."""
     done = [row for row in rows if row.get("status", "done") == "done"]
-    return bool(done) and all(row.get("perplexity") is not None and row.get("beam") is None for row in done)
+    return bool(done) and all(row.get("perplexity") is not None and row.get(PRIMARY) is None for row in done)
 
 
 # Columns by the name that people see: headings, fields, and an explanation of each.
@@ -345,12 +228,14 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     """Return the column with a heading, with or without its unit or "[95%]"; case does not matter.
 
     Args:
-        heading: such as "model", "params (M)" or "BLEU".
+        heading: such as "model", "params (M)" or "BLEU", or the name of a setting.
         tests: further test sets of the rows.
 
     Raises:
         ValueError: no such column; the message suggests the nearest.
     """
+    if is_setting(heading):
+        return setting_column(heading)
     intervals = map(bleu_and_interval_column, ("", *tests))
     by_title: dict[str, Column] = {column.title.casefold(): column for column in intervals}
     for spelling in ("{0.heading}", "{0.title}", "{0.title} [95%]"):  # a heading before what resembles it
@@ -359,7 +244,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
     known = [text for column in list_columns(tests) for text in (column.name, column.title)]
-    close = nearest(heading, known, 0.6)
+    close = nearest(heading, [*known, *RECORDED], 0.6)
     hint = f"; did you mean {close!r}?" if close else ": attnbench table --list explains all"
     raise ValueError(f"no column {heading!r}{hint}")
 
@@ -383,6 +268,19 @@ def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
     raise ValueError(f"no column {name!r} in these rows, which have no value for it")
 
 
+PATTERNS = {
+    "SECTION.KEY": "a setting, such as train.ema, or of a model one that differs from its preset's, such as "
+    "model.dropout; shown where rows differ",
+    "METRIC_signature": "sacreBLEU's signature of a metric",
+    "NAME, NAME_signature": "score and signature of an external metric, such as comet (score FOLDER "
+    "--external); where known",
+    "METRIC_ci_low, METRIC_ci_high": "95% bootstrap interval of one run, for other sentences",
+    "FIELD_sd": "standard deviation of a field over seeds, in aggregated tables",
+    "FIELD_TEST": "a score, interval, length or perplexity on a further test set, such as bleu_test_long",
+}
+"""Explanations of the fields that are no columns of their own, by their pattern."""
+
+
 def explain_columns() -> list[Row]:
     """Return heading, explanation, field and default visibility of every column, one row each."""
     rows = [
@@ -395,7 +293,7 @@ def explain_columns() -> list[Row]:
         for column in list_columns()
     ]
     further = [
-        {"column": "", "explanation": text, "field": field, "shown": "if chosen"}
-        for field, text in _DECLARED["further"].items()
+        {"column": "", "explanation": text, "field": name, "shown": "if chosen"}
+        for name, text in PATTERNS.items()
     ]
     return [*rows, *further]

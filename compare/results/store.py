@@ -11,15 +11,15 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from functools import cache
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from compare.config.sections import EXTERNAL, is_shared, run_name
-from compare.results.columns import FIGURES, of_test
+from compare.config.sections import EXTERNAL, RECORDED, run_name
+from compare.results.table import GROUPS, UNKNOWN, Row, describe_share, figure
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
 from data.files import as_paths, write_atomically
@@ -32,118 +32,177 @@ logger = logging.getLogger(__name__)
 Status = Literal["done", "failed", "unfinished"]
 
 
+def _status(row: Row) -> str:
+    """Format the status with its reason: "failed: loss became NaN at update 37"."""
+    return f"{row['status']}: {row['reason']}" if row.get("reason") else str(row.get("status"))
+
+
+def _label(row: Row) -> str:
+    """Format the label, and mark that of an external system."""
+    return f"{row.get('label', UNKNOWN)}{' (external)' if row.get('preset') == EXTERNAL else ''}"
+
+
+def _matched(row: Row) -> str:
+    """Format the matched budget and the deviation from it: "params +0.4%"."""
+    budget, deviation = row.get("budget"), row.get("budget_off")
+    return UNKNOWN if budget is None or deviation is None else f"{budget} {deviation:+.1%}"
+
+
+identity, size, quality, speed, training, conditions = (partial(figure, group) for group in GROUPS)
+lowest, highest = (partial(speed, about=f"{end} of the timed repeats") for end in ("lowest", "highest"))
+Text = str | None
+Whole = int | None
+Number = float | None
+Scores = Mapping[str, float | str | None]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """Result of one run; columns.toml explains the figures. Units are part of the names."""
+    """Result of one run: figures with their columns, in the order of tables. Units are part of the names."""
 
-    # Identity and outcome.
-    label: str
-    seed: int
-    budget_updates: int | None = None
-    preset: str
-    status: Status
-    reason: str | None = None
-    warnings: str | None = None
+    # fmt: off
+    label: str = identity("model", "name of the model in the experiment", default=MISSING, shown="always",
+        left=True, cell=_label)
+    seed: int = identity("seed", "seed of weights, dropout and batch order", default=MISSING,
+        shown="where rows differ", form=str)
+    budget_updates: Whole = identity("budget", "updates of one of several budgets, train.budgets", 0,
+        "where rows differ")
+    preset: str = identity("preset", "model that the row was made from (attnbench models)", default=MISSING)
+    status: Status = identity("status", "done, failed (training diverged) or unfinished", default=MISSING,
+        left=True, cell=_status)
+    reason: Text = identity("reason", "cause of a failure")
+    warnings: Text = identity("warnings", "what to know of data and translations, one warning per line",
+        added=True)
+    settings: Mapping[str, Any] = conditions("", "those that differ from their defaults, such as train.ema, "
+        "and from those of the preset, such as model.dropout", default=dict)
 
-    # Size.
-    params: int | None = None
-    params_no_embedding: int | None = None
-    train_flops_per_token: float | None = None
-    budget_off: float | None = None
-    budget: str | None = None
-    width_multiple: int | None = None
+    params: Whole = size("params (M)", "trained weights, tied ones counted once", 2, "always")
+    params_no_embedding: Whole = size("params without embeddings (M)", "trained weights but those of "
+        "embedding tables", 2)
+    train_flops_per_token: Number = size("training FLOPs per token (M)", "floating-point operations of "
+        "forward and backward pass, at the mean lengths of the corpus", 2)
+    budget_off: Number = size("matched", "budget that is equal over the models, and the deviation from it",
+        shown="where known", left=True, cell=_matched)
+    budget: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
+        "dash: only the batches are equal")
+    width_multiple: Whole = size("widths divisible by", "largest power of two; matrix products are fastest "
+        "at multiples of 8", shown="in the report")
 
     # Quality on the first test set, 0 to 100.
-    bleu: float | None = None
-    bleu_ci_low: float | None = None
-    bleu_ci_high: float | None = None
-    chrf: float | None = None
-    ter: float | None = None
-    perplexity: float | None = None
-    char_perplexity: float | None = None
-    length_ratio: float | None = None
-    brevity_penalty: float | None = None
-    length_penalty: float | None = None
-    length_normalization: str | None = None
-    bleu_signature: str | None = None
-    tests: Mapping[str, Mapping[str, float | str | None]] = field(default_factory=dict)
-    scores: Mapping[str, float | str | None] = field(default_factory=dict)
+    bleu: Number = quality("", "BLEU of sacrebleu")
+    bleu_ci_low: Number = quality("", "lower end of the 95% bootstrap interval of BLEU over sentences")
+    bleu_ci_high: Number = quality("", "upper end of that interval")
+    chrf: Number = quality("", "chrF2")
+    ter: Number = quality("", "TER; lower is better")
+    perplexity: Number = quality("perplexity", "of the references per target token, end of sentence "
+        "included, without label smoothing; compares models of one vocabulary; lower is better", 2,
+        "where known")
+    char_perplexity: Number = quality("perplexity per character", "of the references, line ends included; "
+        "compares different vocabularies, but unknown words (<unk>) make it too low; lower is better", 3,
+        "where known")
+    length_ratio: Number = quality("length ratio", "tokens of the translations over tokens of the references",
+        3, "always")
+    brevity_penalty: Number = quality("brevity penalty", "factor of BLEU for translations that are too short",
+        3, "always")
+    length_penalty: Number = quality("length penalty", "alpha of the translations' length penalty, chosen on "
+        "validation", 2, "where known")
+    length_normalization: Text = quality("form of length penalty", "wu: ((5 + length) / 6) ** alpha; length: "
+        "length ** alpha", shown="where rows differ", left=True, note="Search: length penalty {}")
+    bleu_signature: Text = quality("", "sacrebleu's version and settings of BLEU")
+    tests: Mapping[str, Scores] = quality("", "score columns of each further test set by its name; column "
+        "bleu_test_long in a frame", default=dict)
+    scores: Scores = quality("", "score columns, as in tests, of metrics without a field of their own",
+        default=dict)
 
-    # Speed: medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
+    # Medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
     # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
     # The seeds of a model share the timings of the lowest that has weights.
-    train_tokens_per_s: float | None = None
-    timed_tokens_per_s: float | None = None
-    together_tokens_per_s_per_device: float | None = None
-    processes: int | None = None
-    devices: int | None = None
-    nodes: int | None = None
-    timed_tgt_tokens_per_s: float | None = None
-    train_mfu: float | None = None
-    greedy_sentences_per_s: float | None = None
-    beam_sentences_per_s: float | None = None
-    decode_tokens_per_s: float | None = None
-    latency_ms_p50: float | None = None
-    latency_ms_p95: float | None = None
-    cpu_share: float | None = None
-    reference_ms: float | None = None
-    reference_share: float | None = None
-    timed_tokens_per_s_low: float | None = None
-    timed_tokens_per_s_high: float | None = None
-    greedy_sentences_per_s_low: float | None = None
-    greedy_sentences_per_s_high: float | None = None
-    beam_sentences_per_s_low: float | None = None
-    beam_sentences_per_s_high: float | None = None
-    latency_ms_p50_low: float | None = None
-    latency_ms_p50_high: float | None = None
-    peak_memory_bytes: int | None = None
-    train_s: float | None = None
-    energy_j_per_1k_tokens: float | None = None
-    data_s: float | None = None
-    validation_s: float | None = None
-    checkpoint_s: float | None = None
-    decode_s: float | None = None
+    train_tokens_per_s: Number = speed("train tokens/s", "of the whole training, by its log: source and "
+        "target, without padding", 0, "always", added=True)
+    timed_tokens_per_s: Number = speed("timed tokens/s", "of training timed from the final weights, all "
+        "models in turn", 0, "always", spread=True)
+    together_tokens_per_s_per_device: Number = speed("train tokens/s per device", "of the processes that "
+        "trained together; the timed speeds are of one process on one device", 0, "where known")
+    processes: Whole = speed("processes", "that trained together, the most at a time; a dash: one",
+        shown="where known", note="Processes: {} trained a model together")
+    devices: Whole = speed("devices", "of these processes: GPUs, or the CPUs of their hosts",
+        shown="where known")
+    nodes: Whole = speed("nodes", "hosts of these processes", shown="where known")
+    timed_tgt_tokens_per_s: Number = speed("timed target tokens/s", "target tokens alone, without padding", 0)
+    train_mfu: Number = speed("train MFU (%)", "model FLOPs utilisation, relative to the data sheet's peak; "
+        "a dash: unknown", 1)
+    greedy_sentences_per_s: Number = speed("greedy sent/s", "sentences per second of greedy search", 1,
+        "always", spread=True)
+    beam_sentences_per_s: Number = speed("beam sent/s", "sentences per second of beam search", 1, "always",
+        spread=True)
+    decode_tokens_per_s: Number = speed("beam tokens/s", "target tokens of the best hypotheses", 0)
+    latency_ms_p50: Number = speed("latency p50 (ms)", "median, one sentence at a time", 1, "always",
+        spread=True)
+    latency_ms_p95: Number = speed("latency p95 (ms)", "95th percentile, one sentence at a time; a dash: "
+        "fewer than 100 sentences", 1)
+    cpu_share: Number = speed("CPU share", "share of the processor that the most disturbed timing had",
+        shown="in the report", form=describe_share)
+    reference_ms: Number = speed("reference work (ms)", "fixed work of about 50 ms on one core, timed with "
+        "every timing; the median beside the slowest", 1, "in the report", added=True)
+    reference_share: Number = speed("machine speed", "by the reference work, relative to the best that was "
+        "ever timed on this machine", shown="in the report", added=True, form=describe_share)
+    timed_tokens_per_s_low: Number = lowest("timed tokens/s, lowest repeat")
+    timed_tokens_per_s_high: Number = highest("timed tokens/s, highest repeat")
+    greedy_sentences_per_s_low: Number = lowest("greedy sent/s, lowest repeat")
+    greedy_sentences_per_s_high: Number = highest("greedy sent/s, highest repeat")
+    beam_sentences_per_s_low: Number = lowest("beam sent/s, lowest repeat")
+    beam_sentences_per_s_high: Number = highest("beam sent/s, highest repeat")
+    latency_ms_p50_low: Number = lowest("latency p50, lowest repeat")
+    latency_ms_p50_high: Number = highest("latency p50, highest repeat")
+    peak_memory_bytes: Whole = speed("peak memory (GB)", "of training and decoding: of torch's tensors on a "
+        "GPU, else of the process", 2)
+    train_s: Number = speed("train (min)", "without waiting for batches, validation and checkpoints", 1,
+        "always")
+    energy_j_per_1k_tokens: Number = speed("J/1k tokens", "energy of the GPU in training, other programs "
+        "included; a dash: cannot be read", 1, "in the report")
+    data_s: Number = speed("data (s)", "waiting for batches in training", 1)
+    validation_s: Number = speed("validation (s)", "time of all validations", 1)
+    checkpoint_s: Number = speed("checkpoints (s)", "time of saving", 1)
+    decode_s: Number = speed("decoding (s)", "translation of the test sets", 1)
 
-    # Training.
-    updates: int | None = None
-    stopped_by: str | None = None
-    late_gain: float | None = None
-    epochs: float | None = None
-    tokens_seen: int | None = None
-    best_update: int | None = None
-    valid_loss: float | None = None
-    valid_perplexity: float | None = None
-    init_hash: str | None = None
+    updates: Whole = training("updates", "optimizer updates done", 0, "always")
+    stopped_by: Text = training("stopped by", "updates: the last update of the budget was reached; patience: "
+        "validation no longer improved", shown="in the report", left=True)
+    late_gain: Number = training("gain of the last quarter", "validation BLEU that the last quarter of the "
+        "updates has added; a dash: one validation, or no BLEU", 2, "in the report", added=True)
+    epochs: Number = training("epochs", "passes over the training pairs", 2)
+    tokens_seen: Whole = training("training tokens (M)", "source and target tokens, without padding", 2)
+    best_update: Whole = training("best update", "update of the best validation; metrics.jsonl says whether "
+        "these weights or an average were kept", 0)
+    valid_loss: Number = training("validation loss", "of the chosen weights, in nats per target token")
+    valid_perplexity: Number = training("validation perplexity", "of the chosen weights, per target token")
+    init_hash: Text = training("start", "sha256 of the weights of another run that training started from; a "
+        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format)
 
-    # Conditions.
-    files: Mapping[str, str] = field(default_factory=dict)
-    beam: int | None = None
-    batch_tokens: int | None = None
-    accumulate: int | None = None
-    max_ratio: float | None = None
-    valid_every: int | None = None
-    average: int | None = None
-    average_every: int | None = None
-    ema: float | None = None
-    label_smoothing: float | None = None
-    consistency: str | None = None
-    subword_sampling: str | None = None
-    clip_norm: float | None = None
-    precision: str | None = None
-    recurrent_precision: str | None = None
-    reproducible: str | None = None
-    device: str | None = None
-    trained_on: str | None = None
-    torch: str | None = None
-    threads: int | None = None
-    cores: int | None = None
-    clock_mhz: float | None = None
-    timed_together: str | None = None
-    data_hash: str | None = None
-    batch_hash: str | None = None
-    settings_hash: str | None = None
-    code_version: str | None = None
+    files: Mapping[str, str] = conditions("", "sha256 of each file that the figures come from, by its path "
+        "in the run's folder", default=dict)
+    recurrent_precision: Text = conditions("precision of recurrent layers", "on a GPU, where it is not that "
+        "of training", note="Precision: recurrent layers {}")
+    reproducible: Text = conditions("weights reproducible", "how exactly training again gives these weights; "
+        "a dash: to the bit", note="Training: weights reproducible {}")
+    device: Text = conditions("device", "processor or GPU of the timings", note="Hardware: {}")
+    trained_on: Text = conditions("trained on", "processors or GPUs, torch and threads of training; a dash: "
+        "those of the timings", added=True, note="Hardware: trained on {}")
+    torch: Text = conditions("torch", "version of torch", note="Hardware: torch {}")
+    threads: Whole = conditions("threads", "of torch", note="Hardware: {} threads")
+    cores: Whole = conditions("cores", "that the process may use", note="Hardware: {} cores")
+    clock_mhz: Number = conditions("clock (MHz)", "of the processor", 0, note="Hardware: {:,.0f} MHz")
+    timed_together: Text = conditions("timing", "id of the timing in which the models took turns; speeds of "
+        "different ids do not compare")
+    data_hash: Text = conditions("data", "sha256 of the corpus", note="Data: {:.12}")
+    batch_hash: Text = conditions("batches", "sha256 of the batches of the first epoch, order and padding "
+        "included", note="Data: batches {:.12}")
+    settings_hash: Text = conditions("settings", "sha256 of the settings that rows share",
+        note="Data: settings {:.12}")
+    code_version: Text = conditions("code", "version and hash of the sources, of attnbench and of plug-ins",
+        note="Data: code {}")
 
+    # fmt: on
     @property
     def run(self) -> str:
         """Name of the run's folder."""
@@ -167,6 +226,7 @@ class Result:
         """
         row = asdict(self)
         del row["files"]
+        row |= {name: setting_text(value) for name, value in row.pop("settings").items()}
         for test, scores in {"": row.pop("scores"), **row.pop("tests")}.items():
             for name, value in scores.items():
                 column = of_test(name, test)
@@ -175,6 +235,11 @@ class Result:
                     raise ValueError(f"column {column!r} is a field already: rename the {kind}")
                 row[column] = value
         return row
+
+
+def of_test(name: str, test: str) -> str:
+    """Return the name of a field on a further test set; on the first (empty) it is the field itself."""
+    return f"{name}_{test}" if test else name
 
 
 def json_text(content: Any, indent: int = 2) -> str:
@@ -192,25 +257,38 @@ def json_text(content: Any, indent: int = 2) -> str:
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=indent).decode()
 
 
-SETTINGS = {name: figure for name, figure in FIGURES.items() if figure.setting}
-"""Figures that repeat settings."""
-SHARED_SETTINGS = tuple(name for name, figure in SETTINGS.items() if is_shared(figure.setting))
-"""Those that all rows of a table share."""
+# Settings as columns: rows have those that differ from their defaults, by "section.key".
 
 
-def recorded_settings(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a result that repeat settings.
+def is_setting(name: str) -> bool:
+    """Return whether a column is of a setting."""
+    return name in RECORDED or name.startswith("model.")
 
-    Args:
-        conditions: ``Run.conditions``.
-    """
-    values = {name: conditions[figure.setting] for name, figure in SETTINGS.items()}
-    return {name: None if value == SETTINGS[name].off else value for name, value in values.items()}
+
+def setting_text(value: Any) -> Any:
+    """Return the value of a setting for a cell: a list as text."""
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
+def setting_of(row: Row, name: str) -> Any:
+    """Return the value of a setting in a row; None if it is that of the preset, or not known."""
+    value = row.get(name)
+    has_begun = row.get("train.precision") is not None  # which never is the default, auto
+    return setting_text(RECORDED.get(name)) if value is None and has_begun else value
+
+
+def fill_settings(rows: Iterable[Row], further: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Give every row the default of each setting that any row has, or that ``further`` names."""
+    rows = list(rows)
+    names = dict.fromkeys([*filter(is_setting, (name for row in rows for name in row)), *further])
+    return [{**row, **{name: setting_of(row, name) for name in names}} for row in rows]
 
 
 # The files.
 
 
+NESTED = ("settings", "tests", "scores", "files")
+"""Fields that are several columns of the frame, or none."""
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
 Record = TypeVar("Record")
 RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})(?:-budget(?P<budget>[1-9]\d{0,17}))?")
@@ -340,13 +418,13 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    types = {each.name: each.type for each in fields(Result) if each.name not in ("tests", "scores", "files")}
-    rows = [result.flat() for result in results]
+    types = {each.name: each.type for each in fields(Result) if each.name not in NESTED}
+    rows = fill_settings(result.flat() for result in results)
     further = dict.fromkeys(name for row in rows for name in row if name not in types)
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
     # By default, pandas converts integers beside a None to floats.
     kinds = {name: DTYPES[kind] for name, kind in types.items() if kind in DTYPES}
-    kinds |= {name: "float64" for name in further if name not in texts}
+    kinds |= {name: "float64" for name in further if name not in texts and not is_setting(name)}
     return pd.DataFrame(rows, columns=[*types, *further], dtype=object).astype(kinds)
 
 

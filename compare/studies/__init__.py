@@ -1,6 +1,6 @@
 """Studies that test claims of the literature by measurement: ``run_study`` runs one of ``STUDIES``."""
 
-from compare.analysis.tables import Table as Table
+from compare.results.table import Table as Table
 from compare.studies.study import STUDIES as STUDIES
 from compare.studies.study import Claim as Claim
 from compare.studies.study import Settings as Settings

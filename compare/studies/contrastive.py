@@ -8,10 +8,10 @@ import logging
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
-from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.experiment.likelihood import score_translations
 from compare.models.styles import RECURRENT, TRANSFORMER
+from compare.results.table import Row
 from compare.studies.experiments import obtain_translators
 from compare.studies.panels import column, conclude
 from compare.studies.study import Settings, StudyResult

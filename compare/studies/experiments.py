@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from compare.analysis.finished_experiment import load_finished
-from compare.analysis.tables import Row
 from compare.config.parse import load_experiment, read_toml, to_toml
 from compare.config.sections import SECTIONS, Experiment
 from compare.decoding.translator import Translator
@@ -27,6 +26,7 @@ from compare.models.registry import Architecture
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result
+from compare.results.table import Row
 from compare.studies.corpora import write_corpus
 from compare.studies.panels import conclude
 from compare.studies.study import Measured, Settings, StudyResult, describe

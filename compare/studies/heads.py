@@ -31,12 +31,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from compare.analysis.alignment import attend_words
-from compare.analysis.tables import Row
 from compare.analysis.word_links import Gold, corpus_gold, link_matrix
 from compare.attention.weights import AttentionHead
 from compare.decoding.translator import Translator
 from compare.models.registry import build as build_model
 from compare.models.styles import TRANSFORMER
+from compare.results.table import Row
 from compare.studies.experiments import batch_of, obtain_translators
 from compare.studies.panels import column, conclude
 from compare.studies.study import Measured, Settings, StudyResult

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from compare.analysis.tables import Row
 from compare.models.styles import PLAIN, RECURRENT, TRANSFORMER
+from compare.results.table import Row
 from compare.studies.complexity import multiply_adds
 from compare.studies.fresh_models import TRANSLATORS, Model, one_way
 from compare.studies.panels import column, conclude

@@ -23,9 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compare.analysis.tables import Row
 from compare.decoding.translator import Translator
 from compare.protocol import EncoderDecoder
+from compare.results.table import Row
 from compare.studies.corpora import sequences
 from compare.studies.experiments import batch_of, train
 from compare.studies.fresh_models import transformer

@@ -12,9 +12,9 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from compare.analysis.tables import Row, Table
+from compare.report.render import list_text, table_text
 from compare.results.store import json_text
-from compare.results.text import DISTURBED, describe_share, format_number, list_text, table_text
+from compare.results.table import DISTURBED, Row, Table, describe_share, format_number
 from compare.system.log import format_duration
 from compare.system.messages import did_you_mean
 from compare.system.plugins import track_registry

@@ -261,7 +261,7 @@ def test_the_table_shows_medians_spreads_and_shares():
     first, second, third = (dict(zip(heading, line, strict=True)) for line in lines)
     assert first.items() >= {"median": "200", "min-max": "150-300", "CPU share": "80%, disturbed"}.items()
     assert first["machine speed"] == "80%, disturbed"
-    assert first.items() >= {"MFU": "20%", "peak memory (GB)": "1.50", "J / 1k tokens": "-"}.items()
+    assert first.items() >= {"MFU": "20%", "peak memory (GB)": "1.50", "J / 1k tokens": "–"}.items()
     assert (second["median"], second["min-max"], second["tokens/s"]) == (
         "13.3",
         "10-20",

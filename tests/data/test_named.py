@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from data import named
 from data.corpus import read_corpus
 from data.download import Remote, download, extract
-from data.named import BY_HASH, CORPORA, EVERY_23RD, MANIFEST, _divide, _read, fetch
+from data.named import BY_HASH, CORPORA, EVERY_23RD, MANIFEST, _divide, _read, fetch, read_catalogue
 from tests.kits.http_server import CONTENT, SHA256, Answer, Handler, Server, plain, status
 from tests.kits.named_corpora import Texts, lines, published, stand_in
 
@@ -52,6 +53,13 @@ def serve(server: Server, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(CORPORA, name, stand_in(CORPORA[name], server, texts))
 
     return serve_corpus
+
+
+def test_two_corpora_of_one_name_are_refused():
+    text = Path(named.__file__).with_name("corpora.toml").read_text("utf-8")
+    assert read_catalogue(text) == CORPORA
+    with pytest.raises(ValueError, match=r"^corpora.toml: several corpora are named 'multi30k': give each a"):
+        read_catalogue(text.replace('name = "tatoeba"', 'name = "multi30k"'))
 
 
 PAIRS = [(name, pair) for name in CORPORA if name != "tatoeba" for pair in CORPORA[name].languages]

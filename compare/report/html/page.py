@@ -13,8 +13,8 @@ from compare.analysis.comparison import (
     compared_with,
 )
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
+from compare.analysis.seeds import describe_seeds
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
-from compare.analysis.tables import Table
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings, list_left_out
 from compare.report.html.sections import (
@@ -33,13 +33,12 @@ from compare.results.columns import (
     COLUMNS,
     INTERVALS,
     PRIMARY,
-    Column,
     are_language_models,
     bleu_interval_column,
     score_column,
 )
-from compare.results.store import Result, refuse_writing
-from compare.results.text import UNKNOWN, describe_seeds
+from compare.results.store import Result, is_setting, refuse_writing
+from compare.results.table import UNKNOWN, Column, Table
 from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
@@ -139,14 +138,14 @@ def result_table(
 
     columns = [
         column
-        for column in default_columns(dict.fromkeys(name for row in every for name in row), means=True)
-        if column.group != "identity"
+        for column in default_columns(every, means=True)
+        if (column.group != "identity" or is_setting(column.name))
         and column.shown != "if chosen"
         and any(column.text(row) != UNKNOWN for row in every)
     ]
     intervals = [column for kind in INTERVALS if (column := bleu_interval_column(kind)) in columns]
     if verdicts:
-        columns.insert(1 + columns.index(intervals[-1]), Column(against, against, "quality", render=text))
+        columns.insert(1 + columns.index(intervals[-1]), Column(against, against, group="quality", cell=text))
     if any(result.status != "done" for result in finished.results):
         columns.append(COLUMNS["status"])
     at_once = {score_column(PRIMARY).heading, score_column("chrf").heading, against}

@@ -21,7 +21,7 @@ from compare.analysis.finished_experiment import (
     timed_spread,
 )
 from compare.analysis.quality import faults
-from compare.analysis.tables import Row, Table, mean_over_seeds, plain_column
+from compare.analysis.seeds import mean_over_seeds
 from compare.attention.weights import AttentionHead
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models, runs_to_toml, shared_settings
@@ -32,7 +32,7 @@ from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
 from compare.report.plots import PLOTS
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.store import train_commands
-from compare.results.text import UNKNOWN
+from compare.results.table import UNKNOWN, Row, Table, plain_column
 from compare.system.log import track
 from compare.system.messages import explain
 from compare.system.plugins import code_version

@@ -43,7 +43,7 @@ from compare.analysis.statistics import (
 from compare.config.sections import ScoringConfig
 from compare.results.records import Likelihoods, LikelihoodSums
 from compare.results.store import write_record
-from compare.results.text import describe_p
+from compare.results.table import describe_p
 from data.text import read_lines
 from tests.kits.finished_experiments import make_finished, pairs
 from tests.kits.paths import SHARED
@@ -319,7 +319,7 @@ def finished_of(
 
 def test_figures_become_means_deviations_and_three_intervals(tmp_path: Path):
     """10, 13, 19: mean 14, squares of -4, -1 and 5 make 42, over two 21."""
-    common = {"params": 12, "beam": 4}
+    common = {"params": 12, "settings": {"decode.beam_size": 4}}
     figures: Figures = {
         ("a", seed): common | {"bleu": bleu, "updates": seed, "batch_hash": str(seed), "chrf": chrf}
         for seed, bleu, chrf in ((1, 10.0, None), (2, 13.0, 3.0), (3, 19.0, 5.0))
@@ -332,7 +332,8 @@ def test_figures_become_means_deviations_and_three_intervals(tmp_path: Path):
     assert (first["bleu"], first["bleu_sd"]) == pytest.approx((14, math.sqrt(21)))
     assert (first["bleu_test_long"], first["bleu_test_long_sd"]) == pytest.approx((52, 1))
     assert first["chrf"] is None  # one seed lacks it
-    assert (first["params"], first["params_sd"], first["beam"], first["updates"]) == (12, 0, 4, 2)
+    assert (first["params"], first["params_sd"], first["decode.beam_size"], first["updates"]) == (12, 0, 4, 2)
+    assert "decode.beam_size_sd" not in first
     assert (first["preset"], first["batch_hash"], first["status"]) == ("lstm", None, "done")
     assert third["bleu_sd"] is None
     for suffix, test in (("", "test"), ("_test_long", "test_long")):

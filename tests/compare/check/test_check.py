@@ -195,8 +195,8 @@ def test_a_missing_corpus(forged: Path):
     (line,) = (line for line in result.not_checked if line.startswith("data, batches and scores: "))
     assert "no such folder" in line
     assert line.endswith(f"({', '.join(RUNS)})")
-    edit_json(forged / RUN / "result.json", lambda row: row.update(beam=7))
-    assert f"{RUN}: beam" in differences(forged)
+    edit_json(forged / RUN / "result.json", lambda row: row["settings"].update({"decode.beam_size": 7}))
+    assert f"{RUN}: decode.beam_size" in differences(forged)
 
 
 def test_an_unfinished_run(forged: Path):

@@ -305,7 +305,7 @@ def test_only_likelihoods_are_measured_and_the_targets_alone_are_counted(modelle
         assert result.status == "done"
         assert result.perplexity is not None
         assert 1 < result.char_perplexity < result.perplexity < 40
-        assert result.bleu is result.beam is result.length_penalty is result.latency_ms_p50 is None
+        assert result.bleu is result.length_penalty is result.latency_ms_p50 is None
         assert result.timed_tokens_per_s == result.timed_tgt_tokens_per_s > 0
         assert sorted(path.name for path in (modelled / result.run).glob("*.hyp*")) == []
         lines = read_metrics(modelled / result.run / "metrics.jsonl")

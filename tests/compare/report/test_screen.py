@@ -10,11 +10,17 @@ import pytest
 
 from compare.analysis import comparison
 from compare.analysis.comparison import summarise
-from compare.analysis.tables import find_groups
+from compare.analysis.seeds import find_groups
 from compare.cli import main
 from compare.report.closing import CLOSING_WIDTH, length_chart, show_closing
-from compare.report.screen import render_screen, show_experiment, show_experiments
-from compare.report.table import refresh_views, write_views
+from compare.report.render import terminal
+from compare.report.table import (
+    refresh_views,
+    screen_table,
+    show_experiment,
+    show_experiments,
+    write_views,
+)
 from compare.results.store import SUMMARY, has_means, read_results, save_result, stored_summary
 from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
 from tests.kits.runs import ROWS
@@ -39,7 +45,7 @@ def test_two_experiments_are_told_apart_and_paths_can_be_pasted(
     assert max(map(len, text.splitlines())) <= 100
     assert {made.name, "other"} <= set(text.split())
     rows = [{"experiment": name} | changed(seed=seed).flat() for name, seed in (("a", 1), ("a", 2), ("b", 3))]
-    assert "1 to 2 seeds" in render_screen(rows, rows, width=100)
+    assert "1 to 2 seeds" in terminal(screen_table(rows, rows, 100), 100)
 
 
 def test_rows_are_sorted_by_bleu_and_the_fullest_screen_has_the_rest(made: Path):
@@ -55,7 +61,7 @@ def test_rows_are_sorted_by_bleu_and_the_fullest_screen_has_the_rest(made: Path)
 
 def screen(*results: Any, **options: Any) -> str:
     rows = [result.flat() for result in results]
-    return render_screen(rows, rows, width=120, **options)
+    return terminal(screen_table(rows, rows, 120, **options), 120)
 
 
 def test_single_runs_show_their_interval_their_status_and_one_line_per_warning():
@@ -63,7 +69,7 @@ def test_single_runs_show_their_interval_their_status_and_one_line_per_warning()
         changed(label="b", bleu=40.0, length_ratio=1.2, stopped_by="updates"),
         changed(length_ratio=0.9, stopped_by="updates", train_tokens_per_s=40_123.0),
         FAILED,
-        notes=["b is ahead."],
+        outcome=["b is ahead."],
         last="next: something",
     )
     above, table, below = text.split("\n\n")
@@ -84,7 +90,7 @@ def test_single_runs_show_their_interval_their_status_and_one_line_per_warning()
 def test_seeds_in_two_groups_are_listed_and_have_no_deviation():
     runs = [changed(seed=seed, bleu=bleu).flat() for seed, bleu in ((1, 94.0), (2, 27.9), (3, 93.4))]
     mean = {**runs[0], "seeds": 3, "bleu": 71.8, "bleu_sd": 38.0, "bleu_groups": "27.9 / 93.4, 94.0"}
-    table, below = render_screen([mean], runs, width=100).split("\n\n")
+    table, below = terminal(screen_table([mean], runs, 100), 100).split("\n\n")
     assert "71.8 (27.9 / 93.4, 94.0)" in table
     assert "! seeds of lstm form two groups, 27.9 / 93.4, 94.0 BLEU, 1 of 3 in the lower one" in below
 
@@ -107,7 +113,7 @@ def test_two_groups_have_a_gap_far_above_the_deviation_within(scores: list[float
 
 
 def test_language_models_show_perplexity():
-    plain = dict.fromkeys(SCORES) | {"beam": None, "chrf": None, "length_ratio": None}
+    plain = dict.fromkeys([*SCORES, "chrf", "length_ratio"])
     text = screen(changed(label="b", perplexity=9.5, **plain), changed(perplexity=9.0, **plain))
     lines = text.splitlines()
     assert "perplexity" in lines[0]

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from compare.analysis.tables import Table, mean_over_seeds
+from compare.analysis.seeds import mean_over_seeds
 from compare.cli import main
 from compare.report.conditions import describe_presets, find_warnings
-from compare.report.table import FORMS, find_summary, latex, load_table, render_table
-from compare.results.columns import COLUMNS, Column
+from compare.report.render import latex
+from compare.report.table import FORMS, find_summary, load_table, render_table
+from compare.results.columns import COLUMNS
 from compare.results.store import (
     NO_INTERVALS,
     SUMMARY,
@@ -28,6 +29,7 @@ from compare.results.store import (
     to_frame,
     write_record,
 )
+from compare.results.table import Column, Table
 from compare.scoring import METRICS
 
 SIGNATURE = "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
@@ -40,10 +42,11 @@ SPEEDS = {
 }
 SPEEDS |= {"beam_sentences_per_s": 61.04, "latency_ms_p50": 14.25, "train_s": 810.0, "cpu_share": 0.97}
 MACHINE = {"device": "Some CPU", "torch": "2.13.0", "threads": 2, "cores": 4, "clock_mhz": 2599.9}
-FIGURES = {"params": 7_126_000, "updates": 6_000, "chrf": 60.25, "length_ratio": 0.985, "beam": 5}
+FIGURES = {"params": 7_126_000, "updates": 6_000, "chrf": 60.25, "length_ratio": 0.985}
+SETTINGS = {"train.precision": "bf16", "decode.beam_size": 4}
 HASHES = {"data_hash": "data0123456789abcdef", "batch_hash": "batch0123456789abcdef", "timed_together": "a1"}
 DONE = Result(
-    **{"label": "lstm", "preset": "lstm", "seed": 1, "status": "done", "precision": "bf16"},
+    **{"label": "lstm", "preset": "lstm", "seed": 1, "status": "done", "settings": SETTINGS},
     **(SCORES | SPEEDS | MACHINE | FIGURES | HASHES),
 )
 FAILED = Result(label="gru", preset="gru", seed=1, status="failed", reason="loss became NaN at update 37")
@@ -89,7 +92,9 @@ def test_markdown_shows_what_people_compare():
         "Precision: training bf16, decoding fp32",
         "Speeds: median of repeats (lowest–highest), the models in turn, one seed per model, "
         "CPU share at least 97%",
-        "Search: beam 5",
+        "Search: beam 4, at most 2.0 x source tokens + 10 tokens",
+        "Training: vocabulary unigram, 4096 target tokens per batch, label smoothing 0.1, "
+        "gradient norm at most 1.0, validated every 500 updates",
         "Data: data01234567, batches batch0123456",
     ]
 
@@ -197,8 +202,25 @@ def test_the_preset_of_another_label_and_the_outcome_are_shown():
 
 
 def test_settings_that_differ_are_named():
-    mixed = [{"label": "a", "settings_hash": "1"}, {"label": "b", "settings_hash": "2", "ema": 0.5}]
-    assert find_warnings(mixed)[0].endswith("(1, 2: ema)")  # a method that only some rows use
+    other = changed(label="b", settings_hash="2", settings=SETTINGS | {"train.ema": 0.5})
+    mixed = [changed(settings_hash="1"), other]  # a method that only some rows use
+    assert find_warnings([each.flat() for each in mixed])[0].endswith("(1, 2: train.ema)")
+    assert [row["train.ema"] for row in rows_of(*mixed)] == ["0", "0.5"]
+    assert to_frame(mixed)["train.ema"].tolist() == [0.0, 0.5]
+    assert json.loads(render_table(mixed, "json", ["train.decay"])) == [{"train.decay": 0.2}] * 2
+
+
+def test_settings_of_models_are_columns_where_rows_of_a_preset_differ():
+    plain, wide = SETTINGS, SETTINGS | {"model.d_model": 512, "model.tie": "all"}
+    rows = rows_of(
+        changed(settings=wide, preset="transformer"),
+        changed(settings=plain),
+        changed(label="b", settings=plain),
+    )
+    assert not [name for name in rows[0] if name.startswith("model.")]
+    rows = rows_of(changed(settings=wide), changed(label="b", settings=plain | {"model.tie": "all"}))
+    assert [row["model.d_model"] for row in rows] == ["512", "–"]
+    assert "model.tie" not in rows[0]
 
 
 def test_models_of_one_label_in_two_experiments_are_told_apart():
@@ -221,9 +243,9 @@ def test_models_of_one_label_in_two_experiments_are_told_apart():
 def test_only_rows_that_ended_and_were_trained_here_have_conditions():
     threads = "threads differ between rows"
     assert threads not in render_table([DONE, changed(seed=2), replace(FAILED, threads=1)])
-    rows = [changed(settings_hash="1").flat(), changed(settings_hash="2", label_smoothing=0.5).flat()]
+    rows = [changed(settings_hash="1").flat(), changed(settings_hash="2").flat() | {"train.decay": 0.5}]
     outside = {"label": "theirs", "preset": "external", "settings_hash": "3"}
-    assert find_warnings([*rows, outside])[0].endswith(": label_smoothing)")
+    assert find_warnings([*rows, outside])[0].endswith(": train.decay)")
 
 
 def test_notes_of_means_are_those_of_the_runs():
@@ -308,7 +330,7 @@ def test_markdown_shows_what_it_must_not_obey():
 def test_every_sign_of_latex_is_written_as_text():
     columns = [Column(name, name, "identity", left=name == "model") for name in ("model", "a_b & c")]
     row = {"model": "50% #1 {x} ~ ^ \\ $", "a_b & c": "[1, 2] ± 3 –"}
-    text = latex(Table("", [row], layout=columns, notes=["x|y <z>"]))
+    text = latex(Table("", [row], layout=columns, conditions=["x|y <z>"]))
     assert r"a\_b \& c" in text
     assert r"50\% \#1 \{x\} \textasciitilde{} \textasciicircum{} \textbackslash{} \$" in text
     assert r"{[}1, 2] $\pm$ 3 --" in text

@@ -89,7 +89,7 @@ def test_a_run_is_of_one_precision_and_never_of_auto(
     experiment, folder = load_experiment(tiny_toml, ["train.precision=auto"]), tmp_path / "run"
     for _ in range(2):  # the second resumes the first
         results = run_experiment(experiment, folder, Reporter())
-        assert [result.precision for result in results] == ["bf16", "bf16"]
+        assert [result.settings["train.precision"] for result in results] == ["bf16", "bf16"]
     assert {RunFolder.read(folder / result.run).run.train.precision for result in results} == {"bf16"}
     pretend("sse2", tmp_path, monkeypatch)
     with pytest.raises(ValueError, match='precision = "bf16" there, precision = "fp32" here'):

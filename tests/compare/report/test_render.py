@@ -4,7 +4,9 @@ import math
 
 import pytest
 
-from compare.results.text import describe_seeds, format_number, table_text
+from compare.analysis.seeds import describe_seeds
+from compare.report.render import table_text
+from compare.results.table import format_number
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,171 @@
+"""Renderers of a table for a terminal, as Markdown and as LaTeX; html/template.html.j2 has that for HTML."""
+
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+from compare.results.table import Table, listing
+from data.text import visible
+
+TAG = re.compile(r"(\\*)(<(?=[A-Za-z/!?]))")
+"""The beginning of an HTML tag with the backslashes before it, which must be escaped too."""
+TAG_OR_BAR = re.compile(r"(\\*)(<(?=[A-Za-z/!?])|\|)")
+"""The same, or the end of a cell."""
+LEAST_TEXT = 24
+"""Characters that are left of the width for a text to be wrapped in them, not left out."""
+
+
+def terminal_width() -> int | None:
+    """Return the number of columns of the terminal that standard output is; None for a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def draw(table: Table, width: int | None = None) -> str:
+    """Format a table for a terminal of that width, or without one as Markdown."""
+    return markdown(table) if width is None else terminal(table, width)
+
+
+def table_text(
+    rows: Sequence[Mapping[str, Any]], left: Collection[str] | None = None, width: int | None = None
+) -> str:
+    """Draw rows by heading (see ``listing``), without a newline at the end."""
+    return draw(listing(rows, left), width).rstrip("\n")
+
+
+def list_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Format rows in aligned columns, which fit into the terminal; without one they are whole."""
+    return table_text(rows, width=terminal_width() or 10_000)
+
+
+def terminal(table: Table, width: int) -> str:
+    """Format a table in aligned columns, with its outcome above, warnings and conditions below.
+
+    Columns that do not fit into the width are left out, from the right; text in the first of these is wrapped
+    where there is room for it.
+    """
+    lines = [[_one_line(text) for text in line] for line in (table.headings, *table.cells)]
+    left, rest = [column.left for column in table.columns], None
+    ends = list(accumulate(2 + max(map(len, column)) for column in zip(*lines, strict=True)))
+    fitting = max(sum(end - 2 <= width for end in ends), 1)
+    if fitting < len(left) and left[fitting] and width - ends[fitting - 1] >= LEAST_TEXT:
+        rest = width - ends[fitting - 1]
+        fitting += 1
+    grid = tabulate(
+        [line[:fitting] for line in lines],
+        tablefmt="plain",  # without headers, which make columns wider
+        disable_numparse=True,
+        colalign=_align(left[:fitting]),
+        maxcolwidths=[*[None] * (fitting - 1), rest],
+    )
+    warnings = [f"! {each.removeprefix('Warning: ')}" for each in table.warnings]
+    parts = [
+        "\n".join(textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in part)
+        for part in (table.outcome, [*warnings, *table.conditions])
+    ]
+    parts.insert(1, "\n".join(map(str.rstrip, grid.splitlines())))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def markdown(table: Table) -> str:
+    """Format a table, with a list of its outcome above, and of conditions and warnings below."""
+    grid = tabulate(
+        [[escape_markdown(text, TAG_OR_BAR) for text in line] for line in (table.headings, *table.cells)],
+        headers="firstrow",
+        tablefmt="pipe",
+        disable_numparse=True,  # otherwise tabulate prints 38.10 as 38.1
+        colalign=_align([column.left for column in table.columns]),
+    )
+    above, below = (
+        "\n".join(f"- {escape_markdown(line)}" for line in part)
+        for part in (table.outcome, [*table.conditions, *table.warnings])
+    )
+    return "\n\n".join(filter(None, (above, grid, below))) + "\n"
+
+
+def _align(left: Sequence[bool]) -> list[str]:
+    return ["left" if each else "right" for each in left]
+
+
+def escape_markdown(text: str, special: re.Pattern[str] = TAG) -> str:
+    """Format text as one line: control characters and ``special`` are escaped, white space is one blank."""
+    return special.sub(r"\1\1\\\2", _one_line(text))
+
+
+def _one_line(text: str) -> str:
+    """Format text as one line without control characters."""
+    return visible(" ".join(text.split()))
+
+
+def fill_page(template: Path, **values: object) -> str:
+    """Fill in a Markdown page from its template, in which every text that is not ours is to be escaped."""
+    from jinja2 import StrictUndefined, Template  # imported here: tables need no template
+
+    text = template.read_text(encoding="utf-8")
+    options: dict[str, Any] = {
+        "trim_blocks": True,
+        "keep_trailing_newline": True,
+        "undefined": StrictUndefined,
+    }
+    page: str = Template(text, **options).render(values)
+    return page
+
+
+LATEX = r"""%% \input this file; the preamble needs \usepackage{booktabs}
+\begin{table}
+\centering
+\caption{%s}
+\label{tab:%s}
+\begin{tabular}{%s}
+\toprule
+%s \\
+\midrule
+%s
+\bottomrule
+\end{tabular}
+%s\end{table}
+"""
+SIGNS = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{sign: "\\" + sign for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+        "±": r"$\pm$",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "[": "{[}",  # a [ or * at the start of a line would be an argument of the \\ before it
+        "*": "{*}",
+    }
+)
+"""LaTeX for characters that are special in LaTeX or missing from its fonts."""
+
+
+def latex(table: Table, experiments: Sequence[str] = (), caption: str = "") -> str:
+    r"""Format a table as a floating table, with booktabs, that a document can \input; its notes are below it.
+
+    Args:
+        table: the table.
+        experiments: names of the experiments that the rows are from; label and caption name them.
+        caption: another caption.
+    """
+    alignment = "".join(side[0] for side in _align([column.left for column in table.columns]))
+    headings, *lines = (
+        " & ".join(_one_line(text).translate(SIGNS) for text in line)
+        for line in (table.headings, *table.cells)
+    )
+    notes = [*table.outcome, *table.conditions, *table.warnings]
+    text = "; ".join(_one_line(note).removesuffix(".").translate(SIGNS) for note in notes)
+    below = f"\\par\\smallskip\n\\parbox{{\\linewidth}}{{{text}}}\n" if notes else ""
+    title = caption or f"Results{' of ' if experiments else ''}{', '.join(experiments)}."
+    label = re.sub("[^a-z0-9]+", "-", "-".join(experiments).lower()).strip("-") or "results"
+    body = "\n".join(f"{line} \\\\" for line in lines)
+    return LATEX % (_one_line(title).translate(SIGNS), label, alignment, headings, body, below)
