@@ -21,7 +21,7 @@ Fraction = Annotated[float, Meta(ge=0, lt=1)]
 """A probability, or a decay: at least 0 and below 1."""
 
 
-def setting(default: Any, about: str, *, shared: bool = True, note: str = "", off: bool = False) -> Any:
+def setting(default: Any, about: str, *, shared: bool = True) -> Any:
     """Declare a setting as a field of a dataclass; the annotation has its type and bounds.
 
     Args:
@@ -29,10 +29,8 @@ def setting(default: Any, about: str, *, shared: bool = True, note: str = "", of
         about: help, as Markdown, for docs/settings.md.
         shared: whether all rows of a table must have the same value; a setting that changes no score need
             not, nor does the seed.
-        note: the condition that stands below tables, such as "Training: label smoothing {}".
-        off: whether the default means that there is nothing to note.
     """
-    return field(default=default, metadata={"about": about, "shared": shared, "note": note, "off": off})
+    return field(default=default, metadata={"about": about, "shared": shared})
 
 
 class Section:

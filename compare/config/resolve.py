@@ -12,9 +12,7 @@ from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     EXTERNAL,
-    RECORDED,
     SECTIONS,
-    SETTINGS,
     SHARED,
     DecodeConfig,
     Experiment,
@@ -152,7 +150,7 @@ class Run(Sections):
         if self.is_external:  # the settings of training and search are not its own
             return {}
         preset = find_preset(self.preset).model.settings()
-        defaults = RECORDED | {f"model.{key}": value for key, value in preset.items()}
+        defaults = SHARED | {f"model.{key}": value for key, value in preset.items()}
         settings = {name: value for name, value in self.settings().items() if name in defaults}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -307,7 +305,7 @@ def runs_to_toml(
 # Settings that all rows of one table share, and their hash, which proves it.
 
 
-DEFAULTS: dict[str, Any] = {"task": "translation"} | {name: SETTINGS[name].default for name in SHARED}
+DEFAULTS: dict[str, Any] = {"task": "translation", **SHARED}
 """The settings that rows must share, by "section.key", with their defaults."""
 
 

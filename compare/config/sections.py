@@ -1,8 +1,8 @@
 """The sections of an experiment, which all its models share: frozen dataclasses whose fields are settings.
 
-A setting is declared here and nowhere else: its type with bounds, its default, its help, whether the rows of
-a table share it, and its note below tables. What is hashed, compared, documented and recorded in results
-follows; tables have a column for each recorded setting in which rows differ.
+A setting is declared here and nowhere else: its type with bounds, its default, its help, and whether the rows
+of a table share it. What is hashed, compared, documented and recorded in results follows; tables have a
+column of each shared setting in which rows differ, and below them stand those that are not the default.
 """
 
 import re
@@ -83,7 +83,6 @@ class VocabularyConfig(Section):
         "words, characters, unigram or bpe (the last two by SentencePiece), or given: what spaces separate, "
         "for a corpus that is cut into pieces already. Translations and references are joined before "
         "scoring: `@@ ` is deleted, or else spaces are deleted and each ▁ becomes a space.",
-        note="Training: vocabulary {}",
     )
     size: Annotated[int, Meta(ge=5)] = setting(
         8_000, "Maximum number of entries, the four special ones included."
@@ -106,24 +105,17 @@ class TrainConfig(Section):
         "auto",
         "fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively. "
         "Translations and scores are computed in fp32 in any case.",
-        note="Precision: training {}, decoding fp32",
     )
     deterministic: bool = setting(
         False,
         "Compute the same bits each time: a GPU is slower then; a processor keeps its number of threads.",
         shared=False,
     )
-    batch_tokens: Positive = setting(
-        4_096,
-        "Maximum number of target tokens per batch, padding included.",
-        note="Training: {} target tokens per batch",
-    )
+    batch_tokens: Positive = setting(4_096, "Maximum number of target tokens per batch, padding included.")
     accumulate: Positive = setting(
         1,
         "Parts that a batch is computed in, one after the other, where memory cannot hold it at once.",
         shared=False,  # their gradients have the sum of the whole batch's
-        note="Training: each share of a batch in {} parts",
-        off=True,
     )
     max_updates: Positive = setting(6_000, "Optimizer updates; all models see the same batches.")
     budgets: tuple[Positive, ...] = setting(
@@ -137,40 +129,26 @@ class TrainConfig(Section):
         DECAY, "Last share of the updates, in which the learning rate of the schedule stable falls to 0."
     )
     label_smoothing: Fraction = setting(
-        0.1,
-        "Probability mass spread evenly over the vocabulary (Szegedy et al. 2016).",
-        note="Training: label smoothing {}",
+        0.1, "Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."
     )
     clip_norm: NonNegative = setting(
-        1.0,
-        "Maximum total gradient norm; larger gradients are scaled down. 0: none are.",
-        note="Training: gradient norm at most {}",
+        1.0, "Maximum total gradient norm; larger gradients are scaled down. 0: none are."
     )
-    valid_every: Positive = setting(
-        500, "Updates between validations.", note="Training: validated every {} updates"
-    )
+    valid_every: Positive = setting(500, "Updates between validations.")
     patience: Natural = setting(
         0,
         "Stop after this many validations without a better one, by BLEU; by likelihood below "
         "1 BLEU and for language models. 0: never stop early.",
     )
     average: Positive = setting(
-        1,
-        "Average the weights of the last N validations; used if better on validation.",
-        note="Training: up to {} weights averaged",
-        off=True,
+        1, "Average the weights of the last N validations; used if better on validation."
     )
     average_every: Natural = setting(
         0,
         "Updates between the weights that are averaged; 0: average those saved at validations.",
-        note="Training: {} updates between averaged weights",
-        off=True,
     )
     ema: Fraction = setting(
-        0.0,
-        "Decay per update of a moving average of all weights, used if better on validation; 0: none.",
-        note="Training: moving average of decay {}",
-        off=True,
+        0.0, "Decay per update of a moving average of all weights, used if better on validation; 0: none."
     )
     log_every: Positive = setting(50, "Updates between lines of metrics.jsonl.", shared=False)
     checkpoint_every: Positive = setting(500, "Updates between saves of the trainer state.", shared=False)
@@ -241,27 +219,20 @@ class RegularizationConfig(Section):
         "Loss on the KL divergence between two passes of a batch: none, r-drop, which compares two draws of "
         "dropout, or simcut, which compares with a pass that lacks some tokens; the formulas are in "
         "compare/formulas.py.",
-        note="Training: consistency {}",
-        off=True,
     )
     consistency_weight: NonNegative | None = setting(
-        None,
-        "Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut.",
-        note="Training: weight of consistency {}",
+        None, "Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut."
     )
     cut: Annotated[float, Meta(gt=0, lt=1)] | None = setting(
         None,
         "Probability of a source or target token that its embedding is set to zero in the second pass of "
         "simcut; by default 0.05.",
-        note="Training: tokens cut {}",
     )
     subword_sampling: Fraction = setting(
         0.0,
         "Segment the training text anew for each epoch: of a bpe vocabulary the probability that a merge is "
         "dropped (BPE-dropout, Provilkov et al. 2020), of a unigram one the exponent alpha of the "
         "probabilities that a segmentation is drawn by (Kudo 2018); 0: never.",
-        note="Training: subword sampling {}",
-        off=True,
     )
 
     def __post_init__(self) -> None:
@@ -284,7 +255,7 @@ class DecodeConfig(Section):
     """Search settings, the same for every model."""
 
     beam_size: Annotated[int, Meta(ge=1, le=MAX_BEAM_SIZE)] = setting(
-        5, "Hypotheses kept per sentence; 1 is greedy search.", note="Search: beam {}"
+        5, "Hypotheses kept per sentence; 1 is greedy search."
     )
     length_penalties: tuple[NonNegative, ...] = setting(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0),
@@ -296,9 +267,7 @@ class DecodeConfig(Section):
         "length ** alpha, or both: one of the two is chosen too.",
     )
     max_ratio: Annotated[float, Meta(gt=0)] = setting(
-        2.0,
-        "A translation has at most max_ratio * source tokens + 10 tokens.",
-        note=f"Search: at most {{}} x source tokens + {EXTRA_TOKENS} tokens",
+        2.0, "A translation has at most max_ratio * source tokens + 10 tokens."
     )
     batch_tokens: Natural = setting(
         0,
@@ -409,12 +378,8 @@ SECTIONS: dict[str, Any] = {each.name: each.type for each in fields(Sections)}
 
 SETTINGS = {f"{section}.{each.name}": each for section, kind in SECTIONS.items() for each in fields(kind)}
 """The declaration of each setting that all models share, by "section.key"."""
-SHARED = tuple(name for name, each in SETTINGS.items() if each.metadata["shared"])
-"""Settings of which all rows of a table must have the same value."""
-RECORDED = {
-    name: each.default for name, each in SETTINGS.items() if each.metadata["shared"] or each.metadata["note"]
-}
-"""Settings that results record where they differ from these defaults."""
+SHARED = {name: each.default for name, each in SETTINGS.items() if each.metadata["shared"]}
+"""Settings of which all rows of a table must have the same value, with their defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import chain
 
 from compare.analysis.seeds import find_groups, groups_text
-from compare.config.sections import EXTERNAL, SETTINGS, SHARED
+from compare.config.sections import EXTERNAL, SHARED
 from compare.results.columns import (
     COLUMNS,
     FIGURES,
@@ -14,7 +14,7 @@ from compare.results.columns import (
     external_metrics,
     further_tests,
 )
-from compare.results.store import of_test, setting_of
+from compare.results.store import of_test, setting_of, setting_text
 from compare.results.table import DISTURBED, GROUPS, Group, Row, describe_share
 from compare.scoring import METRICS
 
@@ -40,11 +40,11 @@ def distinct(rows: Iterable[Row], name: str, length: int | None = None) -> list[
     return list(dict.fromkeys(str(row[name])[:length] for row in rows if row.get(name) is not None))
 
 
-SUBJECTS = ("Hardware", "Precision", "Processes", "Speeds", "Search", "Training", "Data")
-"""Subjects of conditions in their order, with which the notes of settings and figures begin."""
-NOTES = {name: (each.metadata["note"], each.metadata["off"]) for name, each in SETTINGS.items()}
-NOTES |= {name: (column.note, False) for name, column in FIGURES.items()}
-NOT_CLIPPED = "gradients not clipped"
+ALWAYS = (
+    *("train.batch_tokens", "train.label_smoothing", "train.clip_norm"),
+    *("decode.beam_size", "decode.max_ratio"),
+)
+"""Settings that are named below tables even where they have their defaults; others only where they do not."""
 
 
 def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
@@ -57,17 +57,20 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
         for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
     }
-    lines |= {subject: [] for subject in SUBJECTS}
-    for name, (note, off) in NOTES.items():
-        subject, _, text = note.partition(": ")
-        if not note or (subject == "Search" and are_language_models(rows)):
-            continue
-        values = dict.fromkeys(setting_of(row, name) if name in SETTINGS else row.get(name) for row in rows)
-        lines[subject] += [
-            NOT_CLIPPED if (name, value) == ("train.clip_norm", 0) else text.format(value)
-            for value in values
-            if value is not None and not (off and value == SETTINGS[name].default)
-        ]
+    lines |= {subject: [] for subject in ("Hardware", "Precision", "Processes", "Speeds", "Settings")}
+    lines["Precision"] = [f"training {value}, decoding fp32" for value in distinct(rows, "train.precision")]
+    left_out = ("train.precision", "decode." if are_language_models(rows) else "train.precision")
+    lines["Settings"] = [
+        f"{name} {value}"
+        for name, default in SHARED.items()
+        for value in dict.fromkeys(setting_of(row, name) for row in rows)
+        if value is not None and not name.startswith(left_out)
+        if name in ALWAYS or value != setting_text(default)
+    ]
+    for name, column in FIGURES.items():
+        subject, _, text = column.note.partition(": ")
+        values = [row[name] for row in rows if text and row.get(name) is not None]
+        lines.setdefault(subject, []).extend(map(text.format, dict.fromkeys(values)))
     if lines["Processes"]:
         lines["Processes"] += ["dropout seeded by process and update", "speeds timed in one process"]
     lines["Speeds"] = _timings(rows)

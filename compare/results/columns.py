@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from compare.config.sections import RECORDED, SETTINGS
+from compare.config.sections import SETTINGS, SHARED
 from compare.results.store import Result, is_setting, of_test, setting_of
 from compare.results.table import Column, Row
 from compare.scoring import HEADLINE, METRICS, metric_of
@@ -55,7 +55,7 @@ def varied_settings(rows: Sequence[Row]) -> list[str]:
     begun = [row for row in rows if row.get("train.precision") is not None]
     varied = []
     for name in dict.fromkeys(name for row in begun for name in row if is_setting(name)):
-        values = {(row.get("preset") if name not in RECORDED else "", setting_of(row, name)) for row in begun}
+        values = {(row.get("preset") if name not in SHARED else "", setting_of(row, name)) for row in begun}
         several = len({value for _, value in values} - {None}) > 1
         if several or len(values) > len({preset for preset, _ in values}):
             varied.append(name)
@@ -244,7 +244,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
     known = [text for column in list_columns(tests) for text in (column.name, column.title)]
-    close = nearest(heading, [*known, *RECORDED], 0.6)
+    close = nearest(heading, [*known, *SHARED], 0.6)
     hint = f"; did you mean {close!r}?" if close else ": attnbench table --list explains all"
     raise ValueError(f"no column {heading!r}{hint}")
 

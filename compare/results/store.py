@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from compare.config.sections import EXTERNAL, RECORDED, run_name
+from compare.config.sections import EXTERNAL, SHARED, run_name
 from compare.results.table import GROUPS, UNKNOWN, Row, describe_share, figure
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
@@ -107,7 +107,7 @@ class Result:
     length_penalty: Number = quality("length penalty", "alpha of the translations' length penalty, chosen on "
         "validation", 2, "where known")
     length_normalization: Text = quality("form of length penalty", "wu: ((5 + length) / 6) ** alpha; length: "
-        "length ** alpha", shown="where rows differ", left=True, note="Search: length penalty {}")
+        "length ** alpha", shown="where rows differ", left=True, note="Settings: length penalty {}")
     bleu_signature: Text = quality("", "sacrebleu's version and settings of BLEU")
     tests: Mapping[str, Scores] = quality("", "score columns of each further test set by its name; column "
         "bleu_test_long in a frame", default=dict)
@@ -184,7 +184,7 @@ class Result:
     recurrent_precision: Text = conditions("precision of recurrent layers", "on a GPU, where it is not that "
         "of training", note="Precision: recurrent layers {}")
     reproducible: Text = conditions("weights reproducible", "how exactly training again gives these weights; "
-        "a dash: to the bit", note="Training: weights reproducible {}")
+        "a dash: to the bit", note="Settings: weights reproducible {}")
     device: Text = conditions("device", "processor or GPU of the timings", note="Hardware: {}")
     trained_on: Text = conditions("trained on", "processors or GPUs, torch and threads of training; a dash: "
         "those of the timings", added=True, note="Hardware: trained on {}")
@@ -262,7 +262,7 @@ def json_text(content: Any, indent: int = 2) -> str:
 
 def is_setting(name: str) -> bool:
     """Return whether a column is of a setting."""
-    return name in RECORDED or name.startswith("model.")
+    return name in SHARED or name.startswith("model.")
 
 
 def setting_text(value: Any) -> Any:
@@ -274,7 +274,7 @@ def setting_of(row: Row, name: str) -> Any:
     """Return the value of a setting in a row; None if it is that of the preset, or not known."""
     value = row.get(name)
     has_begun = row.get("train.precision") is not None  # which never is the default, auto
-    return setting_text(RECORDED.get(name)) if value is None and has_begun else value
+    return setting_text(SHARED.get(name)) if value is None and has_begun else value
 
 
 def fill_settings(rows: Iterable[Row], further: Iterable[str] = ()) -> list[dict[str, Any]]:

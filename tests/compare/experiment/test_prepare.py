@@ -109,8 +109,8 @@ def test_all_models_see_the_same_samples_and_check_draws_them_again(
     assert all(result.epochs is not None and 1 < result.epochs < 2 for result in results)
     plain = prepare_data(first_run(tiny_toml, PLAIN), folder / "encoded")
     assert plain.batch_hash != results[0].batch_hash
-    training = dict(list_conditions([result.flat() for result in results]))["Training"]
-    assert {"vocabulary bpe", "subword sampling 0.3"} <= set(training.split(", "))
+    settings = dict(list_conditions([result.flat() for result in results]))["Settings"]
+    assert {"vocabulary.kind bpe", "regularization.subword_sampling 0.3"} <= set(settings.split(", "))
     assert check_experiment(folder).differences == []
 
 

@@ -92,9 +92,8 @@ def test_markdown_shows_what_people_compare():
         "Precision: training bf16, decoding fp32",
         "Speeds: median of repeats (lowest–highest), the models in turn, one seed per model, "
         "CPU share at least 97%",
-        "Search: beam 4, at most 2.0 x source tokens + 10 tokens",
-        "Training: vocabulary unigram, 4096 target tokens per batch, label smoothing 0.1, "
-        "gradient norm at most 1.0, validated every 500 updates",
+        "Settings: train.batch_tokens 4096, train.label_smoothing 0.1, train.clip_norm 1.0, "
+        "decode.beam_size 4, decode.max_ratio 2.0",
         "Data: data01234567, batches batch0123456",
     ]
 
