@@ -37,7 +37,7 @@ from compare.results.store import read_result
 from compare.system.device import pick_device
 from compare.system.log import Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
-from compare.system.plugins import PLUGINS, load_plugins
+from compare.system.plugins import VERSIONS, load_plugins
 from compare.system.processes import (
     Interrupted,
     Processes,
@@ -219,7 +219,7 @@ class Work:
     """What each process does, as it is pickled."""
 
     call: Callable[[], object]
-    plugins: tuple[str, ...] = field(default_factory=lambda: tuple(PLUGINS))
+    plugins: tuple[str, ...] = field(default_factory=lambda: tuple(VERSIONS))
     """Modules that it imports first."""
 
     def __call__(self) -> None:
