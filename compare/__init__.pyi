@@ -85,7 +85,6 @@ from compare.studies.study import list_studies as list_studies
 from compare.studies.study import register_study as register_study
 from compare.studies.study import run_study as run_study
 from compare.system.doctor import diagnose as diagnose
-from compare.system.plugins import load_installed_plugins as load_installed_plugins
 from compare.system.plugins import load_plugins as load_plugins
 from seq2seq.scores import list_scores as list_scores
 from seq2seq.scores import register_score as register_score

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from compare.system.plugins import track_registry
 from data.files import as_paths, ensure_unchanged
 from data.marks import MIN_SHARE, describe_text
 from data.text import ensure_parallel, list_lines, read_lines
@@ -261,7 +260,6 @@ def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence
 
 METRICS: dict[str, Metric] = {metric.name: metric for metric in (Bleu(), Chrf(), ChrfPlusPlus(), Ter())}
 """Every metric by name, in the order of tables."""
-track_registry("metric", METRICS)
 
 
 def list_metrics() -> list[str]:

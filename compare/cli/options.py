@@ -80,15 +80,8 @@ def _show_messages(quiet: bool) -> bool:
     return quiet
 
 
-def load_all_plugins(named: list[str] | None = None) -> list[str] | None:
-    """Import the plug-ins that are installed, and those that ``--plugin`` names.
-
-    Commands on finished runs need it not: their config.toml names the plug-ins that they depend on.
-
-    Raises:
-        ValueError: a module that ``--plugin`` names cannot be used.
-    """
-    compare.load_installed_plugins()
+def _load_plugins(named: list[str] | None) -> list[str] | None:
+    """Import the plug-ins that ``--plugin`` names; called by typer."""
     compare.load_plugins(named or [])
     return named
 
@@ -148,7 +141,7 @@ PluginModules = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin",
-        callback=load_all_plugins,
+        callback=_load_plugins,
         help="Import this module first (docs/plugins.md). May be repeated.",
     ),
 ]

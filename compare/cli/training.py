@@ -52,7 +52,6 @@ def run(
     from compare.report.table import show_experiment
     from compare.results.store import read_results
 
-    cli.load_all_plugins()
     experiment = compare.load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"launch": compare.parse_launch(jobs, slurm), "context": str(config)}
@@ -147,7 +146,6 @@ def tune(
     """
     from compare.experiment.tune import summarize
 
-    cli.load_all_plugins()
     plan = compare.TuningPlan(
         trials=trials,
         updates=updates,
@@ -228,7 +226,6 @@ def bench(
     )
     if out is not None and out.is_dir():
         raise ValueError(f"--out {out} is a folder: name a file")
-    cli.load_all_plugins()
     runs = compare.resolve_models(compare.load_experiment(config, settings or []), str(config))
     if dry_run:
         names = compare.planned_timings(runs, plan)

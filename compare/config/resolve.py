@@ -21,13 +21,12 @@ from compare.config.sections import (
     run_name,
 )
 from compare.models.presets import find_preset
-from compare.models.registry import ExternalSystem, ResolvedModel, TaskName, family_of
+from compare.models.registry import ExternalSystem, ResolvedModel, TaskName
 from compare.optim import OptimConfig
 from compare.scoring import language_tokenizer
 from compare.settings import convert_setting
 from compare.system.device import has_fast_bf16, pick_device
 from compare.system.messages import abbreviate, did_you_mean
-from compare.system.plugins import PLUGINS
 from data.vocabulary import readable
 
 EXTERNAL_MODEL = ResolvedModel(architecture=ExternalSystem(), optim=OptimConfig())
@@ -64,28 +63,6 @@ def _suggest(key: str, known: Iterable[str]) -> str:
         if key != "seed" and any(each.name == key for each in dataclasses.fields(kind)):
             return f"all models share it: write it into [{section}], or --set {section}.{key}=VALUE"
     return did_you_mean(key, known, cutoff=0.5)
-
-
-def used_plugins(named: Iterable[str], preset: str, model: ResolvedModel) -> tuple[str, ...]:
-    """List the plug-ins that the results of a model depend on.
-
-    Args:
-        named: those that the experiment's file names.
-        preset: name of the model's preset.
-        model: the model.
-
-    Returns:
-        These, and any imported otherwise that registers the preset, the family or the score of the model, or
-        a metric, which every result has.
-    """
-    family = family_of(model.architecture).config
-    used = {("preset", preset), ("family", family), ("score", model.settings().get("score"))}
-    others = [
-        plugin.module
-        for plugin in PLUGINS.values()
-        if plugin.registered & used or any(kind == "metric" for kind, _ in plugin.registered)
-    ]
-    return tuple(dict.fromkeys([*named, *sorted(others)]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +235,7 @@ def resolve_models(
             label=row.label,
             preset=row.preset,
             model=model,
-            plugins=used_plugins(experiment.plugins, row.preset, model),
+            plugins=experiment.plugins,
             **sections,
         )
         for row, model in zip(experiment.models, models, strict=True)

@@ -36,7 +36,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result
 from compare.system.log import Reporter, ShowMetrics, show_messages
 from compare.system.messages import did_you_mean, first_line
-from compare.system.plugins import PLUGINS, load_plugins
+from compare.system.plugins import VERSIONS, load_plugins
 from compare.system.processes import (
     Interrupted,
     Processes,
@@ -212,7 +212,7 @@ class Work:
     """What each process does, as it is pickled."""
 
     call: Callable[[], object]
-    plugins: tuple[str, ...] = field(default_factory=lambda: tuple(PLUGINS))
+    plugins: tuple[str, ...] = field(default_factory=lambda: tuple(VERSIONS))
     """Modules that it imports first."""
 
     def __call__(self) -> None:

@@ -28,7 +28,6 @@ from compare.models.registry import (
 )
 from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
-from compare.system.plugins import track_registry
 
 SENTENCE_TOKENS = 20
 """Length of both sentences of the pair whose FLOPs are counted."""
@@ -100,7 +99,6 @@ def _read_config(table: Mapping[str, Any]) -> Any:
 
 
 PRESETS: dict[str, Preset] = _read_presets()
-track_registry("preset", PRESETS)
 
 
 def find_preset(name: str, context: str = "") -> Preset:

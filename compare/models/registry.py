@@ -15,7 +15,7 @@ from compare.models.hybrid import UNUSED, HybridConfig, Ladder, LadderConfig, bu
 from compare.optim import OptimConfig
 from compare.protocol import EncoderDecoder
 from compare.system.measure import physical_memory_bytes
-from compare.system.plugins import is_of_plugin, track_registry
+from compare.system.plugins import is_of_plugin
 from seq2seq.config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from seq2seq.model import Features, RecurrentLanguageModel, Seq2Seq
 from seq2seq.scores import SCORES
@@ -160,8 +160,6 @@ for _family in (
     Family("external", ExternalSystem, _build_external, lambda *_: 0.0),
 ):
     register_family(_family)
-track_registry("family", FAMILIES)
-track_registry("score", SCORES)  # here, as seq2seq knows nothing of plug-ins
 
 
 def family_of(config: Any) -> Family:
@@ -292,10 +290,10 @@ class ResolvedModel:
 
     def plugin_part(self) -> Any:
         """Return the method ``score``, or the class, of a plug-in's score or family; None without one."""
-        name, family = self.settings().get("score"), family_of(self.architecture)
-        if is_of_plugin("score", name):
-            return vars(SCORES[str(name)]).get("score", SCORES[str(name)])
-        return family.build if is_of_plugin("family", family.config) else None
+        score, family = SCORES.get(str(self.settings().get("score"))), family_of(self.architecture)
+        if score is not None and is_of_plugin(score):
+            return vars(score).get("score", score)
+        return family.build if is_of_plugin(family.config) else None
 
     def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
         """Replace settings; a name that both halves of a hybrid have replaces both.

@@ -3,12 +3,12 @@
 import dataclasses
 import hashlib
 import json
-import logging
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 
-from compare.config.parse import SCHEMA, load_experiment
+from compare.config.parse import SCHEMA
 from compare.config.resolve import Run, runs_to_toml
 from compare.experiment.tune import BEST, TRIALS_FILE
 from compare.report.render import escape_markdown, fill_page
@@ -20,15 +20,15 @@ from compare.results.store import (
     read_registry,
     read_results,
     results_hash,
+    save_result,
     train_commands,
     write_record,
 )
 from compare.system.plugins import code_version
+from compare.training.checkpoints import WEIGHTS
 from data.files import check_vacant, new_folder
-from data.text import pack_gzip, read_decompressed
+from data.text import hash_decompressed, pack_gzip, read_decompressed
 from data.vocabulary import FILE_NAME
-
-logger = logging.getLogger(__name__)
 
 EXPERIMENT = "experiment.toml"
 """The file of a published folder with the settings of all models."""
@@ -47,8 +47,8 @@ def publish_experiment(
 
     Each run keeps its settings, training log, timings and result, and, compressed, its translations and
     vocabularies. Names stand in place of the paths of this machine, so the hash of config.toml is renewed.
-    Runs without a result are left out; the README names them. The folder appears complete or not at all.
-    Every command shows it, and none writes into it.
+    Runs without a result are not copied, but still listed. The folder appears complete or not at all. Every
+    command shows it, and none writes into it.
 
     Args:
         folder: the folder of the experiment.
@@ -65,119 +65,98 @@ def publish_experiment(
 
     Raises:
         OSError: a file cannot be read or written, or ``out`` is not empty.
-        ValueError: no run has ended, one has no translations, a file that has changed since its result was
-            recorded, no search in ``tuning``, or something other than published results in ``out``.
+        ValueError: no run of a model has a result, a file has changed since its result was recorded, no
+            search in ``tuning``, or something other than published results in ``out``.
     """
     folder, out = Path(folder), Path(out)
     check_vacant(out, replace=replace)
     if out.is_dir() and any(out.iterdir()) and not read_registry(out).published:
         raise ValueError(f"{out} holds no published results: only published results can be replaced")
-    asked = {result.run: result for result in read_results(folder)}
-    results = {name: each for name, each in asked.items() if (folder / name / "result.json").is_file()}
-    left_out = [name for name in asked if name not in results]
-    if all(result.is_external for result in results.values()):
-        raise ValueError(f"{folder}: no run of a model has ended: nothing to publish")
-    if left_out:
-        logger.warning(f"left out, as they have not ended: {', '.join(left_out)}")
-    runs = [_open_run(folder / name, result, data_root) for name, result in results.items()]
-    done = [run for run in runs if results[run.name].status == "done"]
-    firsts: dict[str, RunFolder] = {}
-    for run in [*done, *runs]:
-        firsts.setdefault(run.run.label, run)
-    corpus, registry = corpus_name(runs[0].run.data.root), read_registry(folder)
-    registry.runs, registry.published = list(results), {"corpus": corpus, "code_version": code_version()}
     trials = Path(tuning or folder) / TRIALS_FILE
     if tuning and not trials.exists():
         raise ValueError(f"{tuning} has no {TRIALS_FILE}: give the folder that `attnbench tune` wrote")
+    results = read_results(folder)
+    ended = [result for result in results if (folder / result.run / "result.json").is_file()]
+    ended.sort(key=lambda result: result.status != "done")  # the first run of a model is one that is done
+    runs = [RunFolder.read(folder / result.run, data_root=data_root) for result in ended]
+    if all(run.run.is_external for run in runs):
+        raise ValueError(f"{folder}: no run of a model has ended: nothing to publish")
+    firsts = {run.run.label: run for run in reversed(runs)}
+    registry = read_registry(folder)
+    corpus = corpus_name(runs[0].run.data.root)
+    registry.published = {"corpus": corpus, "code_version": code_version()}
     with new_folder(out, replace=replace) as target:
-        for run in runs:
-            _copy_run(run, results[run.name], target / run.name, weights=weights and run in firsts.values())
+        for run, result in zip(runs, ended, strict=True):
+            _copy_run(run, result, target / run.name, weights=weights and run in firsts.values())
         registry.write(target)
-        models = [published_run(run, f"{run.name}/") for run in firsts.values() if not run.run.is_external]
-        starts = {run.run.train.init_hash for run in runs if not run.run.is_external}
-        systems = [
-            {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
-            for run in firsts.values()
-            if run.run.is_external
-        ]
-        written = runs_to_toml(models, systems, own_starts=len(starts) > 1)
-        settings = f"schema = {SCHEMA}\n\n{written}"
-        note = source_note(out.resolve().name, list(results.values()), [*done, *runs][0], left_out)
-        for name, text in {EXPERIMENT: settings, "README.md": note}.items():
-            (target / name).write_bytes(text.encode())
+        (target / EXPERIMENT).write_bytes(_experiment_toml(list(firsts.values()), runs).encode())
+        (target / "README.md").write_bytes(source_note(out.resolve().name, ended, runs[0]).encode())
         if trials.exists():
             (target / TRIALS_FILE).write_bytes(trials.read_bytes())
         if (best := trials.with_name(BEST)).exists():
-            (target / BEST).write_bytes(_published_best(best).encode())
-        if done and not left_out:
-            summary = find_summary(folder, list(results.values()), data_root)
+            (target / BEST).write_bytes(_without_paths(best.read_text(encoding="utf-8")).encode())
+        if ended[0].status == "done":
+            summary = find_summary(folder, results, data_root)
             if not summary.lacks_texts:  # it names a path of this machine
                 published = results_hash(read_results(target))
                 write_record(target / SUMMARY, dataclasses.replace(summary, results=published))
     return out
 
 
-def _open_run(folder: Path, result: Result, data_root: str) -> RunFolder:
-    """Read a run that may be published.
-
-    Raises:
-        ValueError: see ``publish_experiment``.
-    """
-    run = RunFolder.read(folder, data_root=data_root)
-    if result.status != "done":
-        return run
-    if run.run.translates and not run.tests:
-        raise ValueError(f"{folder} has no translations (*.hyp): nobody could score it again")
-    hashes = run.hashes()
-    weights = run.weights.relative_to(folder).as_posix()
-    for name, recorded in result.files.items():
-        if hashes.get(name, recorded if name == weights else None) != recorded:
-            raise ValueError(
-                f"{folder / name} is not what its result was computed from: restore it, "
-                f"or look at `attnbench check {quote(str(folder.parent))}`"
-            )
-    return run
-
-
 def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: bool) -> None:
     """Copy the files of a run, its weights if asked; compress its translations and vocabularies."""
     target.mkdir()
-    for name, path in run.files().items():
-        if path == run.weights:
-            if weights:
-                (target / name).parent.mkdir()
-                (target / name).write_bytes(path.read_bytes())
+    files = run.files()
+    for name, recorded in result.files.items():
+        content_hash = hash_decompressed(files[name]) if name in files else None
+        if content_hash != recorded and (content_hash or name != WEIGHTS):
+            raise ValueError(
+                f"{run.folder / name} is not what its result was computed from: restore it, "
+                f"or look at `attnbench check {quote(str(run.folder.parent))}`"
+            )
+    for name, path in files.items():
+        if path == run.weights and not weights:
             continue
         content = read_decompressed(path)
         if path == run.config:
             content = published_run(run).to_toml().encode()
             result = with_config_hash(result, content)
-        packed = name == FILE_NAME or name.endswith(".hyp")
-        (target / (f"{name}.gz" if packed else name)).write_bytes(pack_gzip(content) if packed else content)
-    (target / "result.json").write_bytes(f"{result.to_json()}\n".encode())
+        is_packed = name == FILE_NAME or name.endswith(".hyp")
+        copy = target / (f"{name}.gz" if is_packed else name)
+        copy.parent.mkdir(exist_ok=True)
+        copy.write_bytes(pack_gzip(content) if is_packed else content)
+    save_result(target, result)
+
+
+def _experiment_toml(firsts: Sequence[RunFolder], runs: Sequence[RunFolder]) -> str:
+    """Write the settings of all models as one experiment.
+
+    Args:
+        firsts: one run of each model, and of each external system.
+        runs: all runs.
+    """
+    models = [published_run(run, f"{run.name}/") for run in firsts if not run.run.is_external]
+    systems = [
+        {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
+        for run in firsts
+        if run.run.is_external
+    ]
+    starts = {run.run.train.init_hash for run in runs if not run.run.is_external}
+    written = runs_to_toml(models, systems, own_starts=len(starts) > 1)
+    return f"schema = {SCHEMA}\n\n{written}"
 
 
 # Settings of a published run: names stand in place of the paths of this machine.
 
 
-def _published_best(path: Path) -> str:
-    """Return the content of best.toml with names in place of the paths of this machine."""
-    experiment, text = load_experiment(path), path.read_text(encoding="utf-8")
-    names = {experiment.data.root: corpus_name(experiment.data.root)}
-    if experiment.train.init_from is not None:
-        names[experiment.train.init_from] = _run_name(experiment.train.init_from)
-    names |= {file: Path(file).name for system in experiment.systems for file in system.files.values()}
-    settings = (value for model in experiment.models for value in model.overrides.values())
-    names |= {mask: Path(mask).name for mask in settings if isinstance(mask, str) and mask.endswith(".npy")}
-    for file, name in names.items():
-        written, published = (json.dumps(each, ensure_ascii=False) for each in (file, name))
-        text = text.replace(written, published)
-    return text
+def _without_paths(toml: str) -> str:
+    """Put the last part of each absolute path in its place."""
 
+    def shorten(text: re.Match[str]) -> str:
+        value = json.loads(text[0])
+        return json.dumps(Path(value).name, ensure_ascii=False) if Path(value).is_absolute() else text[0]
 
-def _run_name(init_from: str) -> str:
-    """Return EXPERIMENT/RUN of the folder of a run."""
-    return "/".join(Path(init_from).parts[-2:])
+    return re.sub(r'"(?:[^"\\]|\\.)*"', shorten, toml)
 
 
 def published_run(run: RunFolder, prefix: str = "") -> Run:
@@ -189,7 +168,7 @@ def published_run(run: RunFolder, prefix: str = "") -> Run:
     """
     settings, init_from = run.run, run.run.train.init_from
     if init_from is not None:
-        init_from = _run_name(init_from)
+        init_from = "/".join(Path(init_from).parts[-2:])  # experiment and run
     return dataclasses.replace(
         settings,
         data=dataclasses.replace(settings.data, root=corpus_name(settings.data.root)),
@@ -200,7 +179,7 @@ def published_run(run: RunFolder, prefix: str = "") -> Run:
 
 def corpus_name(root: str) -> str:
     """Return the last part of ``data.root``, which does not depend on the machine; empty: built in."""
-    return (Path(root).name or "corpus") if root else ""
+    return Path(root).name
 
 
 def with_config_hash(result: Result, config: bytes) -> Result:
@@ -211,21 +190,19 @@ def with_config_hash(result: Result, config: bytes) -> Result:
     )
 
 
-def source_note(name: str, results: Sequence[Result], run: RunFolder, left_out: Sequence[str] = ()) -> str:
+def source_note(name: str, results: Sequence[Result], run: RunFolder) -> str:
     """Write the README of a published folder: what it is, where it comes from, how to show and check it.
 
     Args:
         name: the name of the folder.
         results: the results of all runs.
         run: the folder of one of them.
-        left_out: names of the runs that had not ended and are not in the folder.
     """
     return fill_page(
         Path(__file__).with_name("published.md"),
         name=name,
         results=results,
         run=run,
-        left_out=left_out,
         corpus=corpus_name(run.run.data.root),
         test=[*run.tests, "test"][0],
         commands=train_commands(EXPERIMENT, results),

@@ -26,8 +26,6 @@ from data.vocabulary import FILE_NAME, load_pair
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
-REQUIRED = ("config.toml", FILE_NAME, METRICS_FILE, "speed.json", WEIGHTS)
-"""Files of every finished run; each must have a hash."""
 MASKS = ("encoder_mask", "decoder_mask", "cross_mask")
 """Settings of a model that may name a file, which then decides its figures as the settings do."""
 
@@ -147,17 +145,6 @@ class RunFolder:
         names += [self.plain_output(test) for test in self.tests]
         files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
         return {name: path for name, path in (files | self.masks()).items() if path.exists()}
-
-    def required(self, tests: Sequence[str]) -> set[str]:
-        """Name the files that a finished run must have, if its corpus has these test sets."""
-        if self.run.is_external:
-            return {self.config.name, FILE_NAME, *(f"{test}.hyp" for test in tests)}
-        names = {*REQUIRED, *self.masks()}
-        if not self.run.translates:
-            return {*names, self.likelihoods.name}
-        if len(length_penalties(self.run.decode)) > 1:
-            names.add(SELECTION)
-        return {*names, *(f"{test}.hyp" for test in tests)}
 
     def perplexities(self, test: str) -> dict[str, float]:
         """Return the perplexities of the references of a test set; none where they were not measured.

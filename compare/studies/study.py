@@ -17,7 +17,6 @@ from compare.results.store import json_text
 from compare.results.table import DISTURBED, Row, Table, describe_share, format_number
 from compare.system.log import format_duration
 from compare.system.messages import did_you_mean
-from compare.system.plugins import track_registry
 from data.files import write_atomically
 
 if TYPE_CHECKING:
@@ -334,9 +333,6 @@ STUDIES: dict[str, Study] = {
     if path.stem != "references"
 }
 """All studies by name, registered ones included."""
-
-
-track_registry("study", STUDIES)
 
 
 def list_studies() -> list[str]:

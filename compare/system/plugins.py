@@ -7,121 +7,58 @@ every command that reads the file, or the config.toml of a run, imports them fir
 
 import hashlib
 import importlib
-import logging
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import cache
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from compare.system.messages import abbreviate, first_line
 
-logger = logging.getLogger(__name__)
-
 PACKAGES = ("compare", "data", "seq2seq", "transformer")
-GROUP = "attnbench.plugins"
-"""Group of the entry points by which installed plug-ins name themselves; the value of each is a module."""
 HASH_DIGITS = 12
 """Digits of a sha256 that a version shows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plugin:
-    """A package from outside this repository that registers models, scores, metrics or studies."""
-
-    module: str
-    """Name of the module whose import registers them."""
-    version: str
-    """Name and version of the package, and a hash of its sources: "mypackage 1.0+0123456789ab"."""
-    registered: frozenset[tuple[str, Any]]
-    """Kind and key of each entry, such as ("preset", "mine")."""
-
-
-PLUGINS: dict[str, Plugin] = {}
-"""The plug-ins of this process by the name of their module."""
-
-OWNERS = ("compare.models.presets", "compare.scoring", "compare.studies.study")
-"""The modules that declare the registries, which must be complete before a plug-in adds to one."""
-_REGISTRIES: dict[str, tuple[MutableMapping[Any, Any], frozenset[Any]]] = {}
-"""By kind of entry: the registry, and the keys of this repository."""
-
-
-def track_registry(kind: str, registry: MutableMapping[Any, Any]) -> None:
-    """Let plug-ins add entries to a registry; to be called when it holds the entries of this repository.
-
-    Args:
-        kind: what an entry is, such as "preset".
-        registry: the registry, the same object for as long as the process lives.
-    """
-    _REGISTRIES[kind] = (registry, frozenset(registry))
-
-
-def unclaimed_entries() -> frozenset[tuple[str, Any]]:
-    """Return kind and key of every entry that neither this repository nor a known plug-in has registered."""
-    entries = {
-        (kind, key) for kind, (registry, ours) in _REGISTRIES.items() for key in registry.keys() - ours
-    }
-    return frozenset(entries).difference(*(plugin.registered for plugin in PLUGINS.values()))
-
-
-def is_of_plugin(kind: str, key: Any) -> bool:
-    """Return whether an entry was registered by a plug-in or another program, not by this repository."""
-    registry, ours = _REGISTRIES[kind]
-    return key in registry and key not in ours
-
-
-def user_line(error: BaseException) -> str:
-    """Return "FILE:LINE" of the innermost call of an error that is not in our code, Python's or torch's."""
-    lines = [
-        f"{frame.f_code.co_filename}:{line}"
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if not _is_known(str(frame.f_globals.get("__name__")))
-    ]
-    return lines[-1] if lines else ""
-
-
-def _is_known(module: str) -> bool:
-    root = module.partition(".")[0]
-    return root in (*PACKAGES, "torch") or root in sys.stdlib_module_names
-
-
-def remove_entries(entries: Iterable[tuple[str, Any]]) -> None:
-    """Remove entries, each given as kind and key, from their registries."""
-    for kind, key in entries:
-        del _REGISTRIES[kind][0][key]
+VERSIONS: dict[str, str] = {}
+"""Version of each plug-in that this process has imported, by module: "mypackage 1.0+0123456789ab"."""
 
 
 def load_plugins(names: Iterable[str]) -> None:
-    """Import plug-ins; one that is imported already stays as it is.
+    """Import plug-ins, and take the version of their sources.
 
     Args:
         names: names of modules, such as "mypackage".
 
     Raises:
-        ValueError: a module that is not installed, cannot be imported, registers nothing, or registers a
-            name that is taken. Nothing of it remains registered.
+        ValueError: a module that is not installed or cannot be imported.
     """
     for name in names:
         if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
             raise ValueError(
                 f"plugins must be names of modules, such as 'mypackage', found {abbreviate(name)}"
             )
-        if name not in PLUGINS:
-            PLUGINS[name] = _import(name)
+        if name not in VERSIONS:
+            VERSIONS[name] = _import(name)
 
 
-def load_installed_plugins() -> None:
-    """Import every installed plug-in; one that cannot be used is left out with a warning."""
-    for module in sorted({point.module for point in metadata.entry_points(group=GROUP)}):
-        try:
-            load_plugins([module])
-        except ValueError as error:  # a command that does not need it works without it
-            logger.warning(f"left out: {error}")
+def _import(name: str) -> str:
+    """Import a module, and return the version of its package."""
+    root = name.partition(".")[0]
+    try:
+        module = importlib.import_module(name)
+        file = sys.modules[root].__file__ or module.__file__  # a namespace package has no file
+        return f"{root} {package_version(root)}+{_hash_package(file)}"
+    except Exception as error:
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        problem = f"{kind}{first_line(error)}"
+        if isinstance(error, ModuleNotFoundError) and error.name == root:
+            problem = "it is not installed here: install it, or put its folder on PYTHONPATH"
+        line = user_line(error)
+        raise ValueError(
+            f"plug-in {name!r} cannot be used: {problem}{f' ({line})' if line else ''}"
+        ) from error
 
 
 def plugin_problem(folder: Path) -> str:
@@ -137,44 +74,20 @@ def plugin_problem(folder: Path) -> str:
     return ""
 
 
-def _import(name: str) -> Plugin:
-    """Import a plug-in, or leave everything as it was; see ``load_plugins``."""
-    root = name.partition(".")[0]
-    if _is_known(name):
-        raise ValueError(f"{name!r} is no plug-in: it belongs to Python, torch or attnbench")
-    for owner in OWNERS:  # else what a plug-in adds to the scores of seq2seq would be taken for ours
-        importlib.import_module(owner)
-    loaded, registered = set(sys.modules), unclaimed_entries()
-    importlib.invalidate_caches()
-    try:
-        if root not in sys.modules and find_spec(root) is None:
-            raise ValueError(f"it is not installed here: {_remedy(root)}")
-        importlib.import_module(name)
-        # If the program itself imported it before, it had registered its entries already.
-        added = unclaimed_entries() - (registered if name not in loaded else frozenset())
-        if not added:
-            raise ValueError("it registers no preset, family, score, metric or study (see docs/plugins.md)")
-        sources = sys.modules[root].__file__ or sys.modules[name].__file__  # of a namespace package, the part
-        version = f"{root} {package_version(root)}+{_hash_package(sources)}"
-    except (Exception, SystemExit) as error:
-        remove_entries(unclaimed_entries() - registered)
-        for module in set(sys.modules) - loaded:
-            if f"{module}.".startswith(f"{root}."):  # so that a second attempt imports all of it again
-                del sys.modules[module]
-        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-        text = first_line(error) if isinstance(error, Exception) else f"status {error.code!r}"
-        line = user_line(error)
-        raise ValueError(
-            f"plug-in {name!r} cannot be used: {kind}{text}{f' ({line})' if line else ''}"
-        ) from error
-    return Plugin(module=name, version=version, registered=added)
+def is_of_plugin(part: Any) -> bool:
+    """Return whether a class or function is of a plug-in or another program, not of this repository."""
+    return part.__module__.partition(".")[0] not in PACKAGES
 
 
-def _remedy(root: str) -> str:
-    """Say how a module can be found; the command ``attnbench`` does not look into the working directory."""
-    if (Path(root) / "__init__.py").is_file() or Path(f"{root}.py").is_file():
-        return f"it is in the working directory, so set PYTHONPATH={Path.cwd()}, or install it"
-    return "install it, or put its folder on PYTHONPATH"
+def user_line(error: BaseException) -> str:
+    """Return "FILE:LINE" of the innermost call of an error that is not in our code, Python's or torch's."""
+    known = {*PACKAGES, "torch", *sys.stdlib_module_names}
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).partition(".")[0] not in known
+    ]
+    return lines[-1] if lines else ""
 
 
 # Version of the package, and hashes of its sources and of those of plug-ins.
@@ -223,5 +136,5 @@ def code_version(plugins: Iterable[str] = ()) -> str:
     Args:
         plugins: names of the modules of plug-ins that this process has imported.
     """
-    versions = ", ".join(sorted(PLUGINS[module].version for module in plugins))
+    versions = ", ".join(sorted(VERSIONS[module] for module in plugins))
     return f"{source_version()} with {versions}" if versions else source_version()

@@ -4,10 +4,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import compare.scoring
-import compare.studies.study  # noqa: F401 (registries that plug-ins add to)
-from compare.system.plugins import PLUGINS, remove_entries, unclaimed_entries
+from compare.models.presets import PRESETS
+from compare.models.registry import FAMILIES
+from compare.scoring import METRICS
+from compare.studies.study import STUDIES
+from compare.system.plugins import VERSIONS
+from seq2seq.scores import SCORES
 from tests.kits.paths import ROOT
 
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -26,26 +30,28 @@ hidden_size = 16
 """Its two presets, small."""
 
 
-def forget() -> None:
-    """Forget every plug-in, as a new process would."""
-    roots = {name.partition(".")[0] for name in PLUGINS} | {"attnbench_example"}
-    PLUGINS.clear()
-    remove_entries(unclaimed_entries())
-    for module in list(sys.modules):
-        if module.partition(".")[0] in roots:
-            del sys.modules[module]
-
-
 @contextmanager
 def importable(*folders: Path) -> Iterator[None]:
-    """Find modules in ``folders`` too, and forget the plug-ins at the end."""
-    path = list(sys.path)
+    """Find modules in ``folders`` too, and forget the plug-ins at the end, as a new process would."""
+    path, modules = list(sys.path), set(sys.modules)
+    registries: list[tuple[Any, Any]] = [
+        (registry, dict(registry)) for registry in (PRESETS, FAMILIES, METRICS, STUDIES, SCORES)
+    ]
     sys.path[:0] = [str(folder) for folder in folders]
     try:
         yield
     finally:
         sys.path[:] = path
-        forget()
+        VERSIONS.clear()
+        for registry, entries in registries:
+            registry.clear()
+            registry.update(entries)
+        for name in set(sys.modules) - modules:
+            if any(
+                str(getattr(sys.modules[name], "__file__", None)).startswith(str(folder))
+                for folder in folders
+            ):
+                del sys.modules[name]
 
 
 def plugin_toml(tiny_toml: Path, plugins: str = '["attnbench_example"]', models: str = MODELS) -> str:

@@ -35,8 +35,8 @@ def forged(honest: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(honest, tmp_path / "forged"))
 
 
-def differences(folder: Path) -> list[str]:
-    return [f"{value.context}: {value.name}" for value in check_experiment(folder).differences]
+def differences(folder: Path, decode: int = 0) -> list[str]:
+    return [f"{value.context}: {value.name}" for value in check_experiment(folder, decode=decode).differences]
 
 
 @pytest.mark.parametrize("decode", [0, 10**6])
@@ -106,8 +106,7 @@ def test_changed_weights_are_found(forged: Path):
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    changed = ("checkpoints/final.safetensors", "selection.json: weights", "perplexity.json: weights")
-    assert differences(forged) == [f"{OTHER}: {name}" for name in changed]
+    assert differences(forged) == [f"{OTHER}: checkpoints/final.safetensors"]
     shutil.copy(forged / RUN / "checkpoints" / "final.safetensors", weights)  # of another size
     assert f"{OTHER}: figures" in differences(forged)
 
@@ -151,17 +150,6 @@ def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.Capture
     shown = capsys.readouterr().out
     assert f"{RUN}: bleu: recorded " in shown
     assert f"{RUN}: params: recorded 1, found " in shown
-
-
-def test_the_published_experiment_file_is_that_of_the_runs(honest: Path, tmp_path: Path):
-    """It is what people run, and has the first seed."""
-    folder = publish_experiment(honest, tmp_path / "published")
-    corpus = RunFolder.read(honest / RUN).run.data.root
-    edit_text(folder / "experiment.toml", "dropout = 0.3", "dropout = 0.2")
-    edit_text(folder / "experiment.toml", "repeats = ", "repeats = 1")  # in which rows may differ
-    found = check_experiment(folder, data_root=corpus).differences[0]
-    assert str(found).startswith(f"experiment.toml: {RUN}: recorded model.dropout = 0.2, not 0.3")
-    assert "repeats" not in str(found)
 
 
 def test_training_again_shows_settings_that_leave_no_trace(forged: Path):
@@ -208,58 +196,43 @@ def test_an_unfinished_run(forged: Path):
     assert f"the figures of a run that is unfinished ({OTHER})" in result.not_checked
 
 
-@pytest.mark.parametrize(
-    ("file", "change"),
-    [
-        ("result.json", lambda row: row.update(code_version="0.1.0+0")),
-        ("speed.json", lambda content: content["decoded_on"].update(threads=99)),
-    ],
-)
-def test_another_version_or_number_of_threads_may_translate_a_line_otherwise(
-    file: str, change: Callable[[dict[str, Any]], None], forged: Path
-):
-    """As another machine may: the rounding of one need not be that of the other."""
+def test_rounding_may_translate_a_line_otherwise(forged: Path):
     data, path = RunFolder.read(forged / RUN).run.data, forged / RUN / "test.hyp"
     correct, lines = (Path(data.root) / "test.de").read_text().splitlines(), path.read_text().splitlines()
     number = next(n for n, line in enumerate(lines) if line != correct[n])
     lines[number] = correct[number]
     path.write_text("".join(f"{line}\n" for line in lines))
-    edit_json(forged / RUN / file, change)
-    renew_hashes(forged)
-    renew_views(forged)
     result = check_experiment(forged, decode=10**6)
     assert not [value for value in result.differences if "line" in value.name]
-    (line,) = (line for line in result.not_checked if "translated otherwise here" in line)
-    assert line.startswith("1 of ")
-    assert line.endswith(f"machine or code is not that of the run ({RUN})")
+    assert any(line.startswith("1 of ") and line.endswith(f"({RUN})") for line in result.not_checked)
+    path.write_text("".join(f"{line}\n" for line in reversed(lines)))
+    assert any(" lines of test.hyp, translated otherwise here" in each for each in differences(forged, 10**6))
 
 
-# Edits after which the hash of the file is renewed.
+# Files of other runs, and edits after which the hash of the file is renewed.
 
 
-def test_edits_of_files_that_others_contradict_are_found(forged: Path):
-    edit_text(forged / RUN / "config.toml", "learning_rate = 0.01", "learning_rate = 0.02")
-    edit_text(forged / RUN / "config.toml", "batch_tokens = 36", "batch_tokens = 30")
-    edit_text(forged / OTHER / "config.toml", "[train]\nseed = 1", "[train]\nseed = 2")
-    edit_text(forged / OTHER / "metrics.jsonl", '"best_update": ', '"best_update": 9')
-    edit_json(forged / OTHER / "speed.json", lambda content: content["timings"]["beam"].update(seconds=[9.0]))
-    edit_json(forged / OTHER / "perplexity.json", lambda all: all["tests"]["test"].update(tokens=1))
-    edit_json(forged / OTHER / "selection.json", lambda content: content.update(weights="0" * 64))
+def test_files_of_another_run_are_found(forged: Path):
+    for name in ("vocabulary.json", "test.hyp", "config.toml"):
+        shutil.copy(forged / RUN / name, forged / OTHER / name)
+    edit_text(forged / OTHER / "vocabulary.json", "Hund", "hund")
     save_result(forged / "miracle-seed1", replace(read_result(forged / RUN), label="miracle", files={}))
     edit_json(forged / "experiment.json", lambda content: content.update(data_hash="0" * 64))
     edit_json(forged / "experiment.json", lambda content: content["runs"].append("lstm-seed7"))
+    assert {
+        *(f"{OTHER}: {name}" for name in ("vocabulary.json", "test.hyp", "config.toml", "figures")),
+        *("miracle-seed1: config.toml", "experiment.json: runs, miracle-seed1"),
+        *("experiment.json: runs, lstm-seed7", f"experiment.json: data_hash of {RUN}"),
+    } <= set(differences(forged))
+
+
+def test_figures_that_the_files_do_not_give_are_found(forged: Path):
+    edit_text(forged / RUN / "config.toml", "batch_tokens = 36", "batch_tokens = 30")
+    edit_text(forged / OTHER / "config.toml", "[train]\nseed = 1", "[train]\nseed = 2")
+    edit_json(forged / OTHER / "speed.json", lambda content: content["timings"]["beam"].update(seconds=[9.0]))
     renew_hashes(forged)
     renew_views(forged)
-    names = {name.partition(" (and")[0] for name in differences(forged)}
     assert {
-        f"{RUN}: metrics.jsonl: learning_rate of update 1",
-        f"{RUN}: metrics.jsonl: src_tokens of update 1",
-        f"{OTHER}: label and seed in config.toml",
-        f"{OTHER}: metrics.jsonl: best_update of the final line",
-        f"{OTHER}: beam_sentences_per_s",
-        f"{OTHER}: perplexity.json: tokens of test",
-        f"{OTHER}: selection.json: weights",
-        "miracle-seed1: config.toml",
-        "experiment.json: runs, lstm-seed7",
-        f"experiment.json: data_hash of {RUN}",
-    } <= names
+        *(f"{RUN}: {name}" for name in ("batch_hash", "epochs", "settings_hash")),
+        *(f"{OTHER}: {name}" for name in ("seed", "batch_hash", "beam_sentences_per_s")),
+    } <= set(differences(forged))

@@ -129,25 +129,21 @@ def test_commands_show_it_and_write_nothing_into_it(
     assert files(published) == before
 
 
-def test_runs_that_have_not_ended_are_left_out_and_named(
-    copy: Path, tmp_path: Path, refusal: Refusal, capsys: pytest.CaptureFixture[str]
-):
-    """The note and the seeds that were asked for tell of them, so nobody can hide a run so."""
+def test_runs_that_have_not_ended_are_listed_but_not_copied(copy: Path, tmp_path: Path, refusal: Refusal):
+    """So nobody can hide a run."""
     (copy / RUN / "result.json").unlink()
-    out = tmp_path / "out"
-    assert main(["publish", str(copy), "--out", str(out)]) == 0
-    assert capsys.readouterr().err == f"warning: left out, as they have not ended: {RUN}\n"
-    assert [(result.run, result.status) for result in read_results(out)] == [(ROWS[1], "done")]
+    out = publish_experiment(copy, tmp_path / "out")
+    assert [(result.run, result.status) for result in read_results(out)] == [
+        (RUN, "unfinished"),
+        (ROWS[1], "done"),
+    ]
     assert {path.name for path in out.iterdir() if path.is_dir()} == {ROWS[1]}
-    note = (out / "README.md").read_text()
-    assert f"{RUN} not ended, left out" in note
-    assert "`attnbench check` reports them\nas missing and exits with 1." in note
     differences = [str(each) for each in check_experiment(out).differences]
-    assert [each for each in differences if f"runs, {RUN}: recorded not listed" in each]
+    assert differences == [f"experiment.json: runs, {RUN}: recorded listed, found no such folder"]
     failed = replace(read_result(copy / ROWS[1]), status="unfinished", reason="out of memory")
     save_result(copy / ROWS[1], failed)
     publish_experiment(copy, tmp_path / "failed")
-    assert [result.reason for result in read_results(tmp_path / "failed")] == ["out of memory"]
+    assert [result.reason for result in read_results(tmp_path / "failed")] == [None, "out of memory"]
     assert f"{ROWS[1]} unfinished" in (tmp_path / "failed" / "README.md").read_text()
     (copy / ROWS[1] / "result.json").unlink()
     assert "no run of a model has ended" in refusal("publish", copy, "--out", out, "--replace")
