@@ -456,17 +456,18 @@ def compare_all(
     return scored, comparisons, outcome + further_outcomes(finished, scored)
 
 
-def summarise(folder: Path, *, data_root: str = "") -> Summary:
+def summarise(folder: Path, *, data_root: str = "", budget: int | None = None) -> Summary:
     """Compute the means and the outcome of an experiment.
 
     Args:
         folder: of the experiment.
         data_root: the folder of the corpus; empty: that of the config.
+        budget: one of several budgets, as for ``of_budget``.
 
     Raises:
         ValueError: no run is finished, or a file is damaged.
     """
-    finished = load_finished(folder, data_root=data_root, needs_texts=False)
+    finished = load_finished(folder, data_root=data_root, needs_texts=False, budget=budget)
     scored, _, outcome = compare_all(finished)
     means = aggregate_seeds(finished, scored)
     return Summary(results=results_hash(finished.results), means=means, outcome=outcome)

@@ -10,7 +10,7 @@ from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
 from compare.results.run_folder import RunFolder
-from compare.results.store import Result, are_trials, read_results
+from compare.results.store import Result, are_trials, of_budget, read_results
 from compare.scoring import outcome_tests
 from compare.system.messages import explain
 from data.corpus import Corpus, Pairs
@@ -107,14 +107,19 @@ class FinishedExperiment:
         return styles_of({label: runs[0].run.model.architecture for label, runs in self.labels.items()})
 
 
-def load_runs(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:
+def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = None) -> FinishedExperiment:
     """Read the results of an experiment and the settings of its finished runs, but no texts.
+
+    Args:
+        folder: the folder of the experiment.
+        data_root: the folder of the corpus; empty: that of the config.
+        budget: one of several budgets, as for ``of_budget``.
 
     Raises:
         ValueError: no run is finished, or a file is damaged.
     """
     folder = Path(folder)
-    results = tuple(read_results(folder))
+    results = tuple(of_budget(read_results(folder), budget))
     done = [result for result in results if result.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
@@ -132,20 +137,23 @@ def load_runs(folder: str | Path, *, data_root: str = "") -> FinishedExperiment:
     return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs), results=results)
 
 
-def load_finished(folder: str | Path, *, data_root: str = "", needs_texts: bool = True) -> FinishedExperiment:
+def load_finished(
+    folder: str | Path, *, data_root: str = "", needs_texts: bool = True, budget: int | None = None
+) -> FinishedExperiment:
     """Read the results of an experiment, settings and translations of its finished runs, and the corpus.
 
     Args:
         folder: the folder of the experiment, also a published one.
         data_root: the folder of the corpus, which must then be readable; empty: that of the config.
         needs_texts: whether corpus and translations must be readable; False: ``no_texts`` has the reason.
+        budget: one of several budgets, as for ``of_budget``.
 
     Raises:
         OSError: corpus or translations cannot be read.
         ValueError: no run is finished, the runs are of language models or of a search, the corpus is not that
             of the runs, or the translations do not fit the test sets.
     """
-    finished = load_runs(folder, data_root=data_root)
+    finished = load_runs(folder, data_root=data_root, budget=budget)
     reason = ""
     if not all(run.run.translates for run in finished.runs):
         reason = f"{folder} holds language models, which have no translations: their figures are perplexities"

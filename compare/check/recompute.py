@@ -28,6 +28,7 @@ from compare.results.store import (
     Result,
     Summary,
     are_trials,
+    of_budget,
     read_registry,
     read_results,
     stored_summary,
@@ -122,7 +123,7 @@ def check_experiment(
                 findings.append(ComparedValue(result.run, "config.toml", "a file", "no such file"))
         findings += _check_registry(folder, results)
         if not any(problems.values()):  # tables and means are of all runs
-            summary = stored_summary(folder, results)
+            summary = stored_summary(folder, of_budget(results))
             if (folder / SUMMARY).is_file():
                 findings += _catch(SUMMARY, "content", _check_summary(folder, summary, data_root))
             for name, text in render_views(results, summary).items():

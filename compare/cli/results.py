@@ -43,6 +43,9 @@ def table(
     ] = "",
     list_columns: Annotated[bool, cli.list_option("Explain all columns.", _columns)] = False,
     caption: Annotated[str, typer.Option(help="Caption of the LaTeX table.")] = "",
+    budget: Annotated[
+        str, typer.Option(help="One of train.budgets, or all [default: the largest finished].")
+    ] = "",
     corpus: cli.CorpusFolder = "",
     as_json: cli.AsJson = False,
 ) -> int:
@@ -54,6 +57,7 @@ def table(
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
     from compare.report.table import (
+        Budget,
         default_shape,
         ensure_form,
         find_summary,
@@ -61,11 +65,15 @@ def table(
         show_experiment,
         show_experiments,
     )
-    from compare.results.store import read_results
+    from compare.results.store import of_budget, read_results
 
     show_messages()
     form = "json" if as_json else form
     ensure_form(form)
+    if budget not in ("", "all") and not budget.isdecimal():
+        raise ValueError(f"--budget {budget}: must be a number of updates, or all")
+    chosen_budget = int(budget) if budget.isdecimal() else None
+    shown_budget: Budget = "all" if budget == "all" else chosen_budget
     for folder in folders:
         refresh_views(folder)
     width = terminal_width()
@@ -73,21 +81,22 @@ def table(
     if caption and form != "latex":
         raise ValueError("--caption has no effect without --format latex: leave it out")
     if width is not None and form == "markdown" and not (columns or shape):
-        if is_one:
-            text = show_experiment(folders[0], width=width, data_root=corpus)
+        if is_one and budget != "all":
+            text = show_experiment(folders[0], width=width, data_root=corpus, budget=chosen_budget)
         else:
-            text = show_experiments(folders, width=width, data_root=corpus)
+            text = show_experiments(folders, width=width, data_root=corpus, budget=shown_budget)
         cli.print_visible(text, end="")
         return 0
     if not shape:
-        shape = "rows" if form in ("csv", "json") else default_shape(folders)
-    frame = compare.load_table(folders, shape, data_root=corpus)
+        shape = "rows" if form in ("csv", "json") else default_shape(folders, shown_budget)
+    frame = compare.load_table(folders, shape, data_root=corpus, budget=shown_budget)
     chosen = cli.parse_list("" if columns == "wide" else columns)
-    runs = () if shape == "rows" else compare.load_results(*folders)
+    runs = () if shape == "rows" else compare.load_results(*folders, budget=shown_budget)
     outcome: list[str] = []
-    if is_one and not chosen and form in ("markdown", "latex"):
+    if is_one and not chosen and budget != "all" and form in ("markdown", "latex"):
         with suppress(ValueError):  # no run is finished, or a plug-in is not here
-            outcome = find_summary(folders[0], read_results(folders[0]), corpus).outcome
+            results = of_budget(read_results(folders[0]), chosen_budget)
+            outcome = find_summary(folders[0], results, corpus).outcome
     text = compare.render_table(frame, form, chosen or None, caption=caption, runs=runs, outcome=outcome)
     cli.print_visible(text, end="")
     return 0

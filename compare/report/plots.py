@@ -323,7 +323,11 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     named = {result.run: result for result in finished}
     firsts: dict[str, Result] = {}
     paths = {result.run: folder if single else folder / result.run for result in finished}
-    for result in sorted(finished, key=lambda each: (not (paths[each.run] / WEIGHTS).is_file(), each.seed)):
+
+    def order(result: Result) -> tuple[bool, int, int]:
+        return not (paths[result.run] / WEIGHTS).is_file(), result.seed, -(result.budget_updates or 0)
+
+    for result in sorted(finished, key=order):
         firsts.setdefault(result.label, result)
     ordered = {result.label: firsts[result.label] for result in finished}
     if model:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from compare.analysis.seeds import describe_seeds
 from compare.config.sections import EXTERNAL
@@ -50,6 +50,7 @@ from compare.results.store import (
     is_setting,
     json_text,
     load_results,
+    of_budget,
     read_results,
     setting_of,
     stored_summary,
@@ -69,6 +70,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger(__name__)
+Budget = int | Literal["all"] | None
+"""One of several budgets, all of them, or by default the largest that has a finished run."""
 
 
 # Columns and notes of a result table.
@@ -288,7 +291,11 @@ SHAPES = ("rows", "aggregated")
 
 
 def load_table(
-    folders: str | Path | Sequence[str | Path], shape: str = "rows", *, data_root: str = ""
+    folders: str | Path | Sequence[str | Path],
+    shape: str = "rows",
+    *,
+    data_root: str = "",
+    budget: Budget = None,
 ) -> "pd.DataFrame":
     """Load the results of experiments in one of the shapes.
 
@@ -300,6 +307,7 @@ def load_table(
         folders: one or more folders of experiments or of single runs.
         shape: rows or aggregated.
         data_root: the folder of the corpus, which aggregated reads; empty: that of the config.
+        budget: one of several budgets, as for ``of_budget``, or "all".
 
     Returns:
         A data frame that ``render_table`` formats.
@@ -310,18 +318,23 @@ def load_table(
     if shape not in SHAPES:
         raise ValueError(f"no table shape {shape!r}: choose {', '.join(SHAPES)}")
     if shape == "rows":
-        return load_results(*as_paths(folders))
+        return load_results(*as_paths(folders), budget=budget)
     import pandas as pd
 
     frames = []
     for folder, name in experiment_names(as_paths(folders)).items():
-        frame = pd.DataFrame(fill_settings(find_summary(folder, read_results(folder), data_root).means))
-        frame.insert(0, "experiment", name)
-        frames.append(frame)
+        results = read_results(folder)
+        budgets = dict.fromkeys(run.budget_updates for run in results if run.status == "done")
+        chosen = sorted(filter(None, budgets)) if budget == "all" else [budget]
+        for one in chosen or [None]:
+            means = find_summary(folder, of_budget(results, one), data_root).means
+            frame = pd.DataFrame(fill_settings(means))
+            frame.insert(0, "experiment", name)
+            frames.append(frame)
     return pd.concat(frames, ignore_index=True)
 
 
-def default_shape(folders: Sequence[Path]) -> str:
+def default_shape(folders: Sequence[Path], budget: Budget = None) -> str:
     """Return the shape of a table for people: aggregated where a model has several seeds, else rows.
 
     Rows that have not ended, or failed, have no place in means and must be seen, so that a table with one of
@@ -329,10 +342,13 @@ def default_shape(folders: Sequence[Path]) -> str:
 
     Args:
         folders: folders of experiments or of single runs.
+        budget: as for ``load_table``.
     """
     if not all((folder / "experiment.json").is_file() for folder in folders):
         return "rows"
     results = {folder: read_results(folder) for folder in folders}
+    if budget != "all":
+        results = {folder: of_budget(runs, budget) for folder, runs in results.items()}
     whole = all(
         each.status == "done" and not plugin_problem(folder / each.run)
         for folder, found in results.items()
@@ -349,7 +365,7 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
 
     Args:
         folder: of the experiment.
-        results: of all its runs.
+        results: of all its runs, or of those of one budget.
         data_root: the folder of the corpus, with which it is computed; empty: that of the config.
     """
     stored = stored_summary(folder, results)
@@ -358,8 +374,10 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
         return whole
     from compare.analysis.comparison import summarise  # slow to import
 
-    summary = summarise(folder, data_root=data_root)
-    if whole is None and summary != stored and not write_protection(folder):
+    budget = next((result.budget_updates for result in results if result.budget_updates), None)
+    summary = summarise(folder, data_root=data_root, budget=budget)
+    is_default = list(results) == of_budget(read_results(folder))  # the file is of no other budget
+    if whole is None and summary != stored and is_default and not write_protection(folder):
         write_record(folder / SUMMARY, summary)
     return summary
 
@@ -373,17 +391,19 @@ LINES = "results.jsonl"
 def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
     """Render the files of an experiment that only repeat its results; returns their contents by name.
 
-    The Markdown table is of means where models have several seeds; the others have all runs.
+    The Markdown table is of the largest budget, and of means where models have several seeds; the others have
+    all runs.
     """
     import pandas as pd
 
     rows = {"table.csv": "csv", "table.json": "json"}
     tables = {name: render_table(results, form) for name, form in rows.items()}
     outcome = summary.outcome if summary is not None else ()
-    if summary is not None and has_means(results):
-        tables["table.md"] = render_table(pd.DataFrame(summary.means), runs=results, outcome=outcome)
+    shown = of_budget(results)
+    if summary is not None and has_means(shown):
+        tables["table.md"] = render_table(pd.DataFrame(summary.means), runs=shown, outcome=outcome)
     else:
-        tables["table.md"] = render_table(results, outcome=outcome)
+        tables["table.md"] = render_table(shown, outcome=outcome)
     return {**tables, LINES: to_json_lines(results)}
 
 
@@ -427,7 +447,7 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
     summary = None
     if any(result.status == "done" for result in results):
         logger.info("means over seeds, and tests of differences")
-        summary = find_summary(folder, results)
+        summary = find_summary(folder, of_budget(results))
     for name, text in render_views(results, summary).items():
         if not only_known or (folder / name).is_file():
             write_atomically(folder / name, text)
@@ -441,7 +461,13 @@ WIDE = 160
 
 
 def show_experiment(
-    folder: Path, *, width: int, only: Collection[str] = (), data_root: str = "", closing: bool = False
+    folder: Path,
+    *,
+    width: int,
+    only: Collection[str] = (),
+    data_root: str = "",
+    closing: bool = False,
+    budget: int | None = None,
 ) -> str:
     """Format the results of an experiment for a terminal: means where models have several seeds.
 
@@ -451,8 +477,9 @@ def show_experiment(
         only: labels of the models to show; by default all.
         data_root: the folder of the corpus; empty: that of the config.
         closing: whether the next commands follow below.
+        budget: one of several budgets, as for ``of_budget``.
     """
-    results = read_results(folder)
+    results = of_budget(read_results(folder), budget)
     shown = [result.flat() for result in results if not only or result.label in only]
     problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
     if problems or not any(result.status == "done" for result in results):
@@ -470,11 +497,13 @@ def show_experiment(
     return terminal(screen_table(rows if has_means(results) else shown, shown, width, outcome, last), width)
 
 
-def show_experiments(folders: Sequence[Path], *, width: int, data_root: str = "") -> str:
-    """Show several experiments, or single runs, in one table; arguments as for ``show_experiment``."""
-    shape = default_shape(folders)
-    rows = frame_rows(load_table(folders, shape, data_root=data_root))
-    runs = frame_rows(load_results(*folders))
+def show_experiments(
+    folders: Sequence[Path], *, width: int, data_root: str = "", budget: Budget = None
+) -> str:
+    """Show several experiments, budgets or single runs in one table; arguments as for ``show_experiment``."""
+    shape = default_shape(folders, budget)
+    rows = frame_rows(load_table(folders, shape, data_root=data_root, budget=budget))
+    runs = frame_rows(load_results(*folders, budget=budget))
     whole = f"attnbench table {' '.join(quote(str(folder)) for folder in folders)} --columns wide"
     return terminal(screen_table(rows, runs, width, last=f"more columns, and conditions: {whole}"), width)
 
@@ -495,6 +524,7 @@ def screen_table(
     ordered = sorted(fill_settings(rows), key=lambda row: -(row.get(PRIMARY) or -1.0))
     if are_language_models(ended or rows):
         ordered = sorted(ordered, key=lambda row: row.get("perplexity") or float("inf"))
+    ordered.sort(key=lambda row: row.get("budget_updates") or 0)
     presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
     return Table(
         "",
@@ -518,6 +548,8 @@ def _screen_columns(rows: Sequence[Row], width: int) -> list[Column]:
         columns.insert(1, COLUMNS["experiment"])
     if any(row.get("status", "done") != "done" for row in rows):
         columns.insert(1, COLUMNS["status"])
+    if len({row.get("budget_updates") for row in rows}) > 1:
+        columns.insert(0, COLUMNS["budget_updates"])
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
     columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
     columns += [

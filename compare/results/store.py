@@ -356,16 +356,40 @@ def read_results(experiment: Path) -> list[Result]:
     return [_read_own_result(experiment / name) for name in [*planned, *others]]
 
 
+def of_budget(results: Iterable[Result], budget: int | None = None) -> list[Result]:
+    """Return the results of one of several budgets, and of external systems; without budgets all results.
+
+    Args:
+        results: of an experiment.
+        budget: its updates; by default the largest that has a finished run, or else the largest.
+
+    Raises:
+        ValueError: no run has this budget.
+    """
+    results = list(results)
+    budgets = {run.budget_updates: None for run in results if run.budget_updates is not None}
+    if budget is None:
+        finished = [run.budget_updates for run in results if run.status == "done" and run.budget_updates]
+        budget = max(finished or budgets, default=None)
+    elif budget not in budgets:
+        there = ", ".join(map(str, sorted(filter(None, budgets)))) or "none: train.budgets was not set"
+        raise ValueError(f"no run has the budget {budget}; there are {there}")
+    return [run for run in results if run.budget_updates in (None, budget)]
+
+
 def to_json_lines(results: Iterable[Result]) -> str:
     """Format ``results`` as the content of results.jsonl."""
     return "".join(result.to_json(indent=0) + "\n" for result in results)
 
 
-def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
+def load_results(
+    *folders: str | Path | Sequence[str | Path], budget: int | Literal["all"] | None = "all"
+) -> "pd.DataFrame":
     """Read experiments and single runs into a data frame.
 
     Args:
         folders: folders of experiments or of single runs, one by one or as a list.
+        budget: which runs of an experiment with several budgets, as for ``of_budget``; by default all.
 
     Returns:
         One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``, as
@@ -382,9 +406,11 @@ def load_results(*folders: str | Path | Sequence[str | Path]) -> "pd.DataFrame":
         raise ValueError("no folder: name at least one experiment, such as runs/demo")
     rows: dict[tuple[Path, str], Result] = {}
     for folder in paths:
-        experiment, results = (
-            (folder.parent, [_read_own_result(folder)]) if is_run(folder) else (folder, read_results(folder))
-        )
+        if is_run(folder):
+            experiment, results = folder.parent, [_read_own_result(folder)]
+        else:
+            experiment, results = folder, read_results(folder)
+            results = results if budget == "all" else of_budget(results, budget)
         rows |= {(experiment, result.run): result for result in results}
     names = experiment_names(experiment for experiment, _ in rows)
     frame = to_frame(rows.values()).copy()  # in one piece: pandas warns above 100 pieces
