@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -11,7 +10,6 @@ from compare.analysis.finished_experiment import (
     FinishedExperiment,
     Spread,
     are_timed_together,
-    load_finished,
     timed_spread,
 )
 from compare.analysis.statistics import (
@@ -20,7 +18,6 @@ from compare.analysis.statistics import (
     NATS,
     Interval,
     ScoredTestSet,
-    aggregate_seeds,
     check_label,
     decisive_scores,
     holm_correction,
@@ -28,7 +25,7 @@ from compare.analysis.statistics import (
     score_tests,
     welch_test,
 )
-from compare.results.store import NO_INTERVALS, Summary, results_hash
+from compare.results.store import NO_INTERVALS
 from compare.results.table import DISTURBED, describe_p, format_points
 from compare.scoring import outcome_tests
 from compare.system.messages import explain
@@ -454,20 +451,3 @@ def compare_all(
     if not any_translates(mean_bleu(finished)):
         return scored, [], outcome
     return scored, comparisons, outcome + further_outcomes(finished, scored)
-
-
-def summarise(folder: Path, *, data_root: str = "", budget: int | None = None) -> Summary:
-    """Compute the means and the outcome of an experiment.
-
-    Args:
-        folder: of the experiment.
-        data_root: the folder of the corpus; empty: that of the config.
-        budget: one of several budgets, as for ``of_budget``.
-
-    Raises:
-        ValueError: no run is finished, or a file is damaged.
-    """
-    finished = load_finished(folder, data_root=data_root, needs_texts=False, budget=budget)
-    scored, _, outcome = compare_all(finished)
-    means = aggregate_seeds(finished, scored)
-    return Summary(results=results_hash(finished.results), means=means, outcome=outcome)

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from compare.analysis.comparison import summarise
+from compare.analysis.summary import summarise
 from compare.check.run import (
     CheckedRun,
     ComparedValue,

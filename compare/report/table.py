@@ -372,7 +372,7 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
     whole = None if stored is None or stored.lacks_texts else stored
     if whole is not None and not data_root:
         return whole
-    from compare.analysis.comparison import summarise  # slow to import
+    from compare.analysis.summary import summarise  # slow to import
 
     budget = next((result.budget_updates for result in results if result.budget_updates), None)
     summary = summarise(folder, data_root=data_root, budget=budget)

@@ -532,7 +532,7 @@ def _split_name(name: str) -> tuple[str, int, int | None]:
 
 # The file summary.json: means over seeds and the outcome of an experiment. They need all translations and a
 # bootstrap of their scores, too long for a command that only shows them:
-# ``compare.analysis.comparison.summarise`` computes them when the runs have ended.
+# ``compare.analysis.summary.summarise`` computes them when the runs have ended.
 
 
 SUMMARY = "summary.json"

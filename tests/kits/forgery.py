@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compare.analysis.comparison import summarise
+from compare.analysis.summary import summarise
 from compare.report.table import render_views
 from compare.results.run_folder import RunFolder
 from compare.results.store import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compare.analysis import comparison
-from compare.analysis.comparison import summarise
 from compare.analysis.seeds import find_groups
+from compare.analysis.summary import summarise
 from compare.cli import main
 from compare.report.closing import CLOSING_WIDTH, length_chart, show_closing
 from compare.report.render import terminal

@@ -1,0 +1,78 @@
+"""An experiment of two budgets: what tables and outcome show of each, and of both together."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compare.analysis.summary import summarise
+from compare.cli import main
+from compare.report.table import find_summary, load_table
+from compare.results.store import load_results, of_budget, read_result, read_results, save_result
+
+BUDGETS = (1_000, 4_000)
+
+
+@pytest.fixture
+def budgets(copied: Path) -> Path:
+    """Two budgets of three models and two seeds; the lstm is best at the smaller one and worst at the larger."""
+    for folder in sorted(copied.glob("*-seed*")):
+        for budget, text_of in zip(
+            BUDGETS, ({"lstm": "transformer", "transformer": "lstm"}, {}), strict=True
+        ):
+            label, _, seed = folder.name.partition("-seed")
+            source = copied.parent / "original" / f"{text_of.get(label, label)}-seed{seed}"
+            if not source.parent.is_dir():
+                shutil.copytree(copied, source.parent)
+            target = Path(shutil.copytree(source, copied / f"{folder.name}-budget{budget}"))
+            config = (source.parent / folder.name / "config.toml").read_text()
+            (target / "config.toml").write_text(config.replace("[train]", f"[train]\nbudgets = [{budget}]"))
+            changes = {
+                "label": label,
+                "budget_updates": budget,
+                "updates": budget,
+                "tokens_seen": 100 * budget,
+            }
+            save_result(target, replace(read_result(source), **changes))
+        shutil.rmtree(folder)
+    (copied / "experiment.json").write_text('{"runs": []}')
+    (copied / "summary.json").unlink(missing_ok=True)
+    return copied
+
+
+def test_tables_show_the_largest_budget_or_the_one_asked_for(
+    budgets: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert {run.budget_updates for run in of_budget(read_results(budgets))} == {4_000}
+    assert len(load_results(budgets)) == 12
+    assert set(load_table(budgets)["budget_updates"]) == {4_000}
+    for budget, expected in ((1_000, [1_000] * 3), ("all", [1_000] * 3 + [4_000] * 3), (None, [4_000] * 3)):
+        means = load_table(budgets, "aggregated", budget=budget)  # type: ignore[arg-type]
+        assert list(means["budget_updates"]) == expected
+        assert list(means["seeds"]) == [2] * len(expected)
+    assert main(["table", str(budgets), "--budget", "1000", "--columns", "budget,model"]) == 0
+    shown = capsys.readouterr().out
+    assert "1,000 | lstm" in shown
+    assert "4,000" not in shown
+    assert main(["table", str(budgets), "--budget", "50"]) == 2
+    assert "no run has the budget 50; there are 1000, 4000" in capsys.readouterr().err
+
+
+def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path):
+    small = find_summary(budgets, of_budget(read_results(budgets), 1_000))
+    assert not (budgets / "summary.json").exists()
+    large = find_summary(budgets, of_budget(read_results(budgets)))
+    assert (budgets / "summary.json").is_file()
+    assert [row["budget_updates"] for row in small.means + large.means] == [1_000] * 3 + [4_000] * 3
+
+
+def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: Path):
+    outcome = summarise(budgets).outcome
+    (pair,) = (line for line in outcome if "cross" in line and "lstm" in line and "transformer" in line)
+    assert "1,000 updates" in pair
+    flops = [1e6 * 100 * budget for budget in BUDGETS]
+    crossing = float(next(word for word in pair.replace(",", "").split() if "e1" in word))
+    assert flops[0] < crossing < flops[1]
+    assert sum(line.startswith("Per doubling of the training FLOPs") for line in outcome) == 3
+    assert not any("cross" in line for line in summarise(budgets, budget=1_000).outcome)
