@@ -12,29 +12,23 @@ from compare.report.table import find_summary, load_table
 from compare.results.store import load_results, of_budget, read_result, read_results, save_result
 
 BUDGETS = (1_000, 4_000)
+SWAPPED = {"lstm": "transformer", "transformer": "lstm"}
+"""Whose translations a model has at the smaller budget."""
 
 
 @pytest.fixture
 def budgets(copied: Path) -> Path:
-    """Two budgets of three models and two seeds; the lstm is best at the smaller one and worst at the larger."""
+    """Two budgets of three models and two seeds; lstm leads at the smaller one, transformer at the larger."""
+    original = Path(shutil.copytree(copied, copied.parent / "original"))
     for folder in sorted(copied.glob("*-seed*")):
-        for budget, text_of in zip(
-            BUDGETS, ({"lstm": "transformer", "transformer": "lstm"}, {}), strict=True
-        ):
-            label, _, seed = folder.name.partition("-seed")
-            source = copied.parent / "original" / f"{text_of.get(label, label)}-seed{seed}"
-            if not source.parent.is_dir():
-                shutil.copytree(copied, source.parent)
+        label, _, seed = folder.name.partition("-seed")
+        for budget, texts in zip(BUDGETS, (SWAPPED, {}), strict=True):
+            source = original / f"{texts.get(label, label)}-seed{seed}"
             target = Path(shutil.copytree(source, copied / f"{folder.name}-budget{budget}"))
-            config = (source.parent / folder.name / "config.toml").read_text()
+            config = (folder / "config.toml").read_text()
             (target / "config.toml").write_text(config.replace("[train]", f"[train]\nbudgets = [{budget}]"))
-            changes = {
-                "label": label,
-                "budget_updates": budget,
-                "updates": budget,
-                "tokens_seen": 100 * budget,
-            }
-            save_result(target, replace(read_result(source), **changes))
+            result = replace(read_result(source), label=label, budget_updates=budget, updates=budget)
+            save_result(target, replace(result, tokens_seen=100 * budget))
         shutil.rmtree(folder)
     (copied / "experiment.json").write_text('{"runs": []}')
     (copied / "summary.json").unlink(missing_ok=True)

@@ -74,7 +74,9 @@ def test_an_external_system_stands_beside_our_own(
     *models, external = read_results(copy)
     assert [external.run, external.preset] == [row.name, "external"]
     assert {result.timed_together for result in models} != {None}
-    assert (external.params, external.timed_tokens_per_s, external.beam, external.epochs) == (None,) * 4
+    assert (external.params, external.timed_tokens_per_s, external.best_update, external.epochs) == (
+        None,
+    ) * 4
     scored = compare.score_files(tmp_path / "theirs.de", tiny_toml.parent / "corpus" / "test.de")
     assert external.bleu == scored[str(tmp_path / "theirs.de")].bleu
     assert main(["report", str(copy), "-q"]) == 0

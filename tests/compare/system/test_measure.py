@@ -124,9 +124,9 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
                 os.kill(os.getpid(), signal.SIGTERM)
 
         def costly(work):
-            def spend(*arguments):
+            def spend(*arguments, **options):
                 counted.joules += 1_000
-                return work(*arguments)
+                return work(*arguments, **options)
 
             return spend
 
