@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -214,7 +214,12 @@ class Trainer:
             self._save(keep_trunk=is_branch)
             self.energy.take()  # discards the energy of validating and saving
         if signum:
-            raise Interrupted(signum, f"stopped at update {state.update} of {config.max_updates}")
+            self._stop(signum)
+
+    @by_main
+    def _stop(self, signum: int) -> NoReturn:
+        message = f"stopped at update {self.state.update} of {self.train_config.max_updates}"
+        raise Interrupted(signum, message)
 
     def _finish_queued_work(self) -> None:
         """Wait until a GPU has done all updates, so that their time and energy count as training."""
