@@ -3,9 +3,9 @@
 from itertools import combinations
 from pathlib import Path
 
-from compare.analysis.comparison import compare_all
+from compare.analysis.comparison import Comparison, compare_all
 from compare.analysis.cost import BudgetScore, describe_costs
-from compare.analysis.finished_experiment import load_finished
+from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import aggregate_seeds
 from compare.results.store import Summary, read_results, results_hash
 from compare.system.messages import explain
@@ -28,20 +28,27 @@ def summarise(folder: Path, *, data_root: str = "", budget: int | None = None) -
     scored, comparisons, outcome = compare_all(finished)
     means = aggregate_seeds(finished, scored)
     if comparisons:
-        outcome = outcome + _compare_budgets(folder, data_root, finished.runs[0].result.budget_updates)
+        outcome = outcome + _compare_budgets(finished, comparisons, data_root)
     return Summary(results=results_hash(finished.results), means=means, outcome=outcome)
 
 
-def _compare_budgets(folder: Path, data_root: str, largest: int | None) -> list[str]:
-    """Describe the curves over all budgets up to ``largest``, if it is the largest of several."""
-    done = {run.budget_updates for run in read_results(folder) if run.status == "done"}
+def _compare_budgets(
+    largest: FinishedExperiment, its_comparisons: list[Comparison], data_root: str
+) -> list[str]:
+    """Describe the curves over all budgets, if ``largest`` is of the largest of several."""
+    done = {run.budget_updates for run in read_results(largest.folder) if run.status == "done"}
     budgets = sorted(filter(None, done))
-    if len(budgets) < 2 or largest != budgets[-1]:
+    if len(budgets) < 2 or largest.runs[0].result.budget_updates != budgets[-1]:
         return []
-    scores, comparisons = list[BudgetScore](), {}
-    for budget in budgets:
-        finished = load_finished(folder, data_root=data_root, needs_texts=False, budget=budget)
-        _, comparisons[budget], _ = compare_all(finished)
+    *smaller, last = budgets
+    experiments = {
+        budget: load_finished(largest.folder, data_root=data_root, needs_texts=False, budget=budget)
+        for budget in smaller
+    }
+    comparisons = {budget: compare_all(finished)[1] for budget, finished in experiments.items()}
+    comparisons[last] = its_comparisons
+    scores = list[BudgetScore]()
+    for budget, finished in {**experiments, last: largest}.items():
         for run in finished.trained.runs:
             result, bleu = run.result, finished.outcome_bleu(run.result)
             if bleu is not None:
@@ -49,8 +56,8 @@ def _compare_budgets(folder: Path, data_root: str, largest: int | None) -> list[
                 scores.append(BudgetScore(result.label, result.seed, budget, flops, bleu))
     labels = list(dict.fromkeys(score.label for score in scores))
     pairs = list(combinations(labels, 2))
-    if finished.baseline in labels:
-        pairs = [(label, finished.baseline) for label in labels if label != finished.baseline]
+    if largest.baseline in labels:
+        pairs = [(label, largest.baseline) for label in labels if label != largest.baseline]
     try:
         return describe_costs(scores, pairs, comparisons)
     except ValueError as error:
