@@ -52,7 +52,7 @@ FIGURES = {
     "valid_perplexity", "beam", "length_penalty", "length_normalization", "batch_tokens", "accumulate",
     "max_ratio", "valid_every", "average", "ema", "average_every", "label_smoothing", "consistency",
     "subword_sampling", "clip_norm", "precision", "data_hash", "batch_hash",
-    "budget", "budget_off"
+    "matched", "matched_off"
 }  # fmt: skip
 SCORES = r"(bleu|chrf\+*|ter|length_ratio|brevity_penalty|perplexity|char_perplexity)"
 IS_SCORE = re.compile(SCORES + r"(_ci_low|_ci_high|_signature)?(_.*)?")

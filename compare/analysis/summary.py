@@ -36,9 +36,9 @@ def _compare_budgets(
     largest: FinishedExperiment, its_comparisons: list[Comparison], data_root: str
 ) -> list[str]:
     """Describe the curves over all budgets, if ``largest`` is of the largest of several."""
-    done = {run.budget_updates for run in read_results(largest.folder) if run.status == "done"}
+    done = {run.budget for run in read_results(largest.folder) if run.status == "done"}
     budgets = sorted(filter(None, done))
-    if len(budgets) < 2 or largest.runs[0].result.budget_updates != budgets[-1]:
+    if len(budgets) < 2 or largest.runs[0].result.budget != budgets[-1]:
         return []
     *smaller, last = budgets
     experiments = {

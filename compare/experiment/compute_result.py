@@ -48,7 +48,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         label=run.label,
         preset=run.preset,
         seed=run.train.seed,
-        budget_updates=run.train.budget,
+        budget=run.train.budget,
         status="unfinished",
         data_hash=prepared.corpus.content_hash if prepared else None,
         settings_hash=settings_hash(run),
@@ -113,7 +113,7 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
     if budget.match == "none":
         return {}
     spent = {"params": "params", "flops": "train_flops_per_token"}
-    return {"budget": budget.match, "budget_off": figures[spent[budget.match]] / budget.amount - 1}
+    return {"matched": budget.match, "matched_off": figures[spent[budget.match]] / budget.amount - 1}
 
 
 def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:

@@ -123,7 +123,7 @@ def results_to_time(folder: Path) -> list[Result]:
 def _runs_to_time(folder: Path, results: Sequence[Result]) -> dict[str, RunFolder | None]:
     """Open of each label the run of the lowest seed that has weights; None where no seed has."""
     runs: dict[str, RunFolder | None] = dict.fromkeys(result.label for result in results)
-    for result in sorted(results, key=lambda each: (each.seed, -(each.budget_updates or 0))):
+    for result in sorted(results, key=lambda each: (each.seed, -(each.budget or 0))):
         if runs[result.label] is None and (run := RunFolder.read(folder / result.run)).weights.is_file():
             runs[result.label] = run
     return runs

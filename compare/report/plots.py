@@ -325,7 +325,7 @@ def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     paths = {result.run: folder if single else folder / result.run for result in finished}
 
     def order(result: Result) -> tuple[bool, int, int]:
-        return not (paths[result.run] / WEIGHTS).is_file(), result.seed, -(result.budget_updates or 0)
+        return not (paths[result.run] / WEIGHTS).is_file(), result.seed, -(result.budget or 0)
 
     for result in sorted(finished, key=order):
         firsts.setdefault(result.label, result)

@@ -324,7 +324,7 @@ def load_table(
     frames = []
     for folder, name in experiment_names(as_paths(folders)).items():
         results = read_results(folder)
-        budgets = dict.fromkeys(run.budget_updates for run in results if run.status == "done")
+        budgets = dict.fromkeys(run.budget for run in results if run.status == "done")
         chosen = sorted(filter(None, budgets)) if budget == "all" else [budget]
         for one in chosen or [None]:
             means = find_summary(folder, of_budget(results, one), data_root).means
@@ -374,7 +374,7 @@ def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -
         return whole
     from compare.analysis.summary import summarise  # slow to import
 
-    budget = next((result.budget_updates for result in results if result.budget_updates), None)
+    budget = next((result.budget for result in results if result.budget), None)
     summary = summarise(folder, data_root=data_root, budget=budget)
     is_default = list(results) == of_budget(read_results(folder))  # the file is of no other budget
     if whole is None and summary != stored and is_default and not write_protection(folder):
@@ -524,7 +524,7 @@ def screen_table(
     ordered = sorted(fill_settings(rows), key=lambda row: -(row.get(PRIMARY) or -1.0))
     if are_language_models(ended or rows):
         ordered = sorted(ordered, key=lambda row: row.get("perplexity") or float("inf"))
-    ordered.sort(key=lambda row: row.get("budget_updates") or 0)
+    ordered.sort(key=lambda row: row.get("budget") or 0)
     presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
     return Table(
         "",
@@ -548,8 +548,8 @@ def _screen_columns(rows: Sequence[Row], width: int) -> list[Column]:
         columns.insert(1, COLUMNS["experiment"])
     if any(row.get("status", "done") != "done" for row in rows):
         columns.insert(1, COLUMNS["status"])
-    if len({row.get("budget_updates") for row in rows}) > 1:
-        columns.insert(0, COLUMNS["budget_updates"])
+    if len({row.get("budget") for row in rows}) > 1:
+        columns.insert(0, COLUMNS["budget"])
     columns += [replace(score_column(PRIMARY, test), title=test) for test in further_tests(rows[0])]
     columns += [COLUMNS["perplexity"] if are_language_models(rows) else _bare(score_column("chrf"))]
     columns += [
@@ -583,7 +583,7 @@ def _shared(runs: Sequence[Row]) -> str:
     on_gpu = any("gpu" in device.lower() or "nvidia" in device.lower() for device in distinct(runs, "device"))
     trained = [run for run in runs if run.get("preset") != EXTERNAL]
     parts = [describe_seeds(zip(name_models(trained), (run["seed"] for run in trained), strict=True))]
-    parts += [f"equal {budget}" for budget in distinct(runs, "budget")]
+    parts += [f"equal {quantity}" for quantity in distinct(runs, "matched")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     plural = "s" if threads != ["1"] else ""
     is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")

@@ -44,8 +44,8 @@ def _label(row: Row) -> str:
 
 def _matched(row: Row) -> str:
     """Format the matched budget and the deviation from it: "params +0.4%"."""
-    budget, deviation = row.get("budget"), row.get("budget_off")
-    return UNKNOWN if budget is None or deviation is None else f"{budget} {deviation:+.1%}"
+    quantity, deviation = row.get("matched"), row.get("matched_off")
+    return UNKNOWN if quantity is None or deviation is None else f"{quantity} {deviation:+.1%}"
 
 
 identity, size, quality, speed, training, conditions = (partial(figure, group) for group in GROUPS)
@@ -65,7 +65,7 @@ class Result:
         left=True, cell=_label)
     seed: int = identity("seed", "seed of weights, dropout and batch order", default=MISSING,
         shown="where rows differ", form=str)
-    budget_updates: Whole = identity("budget", "updates of one of several budgets, train.budgets", 0,
+    budget: Whole = identity("budget", "updates of one of several budgets, train.budgets", 0,
         "where rows differ")
     preset: str = identity("preset", "model that the row was made from (attnbench models)", default=MISSING)
     status: Status = identity("status", "done, failed (training diverged) or unfinished", default=MISSING,
@@ -81,9 +81,9 @@ class Result:
         "embedding tables", 2)
     train_flops_per_token: Number = size("training FLOPs per token (M)", "floating-point operations of "
         "forward and backward pass, at the mean lengths of the corpus", 2)
-    budget_off: Number = size("matched", "budget that is equal over the models, and the deviation from it",
+    matched_off: Number = size("matched", "budget that is equal over the models, and the deviation from it",
         shown="where known", left=True, cell=_matched)
-    budget: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
+    matched: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
         "dash: only the batches are equal")
     width_multiple: Whole = size("widths divisible by", "largest power of two; matrix products are fastest "
         "at multiples of 8", shown="in the report")
@@ -206,7 +206,7 @@ class Result:
     @property
     def run(self) -> str:
         """Name of the run's folder."""
-        return run_name(self.label, self.seed, self.budget_updates)
+        return run_name(self.label, self.seed, self.budget)
 
     def to_json(self, indent: int = 2) -> str:
         """Format as one JSON object, without what is unknown or empty; see ``json_text``."""
@@ -333,7 +333,7 @@ def read_result(folder: Path) -> Result:
     if path.exists():
         return read_record(path, Result, "put the run's own back, or delete it and run the experiment again")
     label, seed, budget = _split_name(folder.name)
-    return Result(label=label, preset="", seed=seed, budget_updates=budget, status="unfinished")
+    return Result(label=label, preset="", seed=seed, budget=budget, status="unfinished")
 
 
 def read_results(experiment: Path) -> list[Result]:
@@ -367,14 +367,14 @@ def of_budget(results: Iterable[Result], budget: int | None = None) -> list[Resu
         ValueError: no run has this budget.
     """
     results = list(results)
-    budgets = {run.budget_updates: None for run in results if run.budget_updates is not None}
+    budgets = {run.budget: None for run in results if run.budget is not None}
     if budget is None:
-        finished = [run.budget_updates for run in results if run.status == "done" and run.budget_updates]
+        finished = [run.budget for run in results if run.status == "done" and run.budget]
         budget = max(finished or budgets, default=None)
     elif budget not in budgets:
         there = ", ".join(map(str, sorted(filter(None, budgets)))) or "none: train.budgets was not set"
         raise ValueError(f"no run has the budget {budget}; there are {there}")
-    return [run for run in results if run.budget_updates in (None, budget)]
+    return [run for run in results if run.budget in (None, budget)]
 
 
 def to_json_lines(results: Iterable[Result]) -> str:

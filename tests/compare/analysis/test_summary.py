@@ -27,7 +27,7 @@ def budgets(copied: Path) -> Path:
             target = Path(shutil.copytree(source, copied / f"{folder.name}-budget{budget}"))
             config = (folder / "config.toml").read_text()
             (target / "config.toml").write_text(config.replace("[train]", f"[train]\nbudgets = [{budget}]"))
-            result = replace(read_result(source), label=label, budget_updates=budget, updates=budget)
+            result = replace(read_result(source), label=label, budget=budget, updates=budget)
             save_result(target, replace(result, tokens_seen=100 * budget))
         shutil.rmtree(folder)
     (copied / "experiment.json").write_text('{"runs": []}')
@@ -38,12 +38,12 @@ def budgets(copied: Path) -> Path:
 def test_tables_show_the_largest_budget_or_the_one_asked_for(
     budgets: Path, capsys: pytest.CaptureFixture[str]
 ):
-    assert {run.budget_updates for run in of_budget(read_results(budgets))} == {4_000}
+    assert {run.budget for run in of_budget(read_results(budgets))} == {4_000}
     assert len(load_results(budgets)) == 12
-    assert set(load_table(budgets)["budget_updates"]) == {4_000}
+    assert set(load_table(budgets)["budget"]) == {4_000}
     for budget, expected in ((1_000, [1_000] * 3), ("all", [1_000] * 3 + [4_000] * 3), (None, [4_000] * 3)):
         means = load_table(budgets, "aggregated", budget=budget)  # type: ignore[arg-type]
-        assert list(means["budget_updates"]) == expected
+        assert list(means["budget"]) == expected
         assert list(means["seeds"]) == [2] * len(expected)
     assert main(["table", str(budgets), "--budget", "1000", "--columns", "budget,model"]) == 0
     shown = capsys.readouterr().out
@@ -58,7 +58,7 @@ def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path)
     assert not (budgets / "summary.json").exists()
     large = find_summary(budgets, of_budget(read_results(budgets)))
     assert (budgets / "summary.json").is_file()
-    assert [row["budget_updates"] for row in small.means + large.means] == [1_000] * 3 + [4_000] * 3
+    assert [row["budget"] for row in small.means + large.means] == [1_000] * 3 + [4_000] * 3
 
 
 def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: Path):

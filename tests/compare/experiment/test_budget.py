@@ -119,9 +119,9 @@ def test_a_row_says_what_was_matched_and_how_closely(tiny_toml: Path, tmp_path: 
     settings = ["budget.match=params", "train.max_updates=4", "models.transformer.d_model=32"]
     given = load_experiment(tiny_toml, settings)
     first, second = run_experiment(given, folder, Reporter())
-    assert (first.budget, first.budget_off) == ("params", 0)
-    assert second.budget_off == pytest.approx(second.params / first.params - 1)
-    assert abs(second.budget_off) <= TOLERANCE
+    assert (first.matched, first.matched_off) == ("params", 0)
+    assert second.matched_off == pytest.approx(second.params / first.params - 1)
+    assert abs(second.matched_off) <= TOLERANCE
     written = tomllib.loads((folder / "transformer-seed1" / "config.toml").read_text())
     assert written["budget"] == {"match": "params", "reference": "luong", "amount": float(first.params)}
-    assert [row.budget_off for row in run_experiment(given, folder, Reporter())] == [0, second.budget_off]
+    assert [row.matched_off for row in run_experiment(given, folder, Reporter())] == [0, second.matched_off]

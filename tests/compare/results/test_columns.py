@@ -63,7 +63,7 @@ def test_no_two_columns_share_a_heading():
         ("cpu_share", {"cpu_share": 0.61}, "CPU share", "61%, disturbed", 0.61),
         ("cpu_share", {}, "CPU share", "–", None),
         ("seed", {"seed": 12345}, "seed", "12345", 12345),
-        ("budget_off", {"budget": "params", "budget_off": -0.004}, "matched", "params -0.4%", -0.004),
+        ("matched_off", {"matched": "params", "matched_off": -0.004}, "matched", "params -0.4%", -0.004),
         ("status", {"status": "failed", "reason": "NaN"}, "status", "failed: NaN", None),
     ],
 )
