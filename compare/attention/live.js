@@ -1,0 +1,220 @@
+/** The page that translates what its reader types with each model, word by word, and shows the attention. */
+(() => {
+  const { make, makeFigure, startPointing, startProjector } = attnbench; // of viewer.js
+  const [MOST_WORDS, PAUSE] = [100, 120]; // words of a sentence, milliseconds between two target words
+  const KINDS = ["cross", "encoder", "decoder"];
+  const ADDITIVE = "v · tanh(W s + U h)";
+  const FORMULAS = { additive: ADDITIVE, concat: ADDITIVE, dot: "s · h", general: "s · W h", "scaled-dot": "q · k" };
+  const [START, END] = ["(start)", "(end)"];
+  const content = JSON.parse(document.getElementById("content").textContent);
+  const element = (id) => document.getElementById(id);
+  const formula = () => ({
+    temperature: 2 ** Number(element("temperature").value),
+    hard: element("hard").ariaPressed === "true",
+    scaled: element("unscaled").ariaPressed !== "true",
+  });
+
+  const number = (value) => (Math.abs(value) >= 1e4 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
+  const labelOf = (vocabulary, token) => (token === engine.EOS ? END : vocabulary.label(token));
+  const range = (length) => [...Array(length).keys()];
+
+  /** List the heads of a model in the order of compare/attention/weights.py: heads, means of layers, mean of all. */
+  function listHeads({ family, config }) {
+    if (family === "seq2seq" && !config.attention) return [];
+    const several = (config.attention ?? config).num_heads;
+    const layersOf = (kind) => range(kind === "encoder" ? config.encoder_layers : config.decoder_layers).map((layer) => `${kind}.${layer}`);
+    return (family === "seq2seq" ? ["cross"] : KINDS).flatMap((kind) => {
+      const layers = family === "seq2seq" ? [kind] : layersOf(kind);
+      const side = kind === "cross" ? "" : `${kind} `;
+      const nameOf = (layer) => side + (layers.length > 1 ? `layer ${layers.indexOf(layer) + 1}, ` : "");
+      const heads = layers.flatMap((layer) => range(several).map((head) => ({ kind, name: `${nameOf(layer)}head ${head + 1}`, parts: [{ layer, head }] })));
+      const partsOf = (layer) => range(several).map((head) => ({ layer, head }));
+      const means = layers.map((layer) => ({ kind, name: `${nameOf(layer)}mean`, parts: partsOf(layer) }));
+      const all = { kind, name: `mean of all ${side}heads`, parts: layers.flatMap(partsOf) };
+      return [...heads, ...(several > 1 && layers.length > 1 ? means : []), ...(heads.length > 1 ? [all] : [])];
+    });
+  }
+
+  /** A model's part of the page: its translation, its attention, the next words, and the formula with numbers. */
+  class Panel {
+    constructor(model) {
+      this.model = model;
+      this.heads = listHeads(model);
+      const chosen = this.heads.findLastIndex(({ kind }) => kind === "cross"); // the widest mean
+      this.shown = { name: "", label: model.label, color: model.color, heads: this.heads.map(({ name }) => name), chosen };
+      this.figure = makeFigure(this.shown, () => element("form").value);
+      const part = (tag, name) => (this[name] = make(tag, { attributes: { class: name } }));
+      const bleu = model.bleu === null ? "" : ` · BLEU ${model.bleu.toFixed(1)}`;
+      const details = make("small", { text: `${(model.params / 1e6).toPrecision(2)} million weights${bleu}` });
+      const above = [make("h2", { text: model.label, children: [details] }), part("p", "translation"), part("p", "time")];
+      const below = [part("p", "after"), part("ol", "next"), part("p", "formula")];
+      this.element = make("section", { attributes: { class: "panel" }, children: [...above, this.figure.element, ...below] });
+      this.element.style.setProperty("--family", model.color);
+      this.translation.lang = model.languages[1];
+      const point = ({ target }) => {
+        const row = target.closest("[data-row]")?.dataset.row;
+        if (row === undefined) return;
+        this.row = Number(row);
+        this.explain();
+      };
+      for (const event of ["mouseover", "focusin"]) this.figure.element.addEventListener(event, point);
+      this.figure.element.addEventListener("change", () => this.explain());
+    }
+
+    /** Begin to translate a text; returns its words or characters that the model does not know. */
+    begin(text) {
+      const { ids, labels, words, of, unknown } = this.model.src.encode(text);
+      this.source = { words: [...words, END], of: [...of, words.length], labels: [...labels, END] };
+      this.search = engine.search(this.model, ids, { beam: Number(element("beam").value), formula: formula() });
+      Object.assign(this, { ended: false, row: null, ms: 0 });
+      return [...new Set(unknown)];
+    }
+
+    /** Compute the next word and draw what there is. */
+    advance() {
+      const start = performance.now();
+      this.result = this.search.next().value;
+      this.ms += performance.now() - start;
+      this.ended = this.result.ended;
+      this.draw();
+    }
+
+    draw() {
+      const tokens = this.result.steps.map(({ token }) => token).filter((token) => token !== engine.EOS);
+      const { words, of } = this.model.tgt.group(tokens);
+      this.target = this.ended ? { words: [...words, END], of: [...of, words.length] } : { words, of };
+      this.translation.textContent = this.model.tgt.decode(tokens) + (this.ended ? "" : " …");
+      this.time.textContent = `${Math.round(this.ms)} ms, ${this.result.steps.length} steps`;
+      this.figure.show((head) => this.view(this.heads[head]));
+      this.explain();
+    }
+
+    /** Words of the rows and columns of a kind of attention, and the word of each piece. */
+    axes(kind) {
+      const { words, of } = this.target;
+      const before = { words: [START, ...words.slice(0, -1)], of: [0, ...of.slice(0, -1).map((word) => word + 1)] };
+      return { cross: [this.target, this.source], encoder: [this.source, this.source], decoder: [this.target, before] }[kind];
+    }
+
+    rowsOf(layer) {
+      return this.result.attention[layer] ?? this.result.steps.map(({ attention }) => attention[layer]);
+    }
+
+    /** Join the weights of pieces to those of words: sums over source pieces, means over target pieces. */
+    view({ kind, parts }) {
+      const [rows, columns] = this.axes(kind);
+      const weights = new Array(rows.words.length * columns.words.length).fill(0);
+      const size = rows.words.map((_, word) => rows.of.filter((other) => other === word).length * parts.length);
+      for (const { layer, head } of parts) {
+        this.rowsOf(layer).forEach((row, piece) => row.weights[head].forEach((weight, column) => {
+          weights[rows.of[piece] * columns.words.length + columns.of[column]] += (100 * weight) / size[rows.of[piece]];
+        }));
+      }
+      let letters = 0; // before a source word: models may divide the sentence differently
+      const keys = columns.words.map((word, i) => (kind === "decoder" ? `${this.model.label} ${i}` : (letters += word.length) - word.length));
+      return { src: columns.words, tgt: rows.words, weights, keys };
+    }
+
+    /** Show the next words and the formula of the row pointed at; else of the last word. */
+    explain() {
+      const { kind, parts } = this.heads[this.shown.chosen] ?? { kind: "cross" };
+      const [rows, columns] = this.axes(kind);
+      const last = this.ended ? rows.words.findLastIndex((word) => word !== END && /\p{L}/u.test(word)) : rows.words.length - 1;
+      const row = Math.max(0, Math.min(this.row ?? last, rows.words.length - 1));
+      for (const label of this.figure.element.querySelectorAll(":is(th, li)[data-row]")) label.classList.toggle("current", Number(label.dataset.row) === row);
+      const piece = rows.of.indexOf(row);
+      const step = kind === "encoder" ? this.result.steps.length - 1 : piece;
+      this.after.textContent = `Most probable at step ${step + 1}`;
+      this.next.replaceChildren(...this.result.steps[step].five.map(({ token, probability }) => {
+        const item = make("li", { children: [labelOf(this.model.tgt, token), probability.toFixed(3)].map((text) => make("span", { text })) });
+        item.style.setProperty("--share", `${100 * probability}%`);
+        return item;
+      }));
+      const labels = kind === "decoder" ? columns.of.map((word) => columns.words[word]) : this.source.labels;
+      const lines = parts ? this.compute(parts, piece, labels) : ["The decoder reads the last state of the encoder alone."];
+      this.formula.replaceChildren(...lines.map((text) => make("span", { text })));
+    }
+
+    /** Write the formula of a row with the numbers of its largest weight; of a mean, those of its sharpest head. */
+    compute(parts, piece, labels) {
+      const largest = ({ layer, head }) => Math.max(...this.rowsOf(layer)[piece].weights[head]);
+      const { layer, head } = parts.reduce((one, other) => (largest(other) > largest(one) ? other : one));
+      const { scores: { [head]: scores }, weights: { [head]: weights } } = this.rowsOf(layer)[piece];
+      const { temperature, hard, scaled } = formula();
+      const { query_size: width, hidden_size: hidden, attention } = this.model.config;
+      const column = weights.indexOf(Math.max(...weights));
+      const word = labels[column].replace(/^\((.+)\)$/, "$1");
+      const score = attention?.score ?? "scaled-dot";
+      const size = width ?? (attention.attention_size ?? hidden) / attention.num_heads;
+      const root = score === "scaled-dot" && scaled ? ` / √${size}` : "";
+      const product = root ? `${number(scores[column] * Math.sqrt(size))}${root} = ` : "";
+      const energy = `${FORMULAS[score]}${root}`;
+      const tau = temperature === 1 ? "" : ` / ${number(temperature)}`;
+      const powers = [...scores].map((one) => Math.exp(one / temperature));
+      const total = powers.reduce((one, other) => one + other);
+      const soft = [`a = exp(e${tau}) / Σ exp(e${tau})`,
+        `a(${word}) = exp(${number(scores[column])}${tau}) / Σ = ${number(powers[column])} / ${number(total)} = ${weights[column].toFixed(2)}`];
+      const { name } = this.heads.find((one) => one.parts.length === 1 && one.parts[0].layer === layer && one.parts[0].head === head);
+      return [
+        ...(parts.length > 1 ? [`sharpest of ${parts.length} heads: ${name}`] : []),
+        `e = ${energy}${!scaled && score !== "scaled-dot" ? ", which is never scaled" : ""}`,
+        `e(${word}) = ${product}${number(scores[column])}`,
+        ...(hard ? ["a = 1 for the largest e, 0 for all others", `a(${word}) = 1`] : soft),
+        "context c = Σ a h",
+      ];
+    }
+  }
+
+  const vocabularies = content.vocabularies.map(engine.createVocabulary);
+  const texts = [...document.querySelectorAll("script.weights")].map((script) => script.textContent);
+  const panels = content.models.map((model, i) => new Panel(engine.createModel(model, texts[i], vocabularies)));
+  let latest = 0;
+
+  /** Translate the sentence with all models, a word each in turn; a later call ends an earlier one. */
+  async function translate(pause) {
+    const run = ++latest;
+    const text = element("sentence").value.trim();
+    const words = text.split(/\s+/).length;
+    const refusal = !text ? "Type a sentence first." : words > MOST_WORDS ? `This sentence has ${words} words: the page translates up to ${MOST_WORDS}.` : "";
+    element("message").textContent = refusal;
+    if (refusal) return;
+    const notes = panels.map((panel) => {
+      const unknown = panel.begin(text);
+      return unknown.length ? `${panel.model.label} ${panel.model.src.unknownWords.replace("%", () => unknown.join(" "))}.` : "";
+    });
+    element("message").textContent = notes.join(" ").trim();
+    while (panels.some(({ ended }) => !ended)) {
+      for (const panel of panels) if (!panel.ended) panel.advance();
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      if (run !== latest) return;
+    }
+  }
+
+  const slow = () => translate(matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : PAUSE);
+  element("panels").append(...panels.map((panel) => panel.element));
+  element("ask").addEventListener("submit", (event) => {
+    event.preventDefault();
+    slow();
+  });
+  for (const example of document.querySelectorAll(".example")) {
+    example.addEventListener("click", () => {
+      element("sentence").value = example.textContent;
+      slow();
+    });
+  }
+  element("temperature").addEventListener("input", () => {
+    element("tau").textContent = number(formula().temperature);
+    translate(0);
+  });
+  for (const name of ["hard", "unscaled"]) {
+    element(name).addEventListener("click", ({ currentTarget: button }) => {
+      button.ariaPressed = String(button.ariaPressed !== "true");
+      translate(0);
+    });
+  }
+  element("beam").addEventListener("change", slow);
+  element("form").addEventListener("change", () => panels.forEach((panel) => panel.result && panel.figure.show()));
+  startPointing(element("panels"), element("tip"));
+  startProjector();
+  if (element("sentence").value) slow();
+})();
