@@ -10,6 +10,8 @@ const engine = (() => {
   const [FIRST_BYTE, FIRST_PIECE] = [4, 260]; // the 256 single bytes follow the special ids
   const UNKNOWN_PENALTY = 10; // SentencePiece: a character without a piece scores so much below the worst piece
   const [SPACE, JOINER, ESCAPE] = ["▁", "￭", "␛"];
+  const BROKEN = "\ufffd";
+  const DECODER = new TextDecoder("utf-8", { ignoreBOM: true });
   const CONTROL = /[\x00-\x1f\x7f-\x9f\u2028\u2029]/g;
   const [LAYER_EPSILON, RMS_EPSILON, WAVES] = [1e-5, 1e-6, 10000];
 
@@ -113,12 +115,23 @@ const engine = (() => {
       return utf8(id === UNK ? " ⁇ " : this.tokens[id].replaceAll(SPACE, " "));
     }
 
+    /** Decode character by character: each byte that belongs to none becomes one U+FFFD, as in SentencePiece. */
     text(ids) {
-      return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(ids.flatMap((id) => this.bytes(id))));
+      const bytes = Uint8Array.from(ids.flatMap((id) => this.bytes(id)));
+      let text = "";
+      for (let i = 0; i < bytes.length;) {
+        const size = bytes[i] < 0xc0 ? 1 : bytes[i] < 0xe0 ? 2 : bytes[i] < 0xf0 ? 3 : 4;
+        const character = DECODER.decode(bytes.subarray(i, i + size));
+        const isWhole = !character.includes(BROKEN);
+        text += isWhole ? character : BROKEN;
+        i += isWhole ? size : 1;
+      }
+      return text;
     }
 
     decode(ids) {
-      return unescapeText(this.text(ids).replace(/^ /, "")).replace(CONTROL, " ");
+      const text = this.tokens[ids[0]]?.startsWith(SPACE) ? this.text(ids).slice(1) : this.text(ids);
+      return unescapeText(text).replace(CONTROL, " ");
     }
 
     /** Join pieces to words and punctuation marks; a piece that reaches over a border of words joins both. */
@@ -269,8 +282,7 @@ const engine = (() => {
     }
 
     /** Run one direction of an encoder layer; outputs are in source order. */
-    read(xs, step, isBackward) {
-      const size = this.config.states_size / (this.config.direction === "both" ? 2 : 1);
+    read(xs, step, size, isBackward) {
       let state = { h: new Float32Array(size), c: new Float32Array(size) };
       const outputs = (isBackward ? [...xs].reverse() : xs).map((x) => {
         state = step(x, state);
@@ -280,12 +292,15 @@ const engine = (() => {
     }
 
     encode(ids) {
-      const { direction, encoder_depth: depth, cell } = this.config;
+      const { direction, encoder_depth: depth, states_size: size, cell } = this.config;
+      const suffixes = direction === "both" ? ["", "_reverse"] : [""];
       let xs = ids.map((id) => embed(this.weights["encoder.embedding.weight"], id));
       const summary = [];
       for (let layer = 0; layer < depth; layer++) {
-        const runs = (direction === "both" ? ["", "_reverse"] : [""]).map((suffix) =>
-          this.read(xs, this.cell(`encoder.rnn.layers.${layer}`, suffix), suffix !== "" || direction === "backward"));
+        const runs = suffixes.map((suffix) => {
+          const isBackward = suffix !== "" || direction === "backward";
+          return this.read(xs, this.cell(`encoder.rnn.layers.${layer}`, suffix), size / suffixes.length, isBackward);
+        });
         const outputs = xs.map((_, i) => concatenate(...runs.map((run) => run.outputs[i])));
         xs = layer < 2 ? outputs : outputs.map((output, i) => add(xs[i], output));
         summary.push(...runs.map(({ h }) => h), ...(cell === "lstm" ? runs.map(({ c }) => c) : []));
@@ -464,8 +479,8 @@ const engine = (() => {
   /**
    * Translate ids by greedy (beam 1) or beam search, as compare/decoding/search.py does.
    *
-   * Yields after each step the steps of the best hypothesis so far: token, probability, the five most probable
-   * tokens, and what each attention computed; at last those of the translation, which has ended.
+   * Yields after each step the steps of the best hypothesis so far: token, the five most probable ones, and what
+   * each attention computed; at last those of the translation, which has ended.
    */
   function* search(model, ids, { beam, formula }) {
     const limit = Math.floor(model.max_ratio * ids.length) + model.extra_tokens;
@@ -474,27 +489,24 @@ const engine = (() => {
     let best = { value: -Infinity };
     let ended = 0;
     for (let time = 0; time <= limit; time++) {
-      const next = open.map((one) => {
-        const step = model.network.step(one.token, one.state, memory, formula);
-        const logp = logSoftmax(step.logits);
+      const candidates = open.flatMap((one) => {
+        const { logits, state: next, attention: rows } = model.network.step(one.token, one.state, memory, formula);
+        const logp = logSoftmax(logits);
         const five = largest(logp, 5).map((token) => ({ token, probability: Math.exp(logp[token]) }));
         const allowed = time < limit ? logp : logp.map((value, token) => (token === EOS ? value : -Infinity));
         allowed[PAD] = allowed[BOS] = -Infinity;
-        return { ...step, five, logp: allowed };
+        return largest(allowed, beam === 1 ? 1 : 2 * beam).map((token) => {
+          const steps = [...one.steps, { token, five, attention: rows }];
+          return { score: one.score + allowed[token], token, state: next, steps };
+        });
       });
-      const candidates = next.flatMap(({ logp }, parent) => largest(logp, beam === 1 ? 1 : 2 * beam).map((token) => (
-        { parent, token, score: open[parent].score + logp[token] })));
       candidates.sort((one, other) => (one.score === other.score ? 0 : other.score - one.score));
-      const grow = ({ parent, token, score }) => {
-        const step = { token, probability: Math.exp(next[parent].logp[token]), five: next[parent].five, attention: next[parent].attention };
-        return { score, token, state: next[parent].state, steps: [...open[parent].steps, step] };
-      };
-      for (const one of candidates.slice(0, beam).filter(({ token, score }) => token === EOS && score > -Infinity)) {
+      for (const { steps, score } of candidates.slice(0, beam).filter(({ token, score: sum }) => token === EOS && sum > -Infinity)) {
         ended++;
-        const value = one.score / divisor(time + 1, model.penalty);
-        if (value > best.value) best = { value, steps: grow(one).steps };
+        const value = score / divisor(time + 1, model.penalty);
+        if (value > best.value) best = { value, steps };
       }
-      open = candidates.filter(({ token }) => token !== EOS).slice(0, beam).map(grow);
+      open = candidates.filter(({ token }) => token !== EOS).slice(0, beam);
       const reachable = open.length ? open[0].score / divisor(limit + 1, model.penalty) : -Infinity;
       if (ended >= beam || best.value >= reachable) break;
       yield { steps: open[0].steps, attention, ended: false };
@@ -502,19 +514,17 @@ const engine = (() => {
     yield { ...best, attention, ended: true };
   }
 
-  // Models of a page.
+  const CLASSES = { words: WordVocabulary, unigram: UnigramVocabulary, seq2seq: Seq2Seq, transformer: Transformer };
 
-  const VOCABULARIES = { words: WordVocabulary, unigram: UnigramVocabulary };
-  const FAMILIES = { seq2seq: Seq2Seq, transformer: Transformer };
-
-  const createVocabulary = (description) => new VOCABULARIES[description.kind](description);
-
-  /** Build a model from its description, its packed weights in base64, and the vocabularies of the page. */
-  function createModel(description, base64, vocabularies) {
-    const weights = unpack(bytesOf(base64), description.tensors, description.precision);
-    const network = new FAMILIES[description.family](description.config, weights);
-    return { ...description, network, src: vocabularies[description.src], tgt: vocabularies[description.tgt] };
+  /** Build the models of a page with their vocabularies, from its content and their packed weights in base64. */
+  function loadModels({ models, vocabularies }, texts) {
+    const built = vocabularies.map((vocabulary) => new CLASSES[vocabulary.kind](vocabulary));
+    return models.map((model, i) => {
+      const weights = unpack(bytesOf(texts[i]), model.tensors, model.precision);
+      const network = new CLASSES[model.family](model.config, weights);
+      return { ...model, network, src: built[model.src], tgt: built[model.tgt] };
+    });
   }
 
-  return { EOS, createModel, createVocabulary, search };
+  return { EOS, loadModels, search };
 })();

@@ -6,12 +6,12 @@
   const ADDITIVE = "v · tanh(W s + U h)";
   const FORMULAS = { additive: ADDITIVE, concat: ADDITIVE, dot: "s · h", general: "s · W h", "scaled-dot": "q · k" };
   const [START, END] = ["(start)", "(end)"];
-  const content = JSON.parse(document.getElementById("content").textContent);
   const element = (id) => document.getElementById(id);
+  const isPressed = (button) => button.ariaPressed === "true";
   const formula = () => ({
     temperature: 2 ** Number(element("temperature").value),
-    hard: element("hard").ariaPressed === "true",
-    scaled: element("unscaled").ariaPressed !== "true",
+    hard: isPressed(element("hard")),
+    scaled: !isPressed(element("unscaled")),
   });
 
   const number = (value) => (Math.abs(value) >= 1e4 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
@@ -44,8 +44,9 @@
       this.shown = { name: "", label: model.label, color: model.color, heads: this.heads.map(({ name }) => name), chosen };
       this.figure = makeFigure(this.shown, () => element("form").value);
       const part = (tag, name) => (this[name] = make(tag, { attributes: { class: name } }));
-      const bleu = model.bleu === null ? "" : ` · BLEU ${model.bleu.toFixed(1)}`;
-      const details = make("small", { text: `${(model.params / 1e6).toPrecision(2)} million weights${bleu}` });
+      const bleu = model.bleu === null ? "" : `, BLEU ${model.bleu.toFixed(1)}`;
+      const weights = Number(model.params.toPrecision(2)).toLocaleString("en");
+      const details = make("small", { text: `${weights} weights${bleu}` });
       const above = [make("h2", { text: model.label, children: [details] }), part("p", "translation"), part("p", "time")];
       const below = [part("p", "after"), part("ol", "next"), part("p", "formula")];
       this.element = make("section", { attributes: { class: "panel" }, children: [...above, this.figure.element, ...below] });
@@ -117,6 +118,7 @@
 
     /** Show the next words and the formula of the row pointed at; else of the last word. */
     explain() {
+      if (!this.result) return;
       const { kind, parts } = this.heads[this.shown.chosen] ?? { kind: "cross" };
       const [rows, columns] = this.axes(kind);
       const last = this.ended ? rows.words.findLastIndex((word) => word !== END && /\p{L}/u.test(word)) : rows.words.length - 1;
@@ -124,7 +126,7 @@
       for (const label of this.figure.element.querySelectorAll(":is(th, li)[data-row]")) label.classList.toggle("current", Number(label.dataset.row) === row);
       const piece = rows.of.indexOf(row);
       const step = kind === "encoder" ? this.result.steps.length - 1 : piece;
-      this.after.textContent = `Most probable at step ${step + 1}`;
+      this.after.textContent = `Step ${step + 1}: the five most probable`;
       this.next.replaceChildren(...this.result.steps[step].five.map(({ token, probability }) => {
         const item = make("li", { children: [labelOf(this.model.tgt, token), probability.toFixed(3)].map((text) => make("span", { text })) });
         item.style.setProperty("--share", `${100 * probability}%`);
@@ -165,9 +167,8 @@
     }
   }
 
-  const vocabularies = content.vocabularies.map(engine.createVocabulary);
-  const texts = [...document.querySelectorAll("script.weights")].map((script) => script.textContent);
-  const panels = content.models.map((model, i) => new Panel(engine.createModel(model, texts[i], vocabularies)));
+  const weights = [...document.querySelectorAll("script.weights")].map((script) => script.textContent);
+  const panels = engine.loadModels(JSON.parse(element("content").textContent), weights).map((model) => new Panel(model));
   let latest = 0;
 
   /** Translate the sentence with all models, a word each in turn; a later call ends an earlier one. */
@@ -202,18 +203,17 @@
       slow();
     });
   }
-  element("temperature").addEventListener("input", () => {
-    element("tau").textContent = number(formula().temperature);
+  const tools = document.querySelector(".tools");
+  tools.addEventListener("click", ({ target }) => {
+    if (!target.ariaPressed) return;
+    target.ariaPressed = String(!isPressed(target));
     translate(0);
   });
-  for (const name of ["hard", "unscaled"]) {
-    element(name).addEventListener("click", ({ currentTarget: button }) => {
-      button.ariaPressed = String(button.ariaPressed !== "true");
-      translate(0);
-    });
-  }
-  element("beam").addEventListener("change", slow);
-  element("form").addEventListener("change", () => panels.forEach((panel) => panel.result && panel.figure.show()));
+  tools.addEventListener("input", ({ target }) => {
+    element("tau").textContent = number(formula().temperature);
+    if (target.id === "form") panels.forEach((panel) => panel.figure.show());
+    else translate(0);
+  });
   startPointing(element("panels"), element("tip"));
   startProjector();
   if (element("sentence").value) slow();

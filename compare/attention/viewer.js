@@ -72,8 +72,6 @@ const attnbench = (() => {
     return drawing;
   }
 
-  const DRAWINGS = { map: drawMap, lines: drawLines };
-
   /** A model's figure: its name, a choice of its heads, and a drawing of the view that show(viewOf) returns for one. */
   function makeFigure(model, form) {
     const caption = make("figcaption", { text: model.name });
@@ -84,10 +82,10 @@ const attnbench = (() => {
       return { element, show() {} };
     }
     const box = make("div", { attributes: { class: "box" } });
-    let view = () => undefined;
+    let view = null;
     const show = (viewOf = view) => {
       view = viewOf;
-      box.replaceChildren(DRAWINGS[form()](view(model.chosen)));
+      if (view) box.replaceChildren((form() === "map" ? drawMap : drawLines)(view(model.chosen)));
     };
     if (model.heads.length > 1) {
       const options = model.heads.map((head) => make("option", { text: head }));

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from transformer.config import TransformerConfig
 
 logger = logging.getLogger(__name__)
 
-Precision = Literal["int8", "fp16"]
+PRECISIONS = ("int8", "fp16")
 MAX_RUNS = 4
 EXAMPLES = 3
 EXAMPLE_WORDS = (5, 12)
@@ -34,15 +34,38 @@ EXAMPLE_WORDS = (5, 12)
 NORMALISED = "ﬁ  ℌ "
 """Text that every normaliser of SentencePiece but the identity changes."""
 
-FREE = {
-    Seq2SeqConfig: "attention embedding_size hidden_size encoder_size num_layers encoder_layers decoder_start dropout "
-    "regularisation readout tie",
-    AttentionConfig: "attention_warmup placement input_feeding context_to_readout num_heads map_values "
-    "attention_size",
-    TransformerConfig: "num_heads head_size value_size d_model ffn_size encoder_layers decoder_layers dropout "
-    "word_dropout activation_dropout attention_dropout bias tie",
-}
-"""Settings whose every value the page computes, or that only training reads."""
+FREE = frozenset(
+    [
+        "attention",
+        "placement",
+        "input_feeding",
+        "context_to_readout",
+        "num_heads",
+        "map_values",
+        "attention_size",
+        "decoder_start",
+        "readout",
+        "embedding_size",
+        "hidden_size",
+        "encoder_size",
+        "num_layers",
+        "encoder_layers",
+        "decoder_layers",
+        "d_model",
+        "ffn_size",
+        "head_size",
+        "value_size",
+        "bias",
+        "tie",
+        "attention_warmup",
+        "regularisation",
+        "dropout",
+        "word_dropout",
+        "activation_dropout",
+        "attention_dropout",
+    ]
+)
+"""Settings of which the page computes every value, and those that only training reads."""
 CHOICES: dict[str, tuple[object, ...]] = {
     "cell": ("lstm", "gru"),
     "direction": ("both", "forward", "backward"),
@@ -53,17 +76,18 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "activation": ("relu", "swiglu"),
 }
 """Values that the page computes of some other settings; of all further ones it computes the default alone."""
-DERIVED = {
-    "seq2seq": ("encoder_depth", "start", "start_size", "states_size", "output_size"),
-    "transformer": ("query_size", "attention_size"),
+DERIVED: dict[type, tuple[str, ...]] = {
+    Seq2SeqConfig: ("encoder_depth", "start", "start_size", "states_size", "output_size"),
+    TransformerConfig: ("query_size", "attention_size"),
 }
+"""The families that the page computes, and what it reads of their configs beside the settings."""
 
 
 def export_page(
     runs: Sequence[str | Path],
     out: str | Path,
     *,
-    precision: Precision = "int8",
+    precision: str = "int8",
     examples: Sequence[str] = (),
     data_root: str = "",
 ) -> Path:
@@ -75,7 +99,7 @@ def export_page(
         runs: folders of one to four finished runs.
         out: the file.
         precision: of the weights: "int8", with a scale for each row of a matrix, or "fp16", twice as large.
-        examples: sentences to choose from; by default some of the first run's test set, if its corpus is here.
+        examples: sentences to choose from; by default some of the first test set, if the corpus is here.
         data_root: where the corpus is now; empty: where the run's config.toml says.
 
     Returns:
@@ -86,26 +110,12 @@ def export_page(
         ValueError: a number of runs that the page does not show, a run that cannot be loaded, or a model or
             vocabulary that the page does not compute, which the message names.
     """
+    if precision not in PRECISIONS:
+        raise ValueError(f"no precision {precision!r} of weights: choose one of {', '.join(PRECISIONS)}")
     if not 1 <= len(runs) <= MAX_RUNS:
         raise ValueError(f"the page shows 1 to {MAX_RUNS} runs, got {len(runs)}")
-    models, weights, vocabularies = [], [], list[dict[str, Any]]()
-    for run in map(Path, runs):
-        translator = load_model(run)
-        sides = [_pack_vocabulary(run, vocabulary) for vocabulary in translator.vocabularies]
-        vocabularies += [side for side in sides if side not in vocabularies]
-        src, tgt = map(vocabularies.index, sides)
-        model, packed = _describe(run, translator, precision)
-        models.append(model | {"src": src, "tgt": tgt})
-        weights.append(base64.b64encode(packed).decode())
-    page = render_page(
-        PACKAGE,
-        "live.html.j2",
-        scripts=[read_asset(PACKAGE, name) for name in ("engine.js", "live.js")],
-        styles=[read_asset(PACKAGE, "live.css")],
-        content={"models": models, "vocabularies": vocabularies},
-        weights=weights,
-        examples=list(examples) or find_examples(Path(runs[0]), data_root),
-    )
+    models = [(Path(run), load_model(run)) for run in runs]
+    page = render_live(models, precision, list(examples) or find_examples(Path(runs[0]), data_root))
     write_atomically(Path(out), page)
     return Path(out)
 
@@ -122,28 +132,47 @@ def find_examples(run: Path, data_root: str) -> list[str]:
     return list(islice((line for line in lines if least <= count_words(line) <= most), EXAMPLES))
 
 
-def _describe(run: Path, translator: Translator, precision: Precision) -> tuple[dict[str, Any], bytes]:
+def render_live(
+    models: Sequence[tuple[Path, Translator]], precision: str = "fp16", examples: Sequence[str] = ()
+) -> str:
+    """Render the page of some models, each with the folder of its run; arguments as for ``export_page``."""
+    described, weights, vocabularies = [], [], list[dict[str, Any]]()
+    for run, translator in models:
+        sides = [_pack_vocabulary(run, vocabulary) for vocabulary in translator.vocabularies]
+        vocabularies += [side for side in sides if side not in vocabularies]
+        src, tgt = map(vocabularies.index, sides)
+        model, packed = _describe(run, translator, precision)
+        described.append(model | {"src": src, "tgt": tgt})
+        weights.append(base64.b64encode(packed).decode())
+    return render_page(
+        PACKAGE,
+        "live.html.j2",
+        scripts=[read_asset(PACKAGE, name) for name in ("engine.js", "live.js")],
+        styles=[read_asset(PACKAGE, "live.css")],
+        content={"models": described, "vocabularies": vocabularies},
+        weights=weights,
+        examples=examples,
+    )
+
+
+def _describe(run: Path, translator: Translator, precision: str) -> tuple[dict[str, Any], bytes]:
     """Return what the page needs to know of a model, and its packed weights."""
-    config, result = getattr(translator.model, "config", None), read_result(run)
-    data = RunFolder.read(run).run.data
-    if type(config) not in FREE:
-        raise ValueError(
-            f"{run}: the page computes recurrent and Transformer encoder-decoders alone, not {result.preset}"
-        )
-    _check_settings(run, config)
-    family = "seq2seq" if isinstance(config, Seq2SeqConfig) else "transformer"
-    if isinstance(config, Seq2SeqConfig) and config.attention is not None:
-        _check_settings(run, config.attention)
+    config: Any = getattr(translator.model, "config", None)
+    if type(config) not in DERIVED:
+        raise ValueError(f"{run}: the page computes recurrent and Transformer encoder-decoders alone")
+    for settings in filter(None, (config, getattr(config, "attention", None))):
+        _check_settings(run, settings)
     arrays = {name: tensor.numpy() for name, tensor in translator.model.state_dict().items()}
     tensors, packed = pack_weights(arrays, precision)
+    data = RunFolder.read(run).run.data
     description = {
         "label": translator.label,
+        "params": sum(parameter.numel() for parameter in translator.model.parameters()),
+        "bleu": read_result(run).bleu,
         "languages": [data.src, data.tgt],
-        "params": result.params,
-        "bleu": result.bleu,
         "color": style_of(picture_family(config)).color,
-        "family": family,
-        "config": asdict(config) | {name: getattr(config, name) for name in DERIVED[family]},
+        "family": "seq2seq" if isinstance(config, Seq2SeqConfig) else "transformer",
+        "config": asdict(config) | {name: getattr(config, name) for name in DERIVED[type(config)]},
         "max_ratio": translator.decode.max_ratio,
         "extra_tokens": EXTRA_TOKENS,
         "penalty": asdict(translator.penalty),
@@ -157,14 +186,12 @@ def _check_settings(run: Path, config: Seq2SeqConfig | AttentionConfig | Transfo
     """Raise a ValueError for a setting that the page does not compute; it knows only what is listed above."""
     for field in fields(config):
         value, choices = getattr(config, field.name), CHOICES.get(field.name, (field.default,))
-        if field.name not in FREE[type(config)].split() and value not in choices:
+        if field.name not in FREE and value not in choices:
             names = ", ".join(map(repr, choices))
             raise ValueError(f"{run}: the page does not compute {field.name} {value!r}: it computes {names}")
 
 
-def pack_weights(
-    arrays: Mapping[str, NDArray[Any]], precision: Precision
-) -> tuple[dict[str, list[int]], bytes]:
+def pack_weights(arrays: Mapping[str, NDArray[Any]], precision: str) -> tuple[dict[str, list[int]], bytes]:
     """Pack the weights of a model.
 
     In "fp16" all numbers are halves. In "int8" a row of a matrix is scaled so that its largest number is 127;
@@ -199,9 +226,7 @@ def _pack_vocabulary(run: Path, vocabulary: Vocabulary) -> dict[str, Any]:
     if vocabulary.kind == "words":
         return packed | {"pieces": [*SPECIALS, *content["counts"]]}
     if not isinstance(vocabulary, SubwordVocabulary) or vocabulary.kind != "unigram":
-        raise ValueError(
-            f'{run}: the page has no {vocabulary.kind} vocabulary: it has "words" and "unigram"'
-        )
+        raise ValueError(f'{run}: the page has no {vocabulary.kind} vocabulary: it has "words" and "unigram"')
     if vocabulary.decode(vocabulary.encode(NORMALISED)) != NORMALISED:
         raise ValueError(f"{run}: its SentencePiece model normalises text, which the page does not do")
     scores = [0.0] * vocabulary.first_token + list(vocabulary.scores().values())
