@@ -5,13 +5,13 @@ positions i from 0 on, H size of a decoder state s, E size of an encoder state h
 value.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .config import AttentionConfig
-from .hook import use_fast
 from .normalisers import NORMALISERS, Choices
 from .scores import SCORES, Past, ProductScore, Queries, split_heads
 
@@ -218,13 +218,11 @@ class Attention(nn.Module):
         return AttentionOutput(weighted_sum(weights, source.values), weights, choices)
 
 
-@use_fast
 def join_gradients(attention: Attention, source: Source, steps: int) -> Source:
     """Return ``source`` for a loop over ``steps`` with one query per sentence and step."""
     return source
 
 
-@use_fast
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """Sum the values with the attention weights; each head sums its own slice of the C features.
 
@@ -237,3 +235,8 @@ def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
     """
     context = weights.to(values.dtype) @ split_heads(values, weights.size(1))
     return context.transpose(1, 2).flatten(2)
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import join_gradients as join_gradients
+    from .fast import weighted_sum

@@ -6,6 +6,7 @@ the input that does not depend on attention (embedding and summary).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -15,12 +16,10 @@ from torch.nn.functional import dropout, pad
 from .attention import Attention, AttentionOutput, Source, join_gradients
 from .cells import Cell
 from .config import AttentionConfig, Seq2SeqConfig
-from .hook import use_fast
 from .scores import Past, Queries
 from .stack import RecurrentStack, StepwiseLinear, StepwiseStack, embed_tokens
 
 
-@use_fast
 def join_gates(cells: Sequence[Cell]) -> Any:
     """Return what computes the gates of an LSTM by one product per layer in a search; None: nothing does."""
 
@@ -387,3 +386,7 @@ class Decoder(nn.Module):
             return torch.cat(parts, dim=-1)
         readout: Tensor = self.readout(torch.cat(parts if self.attends_after else (*parts, inputs), dim=-1))
         return readout
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import join_gates

@@ -1,7 +1,7 @@
-"""What only speed needs: layers, packing, gradients of all steps at once, joined gates, a scan, tanh.
+"""What only speed needs: layers, packing, gradients of all steps at once, joined gates, tanh.
 
-Delete this file: everything works, slower (hook.py). The gains are those of benchmarks/NOTES.md and of the
-commits that brought them.
+Delete this file and everything works, slower: each module imports these in place of its plain functions of
+the same name. The gains are those of benchmarks/NOTES.md and of the commits that brought them.
 """
 
 from collections.abc import Sequence
@@ -382,55 +382,3 @@ def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
         doubled = 2 * query + keys.unsqueeze(1)  # (B, Q, S, A)
         energy = 2 * linear(doubled.sigmoid_(), vectors) - vectors.sum(1)
     return energy.permute(0, 3, 1, 2)
-
-
-# The recurrence h(t) = a(t) * h(t-1) + b(t), all time steps at once.
-#
-# Two neighbouring steps are one step of the same form: a = a2 * a1 and b = a2 * b1 + b2. This combination is
-# associative, so ceil(log2(T)) rounds, each over all steps in parallel, compute all h (Hillis and Steele
-# 1986; Blelloch 1990). With a between 0 and 1 no product can overflow, and one that becomes 0 in floating
-# point was to add next to nothing. Sums of logarithms (Feng et al. 2024, appendix B) would need b > 0, and
-# subtract large numbers from each other where a sentence is long, which costs digits.
-#
-# Shapes: T time steps, N batch rows, H features.
-
-
-def linear_scan(decay: Tensor, added: Tensor) -> Tensor:
-    """Compute h(t) = a(t) * h(t-1) + b(t) from h(0) = b(0), with all derivatives.
-
-    The result for a step is rounded the same, whatever follows it. It is made for GPUs, where the gain has
-    not been measured. On a processor it is slower than the loop: 14 steps of 146 sentences of 256 numbers,
-    forward and backward pass, take 4.8 instead of 2.3 ms (fp32, one thread of a shared AMD EPYC).
-    """
-    result: Tensor = _LinearScan.apply(decay, added)  # type: ignore[no-untyped-call]
-    return result
-
-
-def _combine(decay: Tensor, added: Tensor) -> Tensor:
-    """Combine each step with the one before it, then each pair with the pair before it, and so on."""
-    steps, distance = added.size(0), 1
-    while distance < steps:
-        later = decay[distance:]
-        added = torch.cat((added[:distance], torch.addcmul(added[distance:], later, added[:-distance])))
-        if 2 * distance < steps:
-            decay = torch.cat((decay[:distance], later * decay[:-distance]))
-        distance *= 2
-    return added
-
-
-class _LinearScan(torch.autograd.Function):
-    """The backward pass is a scan from the right, so that nothing of the rounds has to be kept."""
-
-    @staticmethod
-    def forward(ctx: Any, decay: Tensor, added: Tensor) -> Tensor:
-        h = _combine(decay, added)
-        ctx.save_for_backward(decay, h)
-        return h
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        decay, h = ctx.saved_tensors
-        # d(t) = grad(t) + a(t+1) d(t+1); the first factor of the reversed sequence is not read.
-        factors = torch.cat((decay[:1], decay[1:].flip(0)))
-        d = linear_scan(factors, grad.flip(0)).flip(0)
-        return torch.cat((torch.zeros_like(d[:1]), d[1:] * h[:-1])), d

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from .cells import MinCell
-from .hook import use_fast
 
 
-@use_fast
 def linear_scan(decay: Tensor, added: Tensor) -> Tensor:
     """Compute h(t) = a(t) * h(t-1) + b(t) from h(0) = b(0), with all derivatives.
 

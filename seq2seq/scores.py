@@ -8,13 +8,12 @@ positions i, M = max_source, N = max_target target positions t, H size of a deco
 encoder state h, A size of a key, C size of a value.
 """
 
+from contextlib import suppress
 from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, cat, nn
 from torch.nn.functional import linear, pad
-
-from .hook import use_fast
 
 DEFAULT_POSITIONS = 100
 """M and N if the config leaves them out."""
@@ -172,19 +171,16 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
-@use_fast
 def product_scores(query: Tensor, keys: Tensor, heads: int) -> Tensor:
     """Return q . k of all pairs and heads, (B, heads, Q, S), for query (B, Q, A) and keys (B, S, A)."""
     return split_heads(query, heads) @ split_heads(keys, heads).transpose(2, 3)
 
 
-@use_fast
 def prepare_keys(keys: Tensor) -> Tensor:
     """Return the keys of ``tanh_energy``, once per sentence."""
     return keys
 
 
-@use_fast
 def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
     """Compute v . tanh(query + key), the largest tensor of a model inside.
 
@@ -501,3 +497,7 @@ def register_score(name: str, cls: type[Score]) -> None:
             f"the score {name!r} must be a subclass of seq2seq.Score with a method score: {cls!r:.80}"
         )
     SCORES[name] = cls
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import prepare_keys, product_scores, tanh_energy

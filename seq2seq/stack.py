@@ -6,6 +6,7 @@ vector, G gates (LSTM: 4 H, GRU: 3 H, plain RNN: H).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,7 +32,6 @@ from .cells import (
     run_torch_layer,
 )
 from .config import Seq2SeqConfig
-from .hook import use_fast
 from .min_rnn import MinRNN, PaddedSteps
 
 FIRST_RESIDUAL, FIRST_RESIDUAL_PRE_NORM = 2, 1
@@ -43,7 +43,6 @@ RMS_EPSILON = 1e-6
 # All time steps in one call.
 
 
-@use_fast
 class Packing:
     """Packs padded sentences for the recurrent layers of torch: B sentences of S positions, N real tokens."""
 
@@ -66,13 +65,11 @@ class Packing:
         return pad_packed_sequence(packed, batch_first=True, total_length=size)[0]
 
 
-@use_fast
 def has_bf16_layers() -> bool:
     """Return whether a GPU computes recurrent layers in bfloat16 under its autocast; else in float32."""
     return True
 
 
-@use_fast
 def run_layer(layer: nn.RNNBase, x: Steps, state: State | None) -> tuple[Steps, State]:
     """Run one layer of torch over all steps; arguments as for ``run_step_by_step``."""
     if x.data.is_cuda and torch.is_autocast_enabled("cuda"):  # cuDNN would compute in float16
@@ -256,7 +253,6 @@ def _as(x: StackSteps, entries: Tensor) -> StackSteps:
 # Step by step.
 
 
-@use_fast
 class StepwiseLinear:
     """y[t] = offset[t] + the sum of W x[t] over some matrices W, for the time steps t of a loop.
 
@@ -370,3 +366,10 @@ class StepwiseStack:
 def _known_offsets(bias: Tensor | None, like: Tensor) -> Tensor:
     """Return a bias (G,), or 0, for all steps and rows, in the shape and type of ``like``, (T, N, G)."""
     return (like.new_zeros(1) if bias is None else bias.to(like.dtype)).expand_as(like)
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import Packing as Packing  # type: ignore[assignment]
+    from .fast import StepwiseLinear as StepwiseLinear  # type: ignore[assignment]
+    from .fast import has_bf16_layers as has_bf16_layers
+    from .fast import run_layer

@@ -7,13 +7,13 @@ Masks broadcast to (B, H, Q, S). They are bool, True = may be attended, or a bia
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .hook import use_fast
 from .masks import mask_scores, restrict_to_past
 
 Attend = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, bool, float], Tensor]
@@ -97,7 +97,6 @@ def hard_attention(
     return plain_attention(queries, keys, values, mask, causal, dropout, hard_weights)[0]
 
 
-@use_fast
 def single_query_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Compute the contexts of ``plain_attention`` of one query (Q = 1) per head, without dropout."""
     return plain_attention(queries, keys, values, mask, False, 0.0)[0]
@@ -290,3 +289,7 @@ def in_chunks(x: Tensor, size: int) -> Tensor:
     """Split the positions of x (B, H, T, E) into chunks: (B, H, chunks, size, E), 0 after the last one."""
     padded = F.pad(x, (0, 0, 0, -x.size(-2) % size))
     return padded.reshape(*x.shape[:2], -1, size, x.size(-1))
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import single_query_attention

@@ -1,6 +1,7 @@
 """What only speed needs: dropout of few random numbers, and one query over a cache.
 
-Delete this file: everything works, slower (hook.py).
+Delete this file and everything works, slower: each module imports these in place of its plain functions of
+the same name.
 """
 
 import math

@@ -4,13 +4,14 @@ Shapes: B sentences, T tokens, D model width.
 """
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .config import BUCKETS, MAX_POSITIONS, LayerConfig
-from .hook import use_fast
 from .masks import has_checkable_values, mask_bias, require
 
 BASE = 10000.0
@@ -20,7 +21,7 @@ MIN_CACHED = 128
 """Smallest number of sinusoids that are stored."""
 
 
-Dropout = use_fast(nn.Dropout)
+Dropout: Callable[[float], nn.Module] = nn.Dropout
 """y = x m / (1 - p) in training, where m is 0 with probability p, else 1."""
 
 
@@ -258,3 +259,7 @@ class RelativeVectors(nn.Module):
         by_distance = by_distance.scatter_add(-1, bucket.expand_as(weights), weights)
         contexts: Tensor = by_distance @ self.values.weight.to(weights.dtype)
         return contexts
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import Dropout

@@ -9,6 +9,7 @@ penalties, N hypotheses that are kept.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -17,7 +18,6 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from compare.config.sections import DecodeConfig
-from compare.hook import use_fast
 from compare.protocol import EncoderDecoder, keep, select
 from compare.settings import NonNegative, Section
 from data.vocabulary import BOS, EOS, PAD
@@ -412,7 +412,6 @@ def token_logp(logits: Tensor, special: SpecialIds) -> Tensor:
 # The best continuations of hypotheses, with ties in a fixed order.
 
 
-@use_fast
 def best_continuations(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Find the ``count`` largest sums of scores (B, K) and logp (B, K, V) per sentence.
 
@@ -425,7 +424,6 @@ def best_continuations(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor
     return best, index // logp.size(2), index % logp.size(2)
 
 
-@use_fast
 def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Find the ``count`` largest values of the last dimension, in descending order, and their indices.
 
@@ -492,3 +490,7 @@ class Ensemble(nn.Module):
 def mean_probability(logps: Sequence[Tensor]) -> Tensor:
     """Return log(1/M sum_m exp(logps[m])) of M tensors of one shape."""
     return torch.stack(list(logps)).logsumexp(dim=0) - math.log(len(logps))
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from compare.fast import best_continuations, stable_topk

@@ -21,7 +21,6 @@ from compare.decoding.search import (
     length_penalties,
     search_all,
 )
-from compare.hook import use_fast
 from compare.protocol import EncoderDecoder
 from compare.system.device import DTYPES
 from compare.system.processes import SINGLE, Processes
@@ -41,7 +40,6 @@ AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Lines = TypeVar("Lines", str, Sequence[str])
 
 
-@use_fast
 def decoding_copy(model: AnyModel, *, always: bool = False) -> AnyModel:
     """Return a copy of a model that searches faster, for as long as its weights stay: here the model."""
     return model
@@ -373,3 +371,7 @@ class Translator:
             label=self.label,
             color=color,
         )
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from compare.fast import decoding_copy

@@ -5,7 +5,7 @@ Shapes: B sentences, S source and T target positions, N real target tokens, D hi
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, linear
 
 from compare.config.sections import RegularizationConfig
-from compare.hook import use_fast
 from compare.protocol import Choices, EncoderDecoder
 
 
@@ -29,7 +28,6 @@ class LossSums(NamedTuple):
     """Number of real target tokens, end of sentence included."""
 
 
-@use_fast
 def linear_cross_entropy(
     passes: Sequence[Tensor],
     weight: Tensor,
@@ -282,3 +280,7 @@ def _sum_from_each_position(rewards: Tensor) -> Tensor:
         with torch.autocast("cuda", enabled=False):
             return rewards @ rewards.new_ones(rewards.size(1), rewards.size(1)).tril()
     return rewards.flip(1).cumsum(1).flip(1)
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from compare.fast import linear_cross_entropy
