@@ -32,16 +32,22 @@ def recurrent_multiply_adds(model: Seq2Seq | RecurrentLanguageModel, src_len: fl
 def encoder_multiply_adds(encoder: Encoder, src_len: float) -> float:
     """Count the multiply-adds for one sentence of ``src_len`` tokens."""
     count = src_len * matrix_size(encoder.rnn)
-    if encoder.own is not None:  # scores and weighted sums of all pairs of positions, and the matrices W
-        count += src_len * src_len * 2 * encoder.config.states_size + src_len * matrix_size(encoder.own)
+    if (
+        encoder.self_attention is not None
+    ):  # scores and weighted sums of all pairs of positions, and the matrices W
+        count += src_len * src_len * 2 * encoder.config.states_size + src_len * matrix_size(
+            encoder.self_attention
+        )
     return count
 
 
 def decoder_multiply_adds(decoder: Decoder, src_len: float, tgt_len: float) -> float:
     """Count the multiply-adds of bridge, cells, attention to ``src_len`` encoder states, and readout."""
     count = tgt_len * matrix_size(decoder.rnn, decoder.readout) + matrix_size(decoder.bridge)
-    if decoder.own is not None:
-        count += tgt_len * tgt_len * 2 * decoder.config.hidden_size + tgt_len * matrix_size(decoder.own)
+    if decoder.self_attention is not None:
+        count += tgt_len * tgt_len * 2 * decoder.config.hidden_size + tgt_len * matrix_size(
+            decoder.self_attention
+        )
     if decoder.attention is not None:
         count += attention_multiply_adds(decoder.attention, src_len, tgt_len)
     return count
