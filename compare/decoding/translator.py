@@ -100,24 +100,19 @@ class Translation(NamedTuple):
     """One of several translations of a sentence."""
 
     text: str
-    """Detokenised translation, a single line of text."""
     score: float
     """Log-probability, end of sentence included; of a search divided by the length penalty."""
     tokens: list[int]
-    """Ids without begin and end of sentence."""
 
 
 class Request(NamedTuple):
     """Sources to search for, as process 0 sends them to the others."""
 
     sources: list[list[int]]
-    """Ids of the sources, at least one."""
     penalties: Sequence[LengthPenalty]
-    """Length penalties of beam search."""
     beam_size: int
     """Hypotheses per source that are in memory at a time."""
     n_best: int = 1
-    """Hypotheses to return of each source."""
     sampling: "Sampling | None" = None
     """How hypotheses are drawn; None: they are searched for."""
 
@@ -161,11 +156,7 @@ class Translator:
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
 
-        Args:
-            work: may translate; only that of process 0 is called.
-
-        Returns:
-            The result of ``work``, in all processes; all raise its exception.
+        Returns its result in all processes; all raise its exception.
         """
         while not self.processes.is_main and (request := self.processes.broadcast(None)) is not None:
             with suppress(Exception):  # process 0 raises it too, which ends ``work``
@@ -180,15 +171,10 @@ class Translator:
         return self.processes.on_main(work_and_dismiss)
 
     def translate(self, lines: Lines, *, beam_size: int | None = None) -> Lines:
-        """Translate lines of text; the translation of a line does not depend on the other lines.
+        """Translate lines of text, or one line; the translation of a line does not depend on the others.
 
-        Args:
-            lines: source sentences; a string is one sentence.
-            beam_size: open hypotheses per sentence; None means that of the run's config.
-
-        Returns:
-            One detokenised translation per line, each a single line of text and empty for a blank line. If
-            ``lines`` is a string, its translation as a string.
+        Returns one detokenised translation per line, a single line of text, empty for a blank line.
+        ``beam_size`` None is that of the run's config.
         """
         if isinstance(lines, str):
             return self.translate_all([lines], [self.penalty], beam_size=beam_size)[0][0]
@@ -199,13 +185,7 @@ class Translator:
     ) -> list[list[str]]:
         """Translate lines with each of several length penalties, at about the cost of one of them.
 
-        Args:
-            lines: source sentences.
-            penalties: length penalties, in place of the translator's own.
-            beam_size: as for ``translate``.
-
-        Returns:
-            For each penalty the translations as ``translate`` gives them.
+        Returns for each penalty the translations as ``translate`` gives them.
         """
         found = self._translations(lines, penalties, beam_size)
         return [[several[0].text for several in translations] for translations in found]
@@ -224,13 +204,12 @@ class Translator:
             lines: source sentences.
             beam_size: as for ``translate``; at least ``n_best``.
             n_best: translations per line.
-            sampling: draw ``n_best`` samples per line instead of searching; those of a line do not depend on
-                the other lines, but for how often the same line came before, see ``sample``.
+            sampling: draw ``n_best`` samples per line instead of searching, see ``sample``.
 
         Returns:
             For each line its translations: by beam search the best first, of which the first is that of
-            ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
-            translation, which is empty.
+                ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
+                translation, which is empty.
 
         Raises:
             ValueError: options out of range, or ``beam_size`` together with ``sampling``.
@@ -277,7 +256,6 @@ class Translator:
         n_best: int = 1,
         sampling: "Sampling | None" = None,
     ) -> list[list[list[Hypothesis]]]:
-        """Return for each penalty the hypotheses of each source, found by all processes together."""
         if not self.reads_source:
             raise ValueError(
                 "a language model reads no source, so it cannot translate, attend to a source or be aligned "
@@ -311,7 +289,6 @@ class Translator:
     def _search_batches(
         self, request: Request, batches: Sequence[Ints]
     ) -> list[list[list[list[Hypothesis]]]]:
-        """Return for each batch and penalty the hypotheses of the sources of the batch."""
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
         if request.sampling is not None:
             from compare.decoding.sampling import count_repeats, sample
@@ -342,13 +319,8 @@ class Translator:
     def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
         """Translate one line and compute the attention weights of every piece of the translation.
 
-        Args:
-            line: the source sentence.
-            translation: the translation that the model is made to write; None: its own.
-
-        Returns:
-            The translation with source pieces, target pieces, and weights by name, (heads, T, S); ``plot()``
-            draws them, and a notebook shows them in a viewer.
+        With ``translation`` the model is made to write that one. ``plot()`` of the result draws the weights,
+        and a notebook shows them in a viewer.
         """
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of

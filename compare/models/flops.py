@@ -77,10 +77,7 @@ def attention_multiply_adds(attention: Attention, src_len: float, tgt_len: float
 
 
 def matrix_size(*modules: nn.Module | None) -> int:
-    """Count the entries of all matrices of some modules: the multiply-adds of one vector by each.
-
-    All matrices are called "weight"; gains of norms are not, even where several stand in one parameter.
-    """
+    """Count the multiply-adds of one vector by each matrix of some modules; these are all called "weight"."""
     named = (pair for module in modules if module is not None for pair in module.named_parameters())
     return sum(matrix.numel() for name, matrix in named if "weight" in name and matrix.dim() > 1)
 
@@ -91,13 +88,7 @@ def matrix_size(*modules: nn.Module | None) -> int:
 def transformer_multiply_adds(
     model: Transformer | DecoderOnly | LanguageModel, src_len: float, tgt_len: float
 ) -> float:
-    """Count the multiply-adds per sentence pair, output layer excluded.
-
-    Args:
-        model: for a language model, the source counts for nothing.
-        src_len: number of source tokens, possibly a mean.
-        tgt_len: number of target tokens, possibly a mean.
-    """
+    """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
     if isinstance(model, Transformer):
         return stack_multiply_adds(model.encoder, src_len) + stack_multiply_adds(
             model.decoder, tgt_len, src_len

@@ -80,14 +80,9 @@ def distance(settings: Settings) -> StudyResult:
 
 
 def by_distance(norms_by_output: dict[int, list[list[float]]], length: int) -> Curve:
-    """Compute the root mean square of gradient norms at each distance.
+    """Compute the root mean square of gradient norms at each distance over the mean of the ``NEAR`` shortest.
 
-    Args:
-        norms_by_output: norms by output i, then draw, then input j.
-        length: of the source.
-
-    Returns:
-        The curve, divided by its mean over the ``NEAR`` shortest distances.
+    The norms are by output i, then draw, then input j.
     """
     squares: dict[int, list[float]] = defaultdict(list)
     for i, draws in norms_by_output.items():
@@ -220,19 +215,17 @@ def measure(norm: Norm, depth: int, d: int, draws: int) -> Sides:
 
 
 def _random_loss(model: Transformer) -> Tensor:
-    """Compute the mean cross-entropy of random targets given random sources."""
     src, tgt, out = torch.randint(VOCABULARY, (3, SENTENCES, LENGTH))
     logits = model(src, torch.ones_like(src, dtype=torch.bool), tgt)
     return F.cross_entropy(logits.flatten(0, 1), out.flatten())
 
 
 def _second_matrix(layer: nn.Module) -> Tensor:
-    """Find the second matrix of a layer's feed-forward layer."""
     return layer.get_parameter("feed_forward.narrow.weight")
 
 
 def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
-    """Summarise one model's gradient norms: first and last layer, and spread over all layers."""
+    """Summarise the gradient norms of one model."""
     return {
         "norm": norm,
         "depth": depth,
@@ -244,7 +237,7 @@ def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
 
 
 def norm_series(summary: list[Row]) -> dict[str, float]:
-    """Compute what the claims of Xiong et al. 2020 are about."""
+    """Compute what the claims are about."""
     pre, post = ([row for row in summary if row["norm"] == kind] for kind in NORMS)
     return {
         "post_flat": exponent(post, "depth", "last"),

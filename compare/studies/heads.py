@@ -50,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 
 OFFSETS = {"previous": -1, "itself": 0, "next": 1}
-"""Relative positions whose weights are measured."""
 
 
 def roles(settings: Settings) -> StudyResult:
@@ -81,7 +80,6 @@ def untrained(translator: Translator) -> Translator:
 
 
 def _gold(test: Pairs) -> Gold | None:
-    """Return the gold links of the pairs, if there are any."""
     if not test.links:
         return None
     return corpus_gold(Corpus(name="test", src_lang="", tgt_lang="", splits={"test": test}), "test")
@@ -108,13 +106,9 @@ def measure_heads(translator: Translator, test: Pairs, gold: Gold | None) -> lis
 
 
 def concentration(weights: Tensor, queries: Tensor, src_mask: Tensor, layer: str) -> Row:
-    """Compute entropy and distance of a head.
+    """Compute entropy and distance of a head of a layer, from (B, T, S) for real queries (B, T).
 
-    Args:
-        weights: (B, T, S).
-        queries: True at real queries, (B, T).
-        src_mask: True at real source tokens, (B, S'); S' is S unless a decoder attends to itself.
-        layer: its name, which says whether keys are source tokens or earlier target tokens.
+    ``src_mask`` (B, S') is True at real source tokens; S' is S unless a decoder attends to itself.
     """
     positions = torch.arange(weights.size(1))
     if layer.startswith("decoder"):

@@ -41,11 +41,7 @@ def conclude(
 ) -> StudyResult:
     """Combine what a study has measured with its description.
 
-    Args:
-        settings: of the study.
-        tables: rows by the name of their table; a table without a caption in the description is only drawn.
-        series: measured numbers, see ``judge``.
-        **words: those of the texts.
+    A table without a caption in the description is only drawn. For ``series`` and ``words`` see ``judge``.
     """
     description = describe(settings.name)
     words = {**COMMON, **description.get("words", {}), **words}

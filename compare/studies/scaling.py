@@ -36,9 +36,7 @@ SCALES: dict[str, Callable[[int], float]] = {
 NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
 """(mu, sigma) of each entry of q and k."""
 CHUNK = 2_000
-"""Products drawn at a time."""
 KEYS = 64
-"""Number of keys of each softmax."""
 SATURATED = 64
 """Smallest d at which unscaled scores are taken to saturate the softmax."""
 
@@ -85,7 +83,6 @@ def measure_moments(d: int, mu: float, sigma: float, samples: int) -> Row:
 
 
 def _products(d: int, mu: float, sigma: float) -> Tensor:
-    """Draw ``CHUNK`` products q . k."""
     queries, keys = (mu + sigma * draw(CHUNK, d) for _ in range(2))
     return (queries * keys).sum(1)
 
@@ -130,12 +127,10 @@ def moment_series(moments: Sequence[Row], scales: Sequence[Row]) -> dict[str, fl
 
 
 def _deviation(row: Row, moment: str, expected: float) -> float:
-    """Compute the deviation of a moment in standard errors."""
     return float(abs(row[moment] - expected) / row[f"{moment}_error"])
 
 
 def _misprinted(row: Row) -> float:
-    """Compute the variance by the misprint, d sigma^4 + 2 d sigma^2 mu.mu."""
     d, sigma = row["d"], row["sigma"]
     return float(d * sigma**4 + 2 * d * sigma**2 * (d * row["mu"] ** 2))
 

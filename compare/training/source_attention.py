@@ -31,7 +31,6 @@ LENGTHS = 5, 100
 BATCH = 50
 ITERATIONS = 5
 SMOOTHING = 1e-3
-"""Added to each expected count: keeps rare words from being certain."""
 CERTAIN = 0.5
 """Least probability of a link; other target words are not judged."""
 
@@ -78,7 +77,6 @@ class Translations:
 
     size: int
     keys: Ints
-    """Numbers of the pairs, rising."""
     probabilities: Floats
 
     @classmethod
@@ -95,11 +93,7 @@ class Translations:
         return cls(size, keys, probabilities)
 
     def links(self, src: Sequences, tgt: Sequences) -> Ints:
-        """Find the source word of each target word, counted from 0; -1 where it is NULL or not certain.
-
-        Returns:
-            (target words of all sentences,).
-        """
+        """Find the source word, from 0, of each target word of all sentences; -1 for NULL or in doubt."""
         pairs = WordPairs.of(src, tgt)
         keys = np.where(pairs.targets < self.size, pairs.keys(self.size), -1)
         place = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
@@ -112,7 +106,6 @@ class Translations:
 
     @staticmethod
     def _posterior(probabilities: Floats, pairs: WordPairs) -> Floats:
-        """Divide the probabilities of each target word's cells by their sum; 0 where it is 0."""
         total = np.add.reduceat(probabilities, pairs.starts)[pairs.word]
         posterior: Floats = np.divide(probabilities, total, out=np.zeros_like(probabilities), where=total > 0)
         return posterior
@@ -140,12 +133,6 @@ class AttentionProbe:
     """Measures attention on validation sentences, their targets given; its first call learns the links."""
 
     def __init__(self, train: EncodedSplit, valid: EncodedSplit) -> None:
-        """Choose the sentences.
-
-        Args:
-            train: the training set.
-            valid: the validation set.
-        """
         least, most = LENGTHS
         shorter = np.minimum(valid.src_lengths, valid.tgt_lengths)
         longer = np.maximum(valid.src_lengths, valid.tgt_lengths)
@@ -198,14 +185,7 @@ def short_pairs(train: EncodedSplit) -> Ints:
 
 
 def _slopes(weights: Floats) -> Floats:
-    """Fit a line to the expected source positions over the target positions, both from 0 to 1.
-
-    Args:
-        weights: of one sentence, (H, T, S); T and S at least 2.
-
-    Returns:
-        The slope of each head, (H,).
-    """
+    """Fit lines to expected source over target positions, both from 0 to 1, for (H, T, S): (H,)."""
     target = np.linspace(-0.5, 0.5, weights.shape[1])
     expected = weights @ np.linspace(0, 1, weights.shape[2])  # (H, T)
     return expected @ target / (target @ target)

@@ -172,13 +172,8 @@ BARE = Given(bare=True)
 class Sampler:
     """Sampler of one sentence.
 
-    Args:
-        rng: source of randomness.
-        long: sample long sentences.
-
-    Attributes:
-        richness: factor on the probabilities of all optional parts, 0.3 to 1.
-        depth: number of relative clauses around the current phrase.
+    ``richness``, from 0.3 to 1, is a factor on the probabilities of all optional parts, ``depth`` is the
+    number of relative clauses around the current phrase.
     """
 
     def __init__(self, rng: random.Random, long: bool = False) -> None:
@@ -418,11 +413,8 @@ class Sampler:
     ) -> Clause:
         """Draw a clause.
 
-        Args:
-            tense: tense or modal verb; see ``fitting``.
-            given: parts that are already fixed.
-            front: name of the first part.
-            fronting: allow the time or the place as first part instead.
+        ``given`` are its fixed parts, ``front`` names the first part, which time or place may replace with
+        ``fronting``; for ``tense`` see ``fitting``.
         """
         rng = self.rng
         if given is NO_PARTS and rng.random() < 0.02:
