@@ -393,7 +393,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             )
         weight, bias, passes = ctx.gradients
         bias = None if bias is None else bias * grad
-        return weight * grad, bias, None, None, None, *(each * grad for each in passes)
+        return weight * grad, bias, None, None, None, *(gradient * grad for gradient in passes)
 
 
 class _Gradients(NamedTuple):
@@ -406,7 +406,7 @@ class _Gradients(NamedTuple):
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None, passes: Sequence[Tensor]) -> "_Gradients":
         zero = torch.zeros_like
-        return cls(zero(weight), None if bias is None else zero(bias), [zero(each) for each in passes])
+        return cls(zero(weight), None if bias is None else zero(bias), [zero(hidden) for hidden in passes])
 
     def add(
         self, chunk: slice, logits_grads: Sequence[Tensor], inputs: Sequence[Tensor], weight: Tensor

@@ -262,12 +262,12 @@ class LayerStack(nn.Module):
         caches = (layer.attention.empty_cache(like, sentences, beam, capacity) for layer in self.layers)
         return State(tuple(caches))
 
-    def record(self, own: str, run: Callable[[], object]) -> dict[str, Tensor]:
-        """Return the weights of all attentions while ``run`` runs: "<own>.<layer>" and "cross.<layer>"."""
+    def record(self, prefix: str, run: Callable[[], object]) -> dict[str, Tensor]:
+        """Return the weights of all attentions while ``run`` runs: "<prefix>.<layer>" and "cross.<layer>"."""
         attentions = {
             f"{name}.{number}": part
             for number, layer in enumerate(self.layers)
-            for name, part in ((own, layer.attention), ("cross", layer.cross))
+            for name, part in ((prefix, layer.attention), ("cross", layer.cross))
             if isinstance(part, SelfAttention | CrossAttention)
         }
         weights: dict[str, list[Tensor]] = {name: [] for name in attentions}

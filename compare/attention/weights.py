@@ -110,8 +110,8 @@ def group_pieces(kind: str, pieces: Sequence[str]) -> tuple[list[str], list[int]
         return list(pieces), list(range(len(pieces)))
     words: list[str] = []
     group: list[int] = []
-    for special, found in groupby(pieces, key=SPECIALS.__contains__):
-        run = list(found)
+    for special, neighbours in groupby(pieces, key=SPECIALS.__contains__):
+        run = list(neighbours)
         for part in [[piece] for piece in run] if special else _divide(run):
             group += [len(words)] * len(part)
             words.append(part[0] if special else _text_of(part))
@@ -193,7 +193,7 @@ class SentenceAttention:
         from compare.attention.heatmap import draw_heads
 
         words = self.words()
-        layers = [with_means({name: each}) for name, each in words.weights.items() if attends_to_source(name)]
+        layers = [with_means({name: part}) for name, part in words.weights.items() if attends_to_source(name)]
         if not layers:
             raise ValueError(f"{self.label or 'the model'} has no attention to the source")
         heading = ", ".join(filter(None, (self.label, self.details)))
@@ -235,7 +235,7 @@ def _viewers(model: SentenceAttention) -> list[tuple[str, dict[str, Any]]]:
 
     tokens = {"source": model.src, "translation": model.tgt}
     tokens["translation so far"] = [SPECIALS[BOS], *model.tgt[:-1]]
-    found = []
+    viewers = []
     for kind, (title, rows, columns) in KINDS.items():
         layers = {name: weights for name, weights in model.weights.items() if kind_of(name) == kind}
         if not layers:
@@ -248,5 +248,5 @@ def _viewers(model: SentenceAttention) -> list[tuple[str, dict[str, Any]]]:
             number=1, src=tokens[columns], tgt=tokens[rows], links=[], weights=[hundredths(weights)]
         )
         viewer = AttentionViewer(models=[shown], sentences=[sentence])
-        found.append((f"Rows: {rows}; columns: {columns}.", asdict(viewer)))
-    return found
+        viewers.append((f"Rows: {rows}; columns: {columns}.", asdict(viewer)))
+    return viewers

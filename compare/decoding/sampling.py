@@ -83,7 +83,7 @@ def sample(
     draws = _uniforms(src, src_mask, sampling.seed, number, steps, repeats).to(device)
     rows, limits = torch.arange(src.size(0), device=device), limits.to(device)
     is_open = torch.ones(src.size(0), number, dtype=torch.bool, device=device)  # of the sentences in ``rows``
-    found = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
+    drawn = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
     lengths = torch.zeros(src.size(0), number, dtype=torch.long, device=device)
     scores = torch.zeros(src.size(0), number, dtype=torch.float64, device=device)
     memory = model.encode(src, src_mask)
@@ -96,7 +96,7 @@ def sample(
         tokens = tokens.masked_fill((limits[rows] == time).unsqueeze(1), special.eos)
         chosen = logp.gather(2, tokens.unsqueeze(2)).squeeze(2).double()
         scores[rows] += chosen.masked_fill(~is_open, 0.0)
-        found[rows, :, time] = tokens
+        drawn[rows, :, time] = tokens
         ends = is_open & (tokens == special.eos)
         lengths[rows] = lengths[rows].masked_fill(ends, time)
         is_open &= ~ends
@@ -106,12 +106,12 @@ def sample(
         if (count := int(unfinished.sum())) == 0:
             break
         if count < COMPACT_SHARE * len(rows):
-            kept = unfinished.nonzero().squeeze(1)
-            rows, is_open, tokens = rows[kept], is_open[kept], tokens[kept]
-            memory, state = keep(memory, kept), keep(state, kept)
+            still_open = unfinished.nonzero().squeeze(1)
+            rows, is_open, tokens = rows[still_open], is_open[still_open], tokens[still_open]
+            memory, state = keep(memory, still_open), keep(state, still_open)
     if scores.isnan().any():
         raise ValueError(NAN_SCORES)
-    parts = (found.tolist(), lengths.tolist(), scores.tolist())
+    parts = (drawn.tolist(), lengths.tolist(), scores.tolist())
     return [
         [Hypothesis(ids[:length], score) for ids, length, score in zip(*samples, strict=True)]
         for samples in zip(*parts, strict=True)

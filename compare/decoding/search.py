@@ -83,8 +83,8 @@ def length_penalties(decode: DecodeConfig) -> tuple[LengthPenalty, ...]:
     """List the penalties of the grid, in rising order; with both forms, alpha = 0 stands once."""
     form = decode.length_normalization
     forms: tuple[Normalization, ...] = ("wu", "length") if form == "both" else (form,)
-    grid = [LengthPenalty(alpha, each) for each in forms for alpha in decode.length_penalties]
-    return tuple(each for each in grid if each.alpha or each.normalization == forms[0])
+    grid = [LengthPenalty(alpha, form) for form in forms for alpha in decode.length_penalties]
+    return tuple(penalty for penalty in grid if penalty.alpha or penalty.normalization == forms[0])
 
 
 # The choice of a length penalty on validation.
@@ -144,10 +144,10 @@ def search(
     penalty: LengthPenalty = NO_PENALTY,
 ) -> list[Hypothesis]:
     """Return the best hypothesis of each sentence; arguments as for ``search_all``."""
-    (found,) = search_all(
+    (hypotheses,) = search_all(
         model, src, src_mask, limits=limits, special=special, beam_size=beam_size, penalties=[penalty]
     )
-    return [best for (best,) in found]
+    return [best for (best,) in hypotheses]
 
 
 @torch.inference_mode()
@@ -273,10 +273,10 @@ class Beams:
         # NaN is the largest value to topk, so it stays in a row's scores until the row is dropped here.
         if self.scores[~self.open].isnan().any():
             raise ValueError(NAN_SCORES)
-        kept = self.open.nonzero().squeeze(1)
+        still_open = self.open.nonzero().squeeze(1)
         open_rows = (self.rows, self.limits, self.largest, self.open, self.ended, self.scores)
-        self.rows, self.limits, self.largest, self.open, self.ended, self.scores = keep(open_rows, kept)
-        return kept
+        self.rows, self.limits, self.largest, self.open, self.ended, self.scores = keep(open_rows, still_open)
+        return still_open
 
     def results(self) -> list[list[list[Hypothesis]]]:
         """Return for each penalty and sentence its ended hypotheses, the best first, at most N.
@@ -292,25 +292,25 @@ class Beams:
         best, index = stable_topk(values, self.n_best)
         last = end_parents.transpose(0, 1).flatten(1).expand_as(values).gather(2, index)
         record = tokens.tolist(), parents.tolist()
-        found = [
+        hypotheses = [
             [
                 [
                     Hypothesis(_follow(*record, sentence, position // self.beam, hypothesis), score)
-                    for score, position, hypothesis in zip(*kept, strict=True)
+                    for score, position, hypothesis in zip(*ended, strict=True)
                     if score > -math.inf
                 ]
-                for sentence, kept in enumerate(zip(*sentences, strict=True))
+                for sentence, ended in enumerate(zip(*sentences, strict=True))
             ]
             for sentences in zip(best.tolist(), index.tolist(), last.tolist(), strict=True)
         ]
-        if not all(map(all, found)):
+        if not all(map(all, hypotheses)):
             raise ValueError(NEVER_ENDS)
-        return found
+        return hypotheses
 
     def _by_time(self, record: Sequence[tuple[int, Tensor, Tensor, Tensor]], fill: float) -> list[Tensor]:
         """Arrange a record as two tensors (T, B, K), with ``fill`` in the first where a sentence has none."""
         times, rows, values, parents = zip(*record, strict=True)
-        counts = torch.tensor([len(each) for each in rows], device=self.rows.device)
+        counts = torch.tensor([len(of_step) for of_step in rows], device=self.rows.device)
         where = torch.tensor(times, device=self.rows.device).repeat_interleave(counts), torch.cat(rows)
         shape, arranged = (self.time, len(self.best), self.beam), []
         for parts, empty in ((values, fill), (parents, 0)):
@@ -356,11 +356,11 @@ def _follow(
     hypothesis: int,
 ) -> list[int]:
     """List the tokens of a hypothesis before a step, by a record (steps, B, K) of all that steps chose."""
-    found = []
+    ids = []
     for time in range(steps - 1, -1, -1):
-        found.append(tokens[time][sentence][hypothesis])
+        ids.append(tokens[time][sentence][hypothesis])
         hypothesis = parents[time][sentence][hypothesis]
-    return found[::-1]
+    return ids[::-1]
 
 
 def is_synchronous(device: torch.device) -> bool:

@@ -92,8 +92,8 @@ def generate(
         return sample(model, src, src_mask, limits=limits, special=special, sampling=sampling, number=n_best)
     beam_size = n_best if beam_size is None else beam_size
     options: dict[str, Any] = {"beam_size": beam_size, "penalties": [penalty], "n_best": n_best}
-    (found,) = search_all(model, src, src_mask, limits=limits, special=special, **options)
-    return found
+    (hypotheses,) = search_all(model, src, src_mask, limits=limits, special=special, **options)
+    return hypotheses
 
 
 class Translation(NamedTuple):
@@ -187,8 +187,8 @@ class Translator:
 
         Returns for each penalty the translations as ``translate`` gives them.
         """
-        found = self._translations(lines, penalties, beam_size)
-        return [[several[0].text for several in translations] for translations in found]
+        by_penalty = self._translations(lines, penalties, beam_size)
+        return [[several[0].text for several in translations] for translations in by_penalty]
 
     def generate(
         self,
@@ -216,14 +216,14 @@ class Translator:
         """
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
-        (found,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
-        return found
+        (translations,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
+        return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
         sources = self.vocabularies.src.encode_all(lines)
-        (found,) = self._find(sources, [self.penalty], beam_size)
-        return [best for (best,) in found]
+        (hypotheses,) = self._find(sources, [self.penalty], beam_size)
+        return [best for (best,) in hypotheses]
 
     def _translations(
         self,
@@ -236,16 +236,16 @@ class Translator:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         lines = list_lines(lines)
         sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        found = self._find(sources, penalties, beam_size, n_best, sampling)
+        by_penalty = self._find(sources, penalties, beam_size, n_best, sampling)
         decode = self.vocabularies.tgt.decode
         return [
             [
-                [Translation(decode(each.tokens), each.score, each.tokens) for each in next(hypotheses)]
+                [Translation(decode(tokens), score, tokens) for tokens, score in next(of_sources)]
                 if line.strip()
                 else [Translation("", 0.0, [])]
                 for line in lines
             ]
-            for hypotheses in map(iter, found)
+            for of_sources in map(iter, by_penalty)
         ]
 
     def _find(
@@ -294,7 +294,7 @@ class Translator:
             from compare.decoding.sampling import count_repeats, sample
 
             repeats = count_repeats(request.sources)
-        found, done, total = [], 0, sum(map(len, batches))
+        results, done, total = [], 0, sum(map(len, batches))
         for rows in batches:
             self.progress("translating", done, total)
             done += len(rows)
@@ -304,12 +304,12 @@ class Translator:
             options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
             if request.sampling is not None:
                 options |= {"sampling": request.sampling, "number": request.n_best}
-                found.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
+                results.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
             else:
                 options |= {"beam_size": request.beam_size, "n_best": request.n_best}
-                found.append(search_all(model, *batch, **options, penalties=request.penalties))
+                results.append(search_all(model, *batch, **options, penalties=request.penalties))
         self.progress("translating", total, total)
-        return found
+        return results
 
     def count_unknown(self, lines: Sequence[str]) -> int:
         """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""

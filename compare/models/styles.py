@@ -45,8 +45,8 @@ def style_of(family: str, number: int = 0) -> Style:
 
 def series_style(index: int) -> Style:
     """Return the style of a series that is none of the models, by its index."""
-    cycle, place = divmod(index, len(SERIES))
-    return Style(SERIES[place], MARKERS[index % len(MARKERS)], LINES[cycle % len(LINES)])
+    cycle, index_of_color = divmod(index, len(SERIES))
+    return Style(SERIES[index_of_color], MARKERS[index % len(MARKERS)], LINES[cycle % len(LINES)])
 
 
 def styles_of(architectures: Mapping[str, object]) -> dict[str, Style]:

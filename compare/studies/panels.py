@@ -111,10 +111,10 @@ def lines_of(
             for label in labels
         }
     x = column(rows, over)
-    places = range(len(x)) if isinstance(x[0], str) else x
+    positions = range(len(x)) if isinstance(x[0], str) else x
     numbers = [name for name, value in rows[0].items() if name != over and not isinstance(value, str)]
     names = [*panel.get("lines", numbers), *panel.get("predicted", ())]
-    return {name: (places, [row.get(name, float("nan")) for row in rows]) for name in dict.fromkeys(names)}
+    return {name: (positions, [row.get(name, float("nan")) for row in rows]) for name in dict.fromkeys(names)}
 
 
 def set_scales(axes: Axes, panel: Mapping[str, Any]) -> None:

@@ -158,6 +158,6 @@ def softmax_series(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     saturated = [row for row in rows if row["d"] >= SATURATED]
     quantities = ("entropy", "gradient")
     return {
-        "steady": {each: last[f"{each} at 1/sqrt(d)"] / first[f"{each} at 1/sqrt(d)"] for each in quantities},
-        "saturates": {each: exponent(saturated, "d", f"{each} at 1") for each in quantities},
+        "steady": {name: last[f"{name} at 1/sqrt(d)"] / first[f"{name} at 1/sqrt(d)"] for name in quantities},
+        "saturates": {name: exponent(saturated, "d", f"{name} at 1") for name in quantities},
     }

@@ -185,7 +185,7 @@ def judge(name: str, series: Mapping[str, Measured | Mapping[str, Measured]], **
     for key, (text, kind, *bounds) in description["claims"].items():
         if (expression := description.get("measured", {}).get(key)) is not None:
             parts = expression if isinstance(expression, Mapping) else {"": expression}
-            value: Any = {part: combine(each, series) for part, each in parts.items()}
+            value: Any = {part: combine(expression, series) for part, expression in parts.items()}
         elif key in series:
             value = series[key]
         else:

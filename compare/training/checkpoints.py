@@ -79,10 +79,10 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -
             f"{abbreviate(name)} is only in the file or only in the model"
         )
     for name, parameter in parameters.items():
-        found, expected = tuple(weights[name].shape), tuple(parameter.shape)
-        if found != expected:
+        shape, expected = tuple(weights[name].shape), tuple(parameter.shape)
+        if shape != expected:
             raise ValueError(
-                f"{context}: {name} is {found} but the model's is {expected}"
+                f"{context}: {name} is {shape} but the model's is {expected}"
                 ": the weights belong to another size or vocabulary"
             )
         if not weights[name].isfinite().all():

@@ -96,9 +96,9 @@ class Translations:
         """Find the source word, from 0, of each target word of all sentences; -1 for NULL or in doubt."""
         pairs = WordPairs.of(src, tgt)
         keys = np.where(pairs.targets < self.size, pairs.keys(self.size), -1)
-        place = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        known = np.where(self.keys[place] == keys, self.probabilities[place], 0.0)
-        posterior = self._posterior(known, pairs)
+        index = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        probabilities = np.where(self.keys[index] == keys, self.probabilities[index], 0.0)
+        posterior = self._posterior(probabilities, pairs)
         links = np.full(len(pairs.starts), -1)
         cells = np.flatnonzero((posterior >= CERTAIN) & (pairs.sources > 0))
         links[pairs.word[cells]] = cells - pairs.starts[pairs.word[cells]] - 1
@@ -124,7 +124,7 @@ class SourceAttention:
     about 1 reads forwards, below 0 backwards."""
 
     @property
-    def found(self) -> bool:
+    def finds_source(self) -> bool:
         """Whether attention has more than twice the mass of uniform attention on linked words."""
         return self.link_mass > 2 * self.chance_mass
 

@@ -309,7 +309,7 @@ class Trainer:
 
     def _warn_of_lost_attention(self, attention: SourceAttention | None) -> None:
         """Warn, once per call of ``run``, if attention has had the time to find the source and has not."""
-        if attention is None or attention.found or self.state.update < ATTENTION_BY or self._warned:
+        if attention is None or attention.finds_source or self.state.update < ATTENTION_BY or self._warned:
             return
         if any(getattr(module, "is_uniform", False) for module in self.scheduled):  # by attention_warmup
             return

@@ -147,8 +147,8 @@ def _entries(kind: Callable[..., Entry], name: str) -> list[Entry]:
 
 
 NOUNS = _entries(Noun, "nouns")
-PRONOUNS = {each.en: each for each in _entries(Pronoun, "pronouns")}
-DETERMINERS = {each.en: each for each in _entries(Determiner, "determiners")}
+PRONOUNS = {entry.en: entry for entry in _entries(Pronoun, "pronouns")}
+DETERMINERS = {entry.en: entry for entry in _entries(Determiner, "determiners")}
 ADJECTIVES = _entries(Adjective, "adjectives")
 PARADIGMS = {
     (name, gender, case): form
@@ -158,11 +158,11 @@ PARADIGMS = {
 """German endings of determiners and adjectives, and relative pronouns."""
 _PREPOSITIONS = _entries(Preposition, "prepositions")
 PLACES, DIRECTIONS, TARGETS = (
-    [each for each in _PREPOSITIONS if each.use == use] for use in ("places", "directions", "targets")
+    [entry for entry in _PREPOSITIONS if entry.use == use] for use in ("places", "directions", "targets")
 )
 WITH, WITHOUT, FROM, FOR = _PREPOSITIONS[-4:]
 CONTRACTIONS = {(preposition, article): form for preposition, article, form in _read("contractions")}
-AUXILIARIES = {each.en: each for each in _entries(Auxiliary, "auxiliaries")}
+AUXILIARIES = {entry.en: entry for entry in _entries(Auxiliary, "auxiliaries")}
 *_ALL_VERBS, BE = _entries(Verb, "verbs")
 VERBS = [verb for verb in _ALL_VERBS if "it" not in verb.subjects]
 WEATHER = [verb for verb in _ALL_VERBS if "it" in verb.subjects]
