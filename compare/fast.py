@@ -116,7 +116,6 @@ def _multiplies_in_fp32() -> bool:
 
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
-"""Largest difference between both products of the trial, whose results are about 1, by dtype."""
 MIN_MULTIPLY_ADDS = 2**20
 """Size of the smallest packed product: calling torch's operator costs more than it saves below."""
 
@@ -193,7 +192,6 @@ def _pack(weight: Tensor) -> Tensor:
 
 
 def _multiply(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute W x + b; the operator can also apply a function to it, here none."""
     operators: Any = torch.ops.mkldnn
     product: Tensor = operators._linear_pointwise(x, packed, bias, "none", [], "")
     return product
@@ -205,7 +203,6 @@ def _multiply(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 Module = TypeVar("Module", bound=nn.Module)
 
 _REGISTERED = ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
-"""Attributes in which a module keeps what is registered with it."""
 
 
 def decoding_copy(model: Module, *, always: bool = False) -> Module:
@@ -324,7 +321,6 @@ def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 CHUNK_ELEMENTS = 1 << 22
 """Maximum number of logits in memory at once: 16 MB in fp32, which fits the last-level cache of a CPU."""
 GPU_CHUNK_ELEMENTS = 1 << 27
-"""The same on a GPU: 512 MB in fp32."""
 GPU_CHUNK_ROWS = 4096
 """Maximum number of rows of logits there: enough to keep a GPU busy, and few chunks per update."""
 Pair = tuple[float, float, float] | None

@@ -105,7 +105,6 @@ class AttentionOutput(NamedTuple):
     weights: Tensor
     """Attention weights, exactly 0 at masked positions, (B, heads, Q, S)."""
     choices: Choices | None = None
-    """The sampled positions; only with normaliser "reinforce" in training."""
 
 
 class Attention(nn.Module):

@@ -120,7 +120,6 @@ def _normalise_gates(product: Tensor, gain: Tensor) -> Tensor:
 
 
 MIN_CELLS = {"min-gru": "zn", "min-lstm": "ifn"}
-"""The gates, candidate included, by the name of the cell."""
 
 
 class MinCell(nn.Module):

@@ -101,7 +101,6 @@ class State(NamedTuple):
     past: Tensor
     """Outputs of the RNN at all previous steps, for self-attention, (B, K, steps or 0, H)."""
     attended: Past | tuple[()] = ()
-    """Attention weights of the earlier steps, if the attention reads them."""
 
 
 class DecoderOutput(NamedTuple):

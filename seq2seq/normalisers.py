@@ -86,7 +86,6 @@ class Softmax(nn.Module):
     """a = softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
 
     needs_past = False
-    """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
     average: Tensor | None
     """Moving average of the rewards, which the loss must update in place; None without one, (1,)."""

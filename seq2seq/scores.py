@@ -20,7 +20,6 @@ DEFAULT_POSITIONS = 100
 DEFAULT_KERNEL = 11
 """Width of the filters over the previous weights, in source positions, if the config leaves it out."""
 NUM_FILTERS = 10
-"""Number of these filters, as in Chorowski et al. 2015."""
 MAX_FERTILITY = 2.0
 """The largest number of target words per source word: Tu et al. 2016, section 3.1.1."""
 MIN_FERTILITY = 1e-3
@@ -72,7 +71,6 @@ class Score(nn.Module):
         self.check_sizes(query_size, value_size, config)
         self.num_heads, self.key_size = config.num_heads, self.key_width(query_size, config)
         self.context_size = self.context_width(query_size, value_size, config)
-        """C, the size of a value and so of a context vector."""
         self.key: nn.Module = nn.Identity()
         self.value: nn.Module = nn.Identity()
         if self.is_mapped(config):

@@ -219,7 +219,6 @@ def _build_layer(cell: str, input_size: int, bidirectional: bool, size: int) -> 
 
 
 def _as(x: Steps, entries: Tensor) -> Steps:
-    """Pack ``entries`` as ``x`` is packed; return them unchanged if ``x`` is not."""
     return entries if isinstance(x, Tensor) else x._replace(data=entries)
 
 
@@ -283,7 +282,6 @@ class StepwiseStack:
         self.stack = stack
         drop = partial(dropout, p=stack.config.dropout, training=stack.training)
         self.drops: list[Callable[[Tensor], Tensor]] = [drop] * len(stack.layers)
-        """Dropout of the input of each layer, (N, H)."""
         if joined is not None:
             self.layers: list[Step] = joined.steps(inputs)
             return
@@ -321,7 +319,6 @@ class StepwiseStack:
 
 
 def _expand_bias(bias: Tensor | None, like: Tensor) -> Tensor:
-    """Return a bias (G,), or 0, for all steps and rows, in the shape and type of ``like``, (T, N, G)."""
     return (like.new_zeros(1) if bias is None else bias.to(like.dtype)).expand_as(like)
 
 

@@ -195,7 +195,7 @@ class LayerConfig:
 
     @property
     def query_size(self) -> int:
-        """Width of the queries and keys of one head."""
+        """Width of a head's queries and keys."""
         return self.head_size or self.d_model // self.num_heads
 
     @property

@@ -91,12 +91,10 @@ class DecoderOnly(LayerStack):
         return self.output(self.run(x, relation, memory, state=state)), state
 
     def _embed_source(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """Embed src (B, S) and add positions: (B, S, D), and these positions, (S,)."""
         positions = torch.arange(src.size(1), device=src.device)
         return self.place(self.src_table(src), positions, src.size(1)), positions
 
     def _states(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Compute the states of source and target, (B, S + T, D)."""
         src_mask = real_tokens(src, src_mask)
         check_target(src, tgt_in)
         tgt_len = tgt_in.size(1)

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 Layer = Callable[[Tensor], Tensor]
-"""A sublayer, or a norm."""
 
 # Attention.
 

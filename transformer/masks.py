@@ -90,7 +90,7 @@ class WindowPattern:
         self.width = width
 
     def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the mask."""
+        """Return the mask (..., Q, S)."""
         return (queries.unsqueeze(-1) - keys).abs() <= self.width
 
 

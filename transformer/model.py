@@ -187,7 +187,6 @@ class LayerStack(nn.Module):
     """N layers over embedded tokens: base class of Encoder, Decoder, DecoderOnly and LanguageModel."""
 
     cross_pattern: MaskPattern | None = None
-    """Which source positions a position may attend to; None: all."""
 
     def __init__(
         self,

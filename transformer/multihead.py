@@ -240,7 +240,6 @@ class SelfAttention(MultiHead):
     def _attend(
         self, queries: Tensor, keys: Tensor, values: Tensor, relation: Relation, causal: bool = False
     ) -> Tensor:
-        """Compute the contexts (B, H, Q, E), with those of relative positions if there are any."""
         if self.relative is None or relation.bucket is None:
             return self.attend(queries, keys, values, relation.mask, causal, self._dropout)
         bias = mask_bias(self.relative.scores(queries, relation.bucket), relation.mask)
@@ -332,7 +331,6 @@ class GroupedAttention:
         return contexts.reshape(rows, heads, length, -1)
 
     def _fold(self, x: Tensor) -> Tensor:
-        """Turn (B, H, Q, ...) into (B, groups, members * Q, ...)."""
         return x.reshape(len(x), self.groups, -1, x.size(3))
 
 

@@ -43,7 +43,6 @@ class AttentionHead(NamedTuple):
     layer: str
     """The model's name of the layer; the kind of attention for the mean over all heads of several layers."""
     number: int | None
-    """Counted from 0; None for a mean of heads."""
 
     def __str__(self) -> str:
         """Name it as people count: "layer 1, head 2"; self-attention with its side before."""
@@ -153,7 +152,6 @@ class SentenceAttention:
 
     source: str
     translation: str
-    """Its translation, a single line of text."""
     src: list[str]
     """S source pieces, end of sentence included; an unknown word is shown as in the sentence."""
     tgt: list[str]
@@ -168,7 +166,6 @@ class SentenceAttention:
     details: str = ""
     """How good the model is, such as "BLEU 38.2, 5,000 updates", which stands beside its name."""
     color: str = style_of(OTHER).color
-    """Colour of weight 1, that of the model's family."""
 
     def words(self) -> "SentenceAttention":
         """Join pieces to words: weights to the pieces of a word are added, those of its pieces averaged.

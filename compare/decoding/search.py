@@ -43,7 +43,6 @@ class SpecialIds:
     """Ids of padding, begin and end of sentence."""
 
     pad: int
-    """Padding, which never comes out."""
     bos: int
     """Begin of sentence, which every hypothesis starts from and which never comes out."""
     eos: int
@@ -329,7 +328,6 @@ class Beams:
         return best_continuations(self.scores.to(logp.dtype), logp, 1 if self.beam == 1 else 2 * self.beam)
 
     def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
-        """Record the hypotheses that end now, and the N best scores so far; arguments are (B, K)."""
         if self.synchronous and not ends.any():
             return
         self.ended += ends.sum(dim=1)
@@ -355,7 +353,6 @@ def _follow(
     steps: int,
     hypothesis: int,
 ) -> list[int]:
-    """List the tokens of a hypothesis before a step, by a record (steps, B, K) of all that steps chose."""
     ids = []
     for time in range(steps - 1, -1, -1):
         ids.append(tokens[time][sentence][hypothesis])

@@ -114,7 +114,6 @@ class Request(NamedTuple):
     """Hypotheses per source that are in memory at a time."""
     n_best: int = 1
     sampling: "Sampling | None" = None
-    """How hypotheses are drawn; None: they are searched for."""
 
 
 class Translator:

@@ -31,7 +31,6 @@ from transformer.positions import Relation
 
 
 HalfConfig = Seq2SeqConfig | TransformerConfig
-"""Config of a complete model, of which a hybrid uses the encoder or the decoder."""
 
 UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
     ("encoder", Seq2SeqConfig): frozenset({"attention", "decoder_start", "feed_summary", "readout"}),
@@ -162,7 +161,6 @@ class RNNTransformer(Transformer):
 
 
 def _tie(config: HybridConfig, output: nn.Linear, source: nn.Embedding, target: nn.Embedding) -> None:
-    """Share the target embedding with the output layer ("output"), and also with the source ("all")."""
     if config.decoder.tie != "none":
         output.weight = target.weight
     if config.decoder.tie == "all":

@@ -30,7 +30,6 @@ from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 
 SENTENCE_TOKENS = 20
-"""Length of both sentences of the pair whose FLOPs are counted."""
 FOLDER = Path(__file__).with_name("presets")
 
 
@@ -42,7 +41,6 @@ class Departure:
     here: str
     paper: str
     source: str
-    """The paper, with section, equation or table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +52,6 @@ class Preset:
     """The paper, with section or table if only a part of it is meant."""
     architecture: Architecture
     optim: OptimConfig = field(default_factory=OptimConfig)
-    """Optimizer settings suited to the architecture."""
     paper_size: bool = False
     """Whether the model has the size of its paper, which needs a GPU; else it suits a quick comparison."""
     formulas: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -82,7 +79,6 @@ def _read_presets() -> dict[str, Preset]:
 
 
 def _read_config(table: Mapping[str, Any]) -> Any:
-    """Build the config of a table, which names its family; those of a hybrid are the tables of its halves."""
     kind = next(config for config, family in FAMILIES.items() if family.name == table["family"])
     if kind is HybridConfig:
         return kind(encoder=_read_config(table["encoder"]), decoder=_read_config(table["decoder"]))

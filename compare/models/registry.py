@@ -56,7 +56,6 @@ class Family:
 
 
 FAMILIES: dict[type, Family] = {}
-"""All families by config class; one is identified by the class of its config."""
 
 
 def register_family(family: Family) -> None:
@@ -274,7 +273,6 @@ class ResolvedModel:
 
 
 def _settings(config: Any, unused: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (name, type, value) of each setting, including those of nested configs."""
     for field, value in _fields(config, unused):
         if dataclasses.is_dataclass(value):
             yield from _settings(value, unused | _unused(field.name, value))
@@ -283,7 +281,6 @@ def _settings(config: Any, unused: frozenset[str] = frozenset()) -> Iterator[tup
 
 
 def _replace(config: Any, values: Mapping[str, Any], unused: frozenset[str] = frozenset()) -> Any:
-    """Copy ``config`` with the values that are settings of it or of a nested config."""
     changes = {}
     for field, value in _fields(config, unused):
         if dataclasses.is_dataclass(value):
@@ -299,7 +296,6 @@ def _unused(role: str, config: Any) -> frozenset[str]:
 
 
 def _fields(config: Any, unused: frozenset[str]) -> Iterator[tuple["dataclasses.Field[Any]", Any]]:
-    """Yield the fields with their values, without unused ones and nested configs that are None."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         absent = value is None and any(dataclasses.is_dataclass(arg) for arg in get_args(field.type))

@@ -9,7 +9,6 @@ from data.files import write_atomically
 from data.grammar import embedded_splits
 
 Splits = Mapping[str, Iterable[tuple[str, str]]]
-"""Pairs of source and target by name of the split."""
 SYMBOLS = [chr(ord("a") + n) for n in range(26)]
 
 

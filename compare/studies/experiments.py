@@ -210,7 +210,6 @@ def batch_of(translator: Translator, pairs: Pairs) -> Batch:
 
 
 Translators = dict[str, dict[int, Translator]]
-"""Trained models by family and seed."""
 
 
 def obtain_translators(settings: Settings, needed: Sequence[str]) -> tuple[str, Translators, Corpus]:

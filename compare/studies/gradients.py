@@ -41,9 +41,7 @@ FORGET, THROUGH = 1 / (1 + math.exp(-1)), 0.25
 EMBEDDING_VARIANCE = 0.1**2 / 3
 """Of fresh embeddings, uniform in [-0.1, 0.1]; Xavier's square matrices keep it."""
 RNN = "RNN"
-"""The family that ``TRANSLATORS`` lacks: a plain RNN without attention."""
 Curve = dict[int, float]
-"""Gradient norm by distance."""
 
 
 def distance(settings: Settings) -> StudyResult:
@@ -165,7 +163,6 @@ def distance_series(
 Norm = Literal["pre", "post"]
 NORMS: tuple[Norm, ...] = ("pre", "post")
 Sides = dict[str, list[float]]
-"""Gradient norms by layer, of "encoder" and "decoder"."""
 VOCABULARY, SENTENCES, LENGTH = 100, 8, 20
 
 

@@ -32,9 +32,7 @@ SCALES: dict[str, Callable[[int], float]] = {
     "1/sqrt(d)": lambda d: d**-0.5,
     "1/d": lambda d: 1.0 / d,
 }
-"""Factors of q . k, as functions of d."""
 NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
-"""(mu, sigma) of each entry of q and k."""
 CHUNK = 2_000
 KEYS = 64
 SATURATED = 64

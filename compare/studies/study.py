@@ -36,7 +36,6 @@ class Settings:
     runs: Path | None
     """Folder of a finished experiment to read instead of training."""
     data_root: str = ""
-    """Folder of its corpus; empty: that of its config."""
 
     @property
     def seeds(self) -> list[int]:
@@ -57,7 +56,6 @@ class Claim:
     by_seed: tuple[float, ...] = ()
     """The number of each seed, if there are several; ``measured`` is then their mean."""
     is_timed: bool = False
-    """Whether it is about time, which a busy machine disturbs."""
     is_disturbed: bool = False
     """Whether it is, and was measured so."""
 
@@ -96,7 +94,6 @@ class Claim:
 
 
 Measured = float | Sequence[float]
-"""A measured number, or one per seed."""
 
 
 def near(text: str, measured: Measured, expected: float, tolerance: float = 0.0) -> Claim:
@@ -120,7 +117,6 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
 
 
 def _claim(text: str, measured: Measured, **bounds: Any) -> Claim:
-    """Make a claim about one number, or about one per seed."""
     by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
     # fmean refuses infinities of both signs, which diverged trainings may give
     mean = sum(measured) / len(measured) if isinstance(measured, Sequence) else float(measured)
@@ -146,7 +142,6 @@ COMMON = {
     "rule": "Each claim is tested for every seed. The rule was fixed before:",
     "seeds": "Hold means with all seeds; undecided: with some.",
 }
-"""Words that every description can use."""
 
 
 DESCRIPTIONS = Path(__file__).with_name("descriptions")
@@ -309,7 +304,6 @@ class Study:
     source: str
     """Publications, in the short form of references.toml, and derivations."""
     minutes: float
-    """Its duration on one core."""
     reads_runs: bool = False
     """Whether it can read a finished experiment instead of training."""
     run: Callable[[Settings], StudyResult] | str

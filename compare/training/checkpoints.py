@@ -125,7 +125,6 @@ def load_state(path: Path) -> dict[str, Any] | None:
 
 PHASES = ("data", "train", "validation", "checkpoint")
 EMA = "exponential moving average"
-"""Name of these weights in the metrics log."""
 
 
 NOISE_BLEU = 1.0
@@ -163,12 +162,10 @@ class TrainerState:
     """Progress of a run; saved with its weights, so that a resumed run continues the counts."""
 
     update: int = 0
-    """Optimizer updates done."""
     epoch: int = 1
     position: int = 0
     """Batches of the current epoch already consumed."""
     best_update: int = 0
-    """Update of the best validation."""
     best_bleu: float | None = -1.0
     best_loss: float = float("inf")
     worse: int = 0

@@ -215,7 +215,6 @@ def cut_embeddings(model: Any) -> Iterator[None]:
 
 
 def _look_up(embedding: nn.Embedding, ids: Tensor) -> Tensor:
-    """Look up ids (...), of which cut ones give zeros: (..., E)."""
     is_cut = ids < 0
     embedded = type(embedding).forward(embedding, torch.where(is_cut, ~ids, ids))
     return embedded.masked_fill(is_cut.unsqueeze(-1), 0.0)

@@ -46,13 +46,11 @@ class WordPairs:
     """
 
     starts: Ints
-    """First cell of each target word, (words,)."""
     word: Ints
     """The target word of each cell, counted through all sentences, (cells,)."""
     sources: Ints
     """Source id of each cell plus 1; NULL is 0."""
     targets: Ints
-    """Target id of each cell."""
 
     @classmethod
     def of(cls, src: Sequences, tgt: Sequences) -> "WordPairs":
@@ -118,7 +116,6 @@ class SourceAttention:
     link_mass: float
     """Mean weight on the linked source word, of the head for which it is highest; 0 to 1."""
     chance_mass: float
-    """The same of uniform attention."""
     direction: float
     """Slope of that head's expected source position on the target position, both 0 to 1 in their sentence:
     about 1 reads forwards, below 0 backwards."""
@@ -141,7 +138,6 @@ class AttentionProbe:
 
     @cached_property
     def _links(self) -> list[Ints]:
-        """For each sentence the linked source word of every target word, -1 where there is none."""
         learned = short_pairs(self._train)
         table = Translations.learn(self._train.src.take(learned), self._train.tgt.take(learned))
         src, tgt = self._valid.src.take(self._rows), self._valid.tgt.take(self._rows)

@@ -148,7 +148,6 @@ class Trainer:
             state.epoch, state.position = state.epoch + 1, 0
 
     def _update(self, batch: GlobalBatch, stop: StopRequest) -> None:
-        """Take one optimizer step on the mean loss of a batch's target tokens."""
         state, config = self.state, self.train_config
         with state.timed("train"):
             state.update += 1
@@ -173,7 +172,6 @@ class Trainer:
         return add_gradients(self.criterion, batch.parts, tokens=batch.tgt_tokens, precision=precision).nll
 
     def _after_update(self, stop: StopRequest) -> None:
-        """Log, validate, keep weights to average, save and stop, each if it is due."""
         state, config = self.state, self.train_config
         is_last = state.update == config.max_updates
         must_validate = state.update % config.valid_every == 0 or is_last
@@ -216,7 +214,6 @@ class Trainer:
 
     @by_main
     def _log_running_metrics(self) -> None:
-        """Log the metrics of the updates since the last line; raise if they are not finite."""
         self._finish_queued_work()
         self._ensure_updates_finite()
         line = self.running_metrics.compute_and_reset(self.state.seconds)
@@ -414,7 +411,6 @@ class Validator:
         return [(nll, loss.tokens) for nll, loss in zip(nlls, losses, strict=True)]
 
     def _scores(self, shares: Sequence[list[tuple[float, int]]]) -> Validation:
-        """Sum the losses of all batches in their order, whoever computed them."""
         in_order = [loss for turn in zip_longest(*shares) for loss in turn if loss is not None]
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
         if not self.translator.reads_source:  # a language model, which translates nothing

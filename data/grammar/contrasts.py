@@ -29,15 +29,11 @@ class Contrast(NamedTuple):
     """A source sentence with a right translation and a wrong one."""
 
     phenomenon: str
-    """A key of ``PHENOMENA``."""
     distance: int
     """Distance in German words, punctuation not counted; 0 where the phenomenon has none."""
     src: str
-    """The English sentence."""
     right: str
-    """Its German translation, as in the corpus."""
     wrong: str
-    """The same with one fault."""
 
     @property
     def group(self) -> tuple[int, int]:
@@ -98,7 +94,6 @@ def contrasts_of(tree: Sentence, rng: random.Random) -> list[Contrast]:
 
 
 def _groups(phenomenon: str) -> list[tuple[int, int]]:
-    """List the bins that a phenomenon can have."""
     if phenomenon in ("noun", "verb"):
         return [BINS[0]]
     return list(BINS if phenomenon == "agreement" else BINS[1:])
@@ -183,7 +178,6 @@ PHENOMENA = {
     "noun": _other_nouns,
     "verb": _other_verbs,
 }
-"""What makes the wrong translations, by name."""
 
 
 def _verbs_and_subjects(tokens: list[Token], clauses: list[Clause]) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -195,7 +189,6 @@ def _verbs_and_subjects(tokens: list[Token], clauses: list[Clause]) -> Iterator[
 
 
 def _nodes(tree: Any, kind: type) -> Iterator[Any]:
-    """Give all nodes of ``kind`` in a tree, itself included."""
     if isinstance(tree, kind):
         yield tree
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
@@ -220,7 +213,6 @@ def _span(tokens: list[Token], subject: Any) -> tuple[int, int] | None:
 
 
 def _find(tokens: list[Token], wanted: tuple[int, str]) -> int | None:
-    """Return the index of the first token with a tag."""
     return next((index for index, token in enumerate(tokens) if wanted in token.tags), None)
 
 

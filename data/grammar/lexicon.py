@@ -44,7 +44,6 @@ class Pronoun(NamedTuple):
 
     en: str
     object: str
-    """English object form."""
     person: str
     nom: str
     acc: str
@@ -94,7 +93,6 @@ class Verb(NamedTuple):
 
     en: str
     he: str
-    """English third person singular."""
     past: str
     particle: str
     """Movable English particle: picks him *up*."""
@@ -103,7 +101,6 @@ class Verb(NamedTuple):
     prefix: str
     """Separable German prefix; the infinitive and the forms of the present are without it."""
     de: str
-    """German infinitive."""
     ich: str
     du: str
     er: str
@@ -117,13 +114,11 @@ class Verb(NamedTuple):
     Verbs with a complement clause: that, whether, zu.
     """
     case: str
-    """Case of the German object."""
     de_relation: str
     """Preposition before the German object."""
     subjects: frozenset[str]
     """Kinds of nouns that the verb allows as subject."""
     objects: frozenset[str]
-    """Kinds of nouns that the verb allows as object."""
 
 
 def _read(name: str) -> list[list[str]]:
@@ -134,7 +129,6 @@ def _read(name: str) -> list[list[str]]:
 
 
 def _kinds(text: str) -> frozenset[str]:
-    """Parse the kinds of an entry, such as "room+big"."""
     return frozenset(text.split("+") if text else ())
 
 
