@@ -22,10 +22,8 @@ from compare.decoding.translator import Translation
 from compare.report.publish import publish_experiment
 from compare.results.store import Result
 from data.text import read_lines
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_text
-from tests.kits.paths import ROOT
-from tests.kits.runs import ROWS
+from tests.kits.common import ROOT, ROWS, Refusal
+from tests.kits.experiments import edit_text
 
 RUN = ROWS[0]
 STATE, WEIGHTS = "checkpoints/trainer.pt", "checkpoints/final.safetensors"

@@ -8,7 +8,7 @@ from seq2seq import Seq2SeqConfig
 from seq2seq.cells import MIN_CELLS, MinCell
 from seq2seq.min_rnn import linear_scan
 from seq2seq.stack import RecurrentStack
-from tests.kits.seq2seq import close, double
+from tests.kits.recurrent import close, double
 
 
 def loop(decay: Tensor, added: Tensor) -> Tensor:

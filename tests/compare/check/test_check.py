@@ -14,9 +14,8 @@ from compare.check.recompute import check_experiment
 from compare.cli import main
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, save_result
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS, Refusal
+from tests.kits.experiments import edit_json, edit_text, renew_hashes, renew_views
 
 RUN, OTHER = RUNS = ROWS
 

@@ -13,8 +13,7 @@ from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import SECTIONS
 from compare.models.presets import PRESETS
 from tests.conftest import TINY
-from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT, Refusal
 
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 ROW = '[[models]]\npreset = "lstm"\n'

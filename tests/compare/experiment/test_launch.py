@@ -24,10 +24,7 @@ from compare.experiment.run import run_experiment
 from compare.results.store import read_result
 from compare.system.processes import pick_own_device
 from compare.training.checkpoints import CHECKPOINTS, STATE
-from tests.kits.cli import Refusal
-from tests.kits.contents import differences, leftovers, read_contents
-from tests.kits.paths import ROOT
-from tests.kits.runs import ROWS, files
+from tests.kits.common import ROOT, ROWS, Refusal, differences, files, leftovers, read_contents
 from tests.kits.together import environment
 from tests.kits.training import metrics
 

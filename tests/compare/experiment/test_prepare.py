@@ -18,10 +18,9 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.training.checkpoints import load_weights
 from data.files import hash_file
-from tests.kits.cli import Refusal
-from tests.kits.forgery import renew_views
-from tests.kits.raw_data import two_files
-from tests.kits.runs import ROWS, first_run
+from tests.kits.common import ROWS, Refusal, first_run
+from tests.kits.experiments import renew_views
+from tests.kits.texts import two_files
 
 
 def test_data_for_another_seed_have_its_batches(tiny_toml: Path, tmp_path: Path):

@@ -14,9 +14,8 @@ from compare.report.plots import draw_plots
 from compare.report.publish import source_note
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_text
-from tests.kits.runs import files
+from tests.kits.common import Refusal, files
+from tests.kits.experiments import edit_text
 
 ROW = 'label = "elsewhere"\n'
 

@@ -14,8 +14,7 @@ from compare.config.resolve import resolve_models
 from compare.experiment.run import run_experiment
 from compare.results.store import read_results
 from compare.training.checkpoints import CHECKPOINTS, FINAL, TRUNK
-from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT, Refusal
 from tests.kits.training import metrics, same_weights
 
 RUNS = ("luong-seed1", "transformer-seed1")

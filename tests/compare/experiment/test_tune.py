@@ -41,7 +41,7 @@ from compare.results.store import read_results
 from compare.scoring import METRICS
 from compare.system.locks import Locked, lock_folder
 from compare.training.log import read_metrics
-from tests.kits.cli import Refusal
+from tests.kits.common import Refusal
 
 LABELS = ["luong", "transformer"]
 PLAN = TuningPlan(trials=2, updates=10)

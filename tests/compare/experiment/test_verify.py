@@ -25,7 +25,7 @@ from compare import (
 from compare.cli import main
 from compare.experiment.verify import ensure_verified
 from seq2seq.scores import GeneralScore
-from tests.kits.cli import Refusal
+from tests.kits.common import Refusal
 from tests.kits.plugins import EXAMPLE, importable
 
 

@@ -18,10 +18,9 @@ from compare.integrations.export import distinct_pieces
 from compare.models.registry import build
 from data.corpus import Pairs
 from data.vocabulary import EOS, SPECIALS, build_pair
-from tests.kits.cli import Refusal
+from tests.kits.common import ROOT, Refusal
 from tests.kits.contract import SPECIAL, V, sharpen, tiny
-from tests.kits.paths import ROOT
-from tests.kits.raw_data import made_up
+from tests.kits.texts import made_up
 from transformer.config import TransformerConfig
 
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")

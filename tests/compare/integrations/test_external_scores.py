@@ -19,9 +19,8 @@ from compare.integrations import external_metrics
 from compare.integrations.external_metrics import COMET_MODEL, COMET_PACKAGE
 from compare.results.store import read_result, save_result
 from tests.compare.check.test_check import differences
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_json
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS, Refusal
+from tests.kits.experiments import edit_json
 
 HYPOTHESES = {"a": ["the cat sat", "hello", "x y"], "b": ["a cat", "hello you", "x"]}
 COMET = """

@@ -12,8 +12,7 @@ import pytest
 from compare import TrackingReporter, load_experiment, run_experiment
 from compare.experiment.launch import Launch
 from compare.training.log import read_metrics
-from tests.kits.cli import Refusal
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS, Refusal
 
 Lines = list[tuple[int, dict[str, float]]]
 
