@@ -97,7 +97,7 @@ def test_what_a_killed_process_leaves_is_done_at_the_end(
     assert main(["run", str(tiny_toml), "--out", str(folder), "--jobs", "2"]) == 0
     thread.join()
     errors = capsys.readouterr().err
-    assert "a process has ended with status -9: what it left is done here" in errors
+    assert "a process has ended with status -9: its run is finished in this process" in errors
     assert "continues from update" in (run / "log.txt").read_text()  # in this process or in the other one
     for row in ROWS:
         assert differences(read_contents(folder / row), read_contents(finished / row)) == []
@@ -159,7 +159,7 @@ def test_jobs_of_a_cluster_save_before_their_time_limit_and_are_queued_again(
     thread.join()
     assert said == ["stopped"]
     errors = capsys.readouterr().err
-    assert errors.count("share the runs; their messages are in") == 2  # the last job times the models
+    assert errors.count("share the runs; their output is in") == 2  # the last job times the models
     assert "timing greedy" not in errors
     for row in ROWS:
         assert differences(read_contents(folder / row), read_contents(finished / row)) == []
@@ -183,7 +183,7 @@ AUTO = ("--set", "train.device=auto", "--set", "train.precision=auto")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--jobs", "two"], "--jobs two: must be auto, or a whole number from 1 on"),
+        (["--jobs", "two"], "--jobs two: must be auto, or a whole number of at least 1"),
         (["--slurm", "gpu=1"], "--slurm gpu=1: unknown key 'gpu'; did you mean 'gpus'?"),
         (["--slurm", "gpus=x"], "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32"),
         (["--slurm", "cluster=local,gpus=1", *AUTO, "--dry-run"], "add --set train.precision=bf16 or fp32"),

@@ -136,7 +136,7 @@ def test_a_trunk_that_another_process_trains_is_left_to_it(
         (["train.budgets=[20]", "train.patience=2"], "patience = 2 could end the training before a budget"),
         (
             ["train.budgets=[20]", "models.luong.schedule=cosine"],
-            'models.luong: schedule = "cosine" has one end',
+            'models.luong: schedule = "cosine" ends at one budget only',
         ),
         (["train.decay=1"], "decay must be"),
         (["train.budgets=[0]"], "budgets must be"),
