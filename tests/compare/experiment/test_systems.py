@@ -32,7 +32,7 @@ def experiment(tiny_toml: Path, folder: Path, row: str, lines: int = 8) -> Path:
 @pytest.mark.parametrize(
     ("row", "lines", "message"),
     [
-        (ROW, 8, "systems.elsewhere: no translations of test: write test = FILE"),
+        (ROW, 8, "systems.elsewhere: translations of test are missing: write test = FILE"),
         (f'{ROW}tset = "theirs.de"', 8, "systems.elsewhere: no test set 'tset'; did you mean 'test'?"),
         (f'{ROW}test = "theirs.de"', 7, "theirs.de has 7 lines, but test has 8 sentences"),
         (f'{ROW}test = "none.de"', 8, "none.de"),
