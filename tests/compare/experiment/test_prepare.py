@@ -160,7 +160,7 @@ def test_a_published_config_has_no_path(tuned: Path, finished: Path):
     [
         (
             ["vocabulary.kind=characters"],
-            "has vocabulary.kind = words, here characters: its weights need its",
+            "has vocabulary.kind = words, here characters; its weights need its",
         ),
         (["models.luong.hidden_size=32"], "size or vocabulary; choose models that the weights fit"),
         (["train.seed=2"], "luong-seed2 is no run"),
