@@ -1,1 +1,1 @@
-"""Recompute every figure of a finished experiment from its files and list the differences."""
+"""Recompute the figures of a finished experiment from its files, and list the differences."""

@@ -1,4 +1,4 @@
-"""Check of a finished experiment: every figure is computed again by the functions that made it."""
+"""Check an experiment: compute every figure again with the functions that made it."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -41,18 +41,18 @@ from compare.system.plugins import code_version, plugin_problem
 logger = logging.getLogger(__name__)
 
 MEANS_TOLERANCE = 1e-5
-"""Largest relative difference of means and intervals between two processors."""
+"""Largest relative difference of means and intervals between two types of CPU."""
 
 
 class CheckResult(NamedTuple):
     """Result of checking an experiment."""
 
     findings: list[ComparedValue]
-    """All values that were compared."""
+    """All compared values."""
     notes: list[str]
     """One line per other code version that made the results."""
     not_checked: list[str]
-    """One line per subject that the files cannot prove, or that needs a file that is not there."""
+    """One line per subject that could not be checked."""
 
     @property
     def differences(self) -> list[ComparedValue]:
@@ -61,7 +61,7 @@ class CheckResult(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """One line: how much was compared, and how much differs."""
+        """Number of comparisons and of differences, in one line."""
         return f"{len(self.findings)} figures and files compared, {len(self.differences)} differ"
 
 
@@ -70,22 +70,17 @@ def check_experiment(
 ) -> CheckResult:
     """Compute the figures of an experiment again, and compare hashes, means and tables.
 
-    The corpus is read again from the location in each config. Batches, scores, sizes, FLOPs and hashes are
-    computed again, and speeds from their stored measurements, by the functions that made the results.
+    Speeds are computed from their stored measurements.
 
     Args:
         folder: the folder of the experiment.
-        decode: translate so many lines of each test set again from the weights, evenly spaced, and compute
-            the validation scores of the weights again; 0: none.
-        retrain: train each run again up to the first line of its log, and compare this line.
+        decode: number of lines of each test set to translate again from the weights; validation scores and
+            perplexities are then computed again too. 0: none.
+        retrain: repeat the training of each run up to the first line of its log.
         data_root: the folder of the corpus; empty: that of each config.
 
-    Returns:
-        All values that were compared; ``differences`` lists those that do not agree, and ``not_checked``
-        what the files cannot prove.
-
     Raises:
-        ValueError: no run is finished, they are trials, or a result or config cannot be read.
+        ValueError: no run is finished, the runs are trials, or a result or config cannot be read.
     """
     folder = Path(folder)
     results = read_results(folder)
@@ -94,7 +89,7 @@ def check_experiment(
     if are_trials(results):
         raise ValueError(f"{folder} holds a search, whose trials read no test set: run its best.toml")
     if decode or retrain:
-        tune_cpu()  # as the runs did, so that products are rounded alike
+        tune_cpu()  # rounding must be that of the runs
     findings: list[ComparedValue | Gap] = []
     versions = set()
     problems = {result.run: plugin_problem(folder / result.run) for result in results}
@@ -122,7 +117,7 @@ def check_experiment(
             else:
                 findings.append(ComparedValue(result.run, "config.toml", "a file", "no such file"))
         findings += _check_registry(folder, results)
-        if not any(problems.values()):  # tables and means are of all runs
+        if not any(problems.values()):  # tables and means need all runs
             summary = stored_summary(folder, of_budget(results))
             if (folder / SUMMARY).is_file():
                 findings += _catch(SUMMARY, "content", _check_summary(folder, summary, data_root))
@@ -146,7 +141,6 @@ def check_experiment(
 
 
 def _check_run(run: CheckedRun, decode: int, *, retrain: bool) -> Findings:
-    """Check one run by itself; see ``check_experiment``."""
     yield from _catch(run.name, "hashes", check_hashes(run.folder.folder, run.result, run.folder.masks()))
     if (run.folder.folder / "result.json").is_file():
         yield from _catch(run.name, "figures", check_result(run))
@@ -159,7 +153,7 @@ def _check_run(run: CheckedRun, decode: int, *, retrain: bool) -> Findings:
 
 
 def _catch(context: str, name: str, findings: Findings) -> Findings:
-    """Give findings, and where a file is damaged, the error as one more difference."""
+    """Yield findings; an error that a damaged file causes is one more difference."""
     try:
         yield from findings
     except Exception as error:  # a damaged file can raise nearly anything
@@ -168,16 +162,16 @@ def _catch(context: str, name: str, findings: Findings) -> Findings:
 
 
 def _check_registry(folder: Path, results: Iterable[Result]) -> Findings:
-    """Compare experiment.json with the folders of runs, the seeds asked for, and their data and settings."""
+    """Compare experiment.json with the run folders, the requested seeds, and the hashes of the runs."""
     registry, by_name = read_registry(folder), {result.run: result for result in results}
-    seen = {(result.label, result.seed) for result in by_name.values()}  # of one or several budgets
-    asked = [
+    seeds_with_result = {(result.label, result.seed) for result in by_name.values()}
+    missing = [
         run_name(label, seed)
         for label, seeds in registry.asked_seeds.items()
         for seed in seeds
-        if (label, seed) not in seen
+        if (label, seed) not in seeds_with_result
     ]
-    for name in dict.fromkeys([*asked, *by_name]):
+    for name in dict.fromkeys([*missing, *by_name]):
         recorded = "listed" if name in registry.runs else "not listed"
         has_begun = (folder / name / "config.toml").is_file()
         yield ComparedValue(REGISTRY, f"runs, {name}", recorded, "listed" if has_begun else "no such folder")
@@ -188,26 +182,23 @@ def _check_registry(folder: Path, results: Iterable[Result]) -> Findings:
 
 
 def _check_summary(folder: Path, stored: Summary | None, data_root: str) -> Findings:
-    """Compare the summary of the runs, None if it is of others, with the one computed again."""
+    """Compare the stored summary with one computed again; it is None if it does not belong to the runs."""
     computed = summarise(folder, data_root=data_root) if stored else None
     if stored is None or computed is None:
-        yield Gap("means and outcome, which are of other results: `attnbench table` computes them", SUMMARY)
+        yield Gap("means and outcome, which belong to other results (`attnbench table` renews them)", SUMMARY)
     elif stored.lacks_texts or computed.lacks_texts:
-        yield Gap("means and outcome, whose texts cannot be read", SUMMARY)
+        yield Gap("means and outcome, because their texts cannot be read", SUMMARY)
     else:
         yield ComparedValue(SUMMARY, "outcome", stored.outcome, computed.outcome)
         for old, new in zip(stored.means, computed.means, strict=True):
             for name, value in old.items():
-                if value is not None:  # a figure that was added later is no difference
+                if value is not None:  # a figure that a later version added is not a difference
                     context = f"{name} of {old['label']}"
                     yield ComparedValue(SUMMARY, context, value, new.get(name), MEANS_TOLERANCE)
 
 
-# Lines about what a check does not cover.
-
-
 def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
-    """Give each distinct subject once, with the runs that it holds for."""
+    """Yield each subject once, with its runs."""
     runs: dict[str, dict[str, None]] = {}
     for gap in gaps:
         runs.setdefault(gap.subject, {})[gap.run] = None
@@ -216,14 +207,14 @@ def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
 
 
 def _general_limits(decoded: int, *, retrained: bool) -> Iterator[str]:
-    """Name what no folder proves, and what was not asked for."""
+    """Name what was not requested, and what files cannot prove."""
     if not decoded:
         yield (
             "that translations, validation scores and perplexities come from the weights: "
             "--decode N computes them again"
         )
     if not retrained:
-        yield "that the log comes from the settings of training: --retrain does the first updates again"
+        yield "that the log comes from the settings of training: --retrain repeats the first updates"
     yield "device, torch, threads and code version, and whether the times were measured as stated"
-    yield "experiment.toml, the trials of a search, plots, reports, and logs for people"
+    yield "experiment.toml, the trials of a search, plots, reports, and log.txt"
     yield "whether several files were changed together so that they agree"

@@ -1,7 +1,4 @@
-"""Check of one run: files by their hashes, figures computed again; on request also translations and training.
-
-The functions that made a figure compute it again, so that a file that has changed shows.
-"""
+"""Check one run: compare file hashes, and compute figures, translations and the first updates again."""
 
 import dataclasses
 import math
@@ -34,66 +31,61 @@ from data.vocabulary import load_pair
 
 
 class ComparedValue(NamedTuple):
-    """A recorded value, and the value that the files of the experiment give."""
+    """A recorded value, and the value that was computed again."""
 
     context: str
-    """Name of the run's folder, or of a file of the experiment."""
+    """Name of the run, or of a file of the experiment."""
     name: str
     """Name of the figure, or path of the file in the run's folder."""
     recorded: Any
     recomputed: Any
     relative: float = 1e-9
-    """Largest relative difference of floats that are equal: sums may be taken in another order."""
+    """Tolerated relative difference of floats, since sums may be taken in another order."""
     absolute: float = 0.0
-    """Largest difference of floats that are equal."""
+    """Tolerated difference of floats."""
 
     @property
     def same(self) -> bool:
-        """Whether both values agree, floats within one of the tolerances."""
+        """Whether both values agree within the tolerances."""
         if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
             return math.isclose(self.recorded, self.recomputed, rel_tol=self.relative, abs_tol=self.absolute)
         return bool(self.recorded == self.recomputed)
 
     def __str__(self) -> str:
-        """Describe the values in one line."""
         return f"{self.context}: {self.name}: recorded {self.recorded}, found {self.recomputed}"
 
 
 class Gap(NamedTuple):
-    """Something that could not be checked of a run."""
+    """A subject that could not be checked."""
 
     subject: str
     run: str
-    """Name of the run's folder."""
 
 
 Findings = Iterator[ComparedValue | Gap]
 
 
 class CheckedRun(NamedTuple):
-    """A run of the experiment, as recorded, and its data, prepared again."""
+    """A recorded run, and its data, prepared again."""
 
     folder: RunFolder
     result: Result
     prepared: PreparedData | None
-    """Corpus, vocabularies and batches by the run's config; None where the corpus cannot be read."""
+    """None if the corpus cannot be read."""
 
     @property
     def name(self) -> str:
-        """Name of the run's folder."""
+        """Name of the run."""
         return self.folder.name
 
 
 def prepare_again(folder: RunFolder, encoded: Path, cache: dict[object, PreparedData]) -> PreparedData:
-    """Return the data that the settings of a run describe.
-
-    The vocabularies are built again from the training split, unless the run started from the weights of
-    another one, whose vocabularies it has.
+    """Prepare the data of a run again; only a fine-tuned run keeps its vocabularies.
 
     Args:
         folder: the run.
-        encoded: folder of the encoded splits.
-        cache: the data of the runs read before, by their settings; it is filled.
+        encoded: folder for encoded splits.
+        cache: data of earlier runs, by their settings; this function fills it.
 
     Raises:
         ValueError, OSError: the corpus cannot be read or used.
@@ -107,18 +99,13 @@ def prepare_again(folder: RunFolder, encoded: Path, cache: dict[object, Prepared
     return cache[key].for_seed(run.train.seed)
 
 
-# Files by their hashes, and the figures of the result.
-
-
 def check_hashes(folder: Path, result: Result, masks: dict[str, Path]) -> Findings:
-    """Compare the recorded hash of each file with the file.
-
-    Weights that are not there are no difference: published folders leave them out.
+    """Compare the recorded hash of each file with the file; published folders lack the weights.
 
     Args:
         folder: the folder of the run.
         result: its recorded result.
-        masks: files that may be elsewhere, by name.
+        masks: attention masks, which may be outside the folder, by name.
     """
     for name, recorded in sorted(result.files.items()):
         path = masks.get(name, plain_or_gzip(folder / name))
@@ -134,14 +121,11 @@ NOT_DERIVED = (
     *(item.name for item in dataclasses.fields(Machine)),
     *("recurrent_precision", "code_version", "status", "reason", "settings", "tests", "scores", "files"),
 )
-"""Fields of a result that has begun which config and data do not determine."""
+"""Fields of a result that do not follow from config and data."""
 
 
 def check_result(run: CheckedRun) -> Findings:
-    """Compare every field of a run's result with its value by config, data and files.
-
-    Without the corpus, only what follows from the config is compared.
-    """
+    """Compare every field of a result with the value that follows from config, data and files."""
     recorded, begun = run.result.flat(), unfinished_result(run.folder, run.prepared)
     values = {
         name: value
@@ -151,10 +135,10 @@ def check_result(run: CheckedRun) -> Findings:
     if run.result.status == "done" and run.prepared is not None:
         as_recorded = {name: getattr(run.result, name) for name in NOT_DERIVED}
         figures = compute_figures(run.folder, run.prepared)
-        # ``recorded`` has the scores of test sets that the corpus does not have, too.
+        # ``recorded`` may have scores of test sets that the corpus lacks.
         values = dict.fromkeys(recorded) | dataclasses.replace(begun, **{**as_recorded, **figures}).flat()
-    written = {name: setting_text(value) for name, value in run.folder.run.settings().items()}
-    values |= {name: written.get(name) for name in run.result.settings}
+    settings = {name: setting_text(value) for name, value in run.folder.run.settings().items()}
+    values |= {name: settings.get(name) for name in run.result.settings}
     for name in begun.settings.keys() - run.result.settings.keys():
         yield Gap(f"{name}, which was a default when the run was recorded", run.name)
     for name, value in values.items():
@@ -165,27 +149,19 @@ def check_result(run: CheckedRun) -> Findings:
         else:
             yield ComparedValue(run.name, name, recorded.get(name), value)
     for name in sorted({name for metrics in read_external(run.folder.external).values() for name in metrics}):
-        yield Gap(f"the segment scores of {name}, an external metric: only their mean", run.name)
-
-
-# Translations, validation scores and likelihoods by the weights.
+        yield Gap(f"the segment scores of the external metric {name}; only their mean was checked", run.name)
 
 
 LOSS_TOLERANCE, BLEU_TOLERANCE = 1e-3, 0.1
 """Largest relative difference of the validation loss, and difference of BLEU, between two machines."""
 OTHER_LINES = 0.02
-"""Largest share of lines that may be translated otherwise: near ties change places with the rounding."""
+"""Largest share of translations that may differ; rounding can swap hypotheses of nearly equal score."""
 
 
 def check_weights(run: CheckedRun, number: int) -> Findings:
-    """Translate lines again from the weights; compute validation scores and test perplexities again.
-
-    Args:
-        run: the run.
-        number: lines of each test set, evenly spaced.
-    """
+    """Translate ``number`` lines of each test set again; compute validation scores and perplexities again."""
     if not run.folder.weights.exists():
-        yield Gap("translations by the weights, which are not in the folder", run.name)
+        yield Gap("translations, because the weights are not in the folder", run.name)
         return
     if run.prepared is None:
         return
@@ -201,7 +177,7 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
 
 
 def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator, number: int) -> Findings:
-    """Translate ``number`` lines of each test set again, evenly spaced, and compare them."""
+    """Compare evenly spaced lines of each test set."""
     for test in prepared.corpus.tests:
         sources = prepared.corpus.splits[test].src
         recorded = read_lines(run.folder.output(test), allow_blank=True)
@@ -214,11 +190,11 @@ def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator
         ]
         yield from (finding for finding in findings if finding.same)
         different = [finding for finding in findings if not finding.same]
-        subject = f"{len(different)} of {len(findings)} lines of {test}.hyp, translated otherwise here"
+        subject = f"{len(different)} of {len(findings)} lines of {test}.hyp, with other translations here"
         if len(different) > math.ceil(OTHER_LINES * len(findings)):
             yield different[0]._replace(name=f"{different[0].name} ({subject})")
         elif different:
-            yield Gap(f"{subject}: nearly equal scores may change places", run.name)
+            yield Gap(f"{subject}: rounding can swap hypotheses of nearly equal score", run.name)
 
 
 def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
@@ -233,7 +209,6 @@ def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Trans
 
 
 def _check_likelihoods(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
-    """Compute the likelihoods of perplexity.json again."""
     if run.folder.likelihoods.exists():
         for test, recorded in read_likelihoods(run.folder.likelihoods).tests.items():
             pairs = prepared.corpus.splits[test]
@@ -242,12 +217,9 @@ def _check_likelihoods(run: CheckedRun, prepared: PreparedData, translator: Tran
             yield ComparedValue(run.name, name, recorded.nll, nll, LOSS_TOLERANCE)
 
 
-# The first updates of training again, which need no weights.
-
-
 NLL_TOLERANCE, NORM_TOLERANCE = 2e-4, 1e-3
-"""Largest relative differences of loss and gradient norm after some fifty updates on another processor; 5e-5
-of the loss was seen between two, and 1e-3 or more between two seeds of a model of results/demo."""
+"""Largest relative differences of loss and gradient norm after about fifty updates on another type of CPU. We
+saw 5e-5 of the loss between two CPUs, and at least 1e-3 between two seeds of a model of results/demo."""
 
 
 class _LineLogged(Exception):
@@ -255,19 +227,14 @@ class _LineLogged(Exception):
 
 
 def check_training(run: CheckedRun) -> Findings:
-    """Train up to the first line of the log again, and compare its loss and gradient norm.
-
-    Nearly every setting of training changes them: dropout, label smoothing, seed, optimizer, precision.
-    """
+    """Repeat training up to the first line of the log, and compare its loss and gradient norm."""
     lines = read_metrics(run.folder.metrics) if run.folder.metrics.exists() else []
     first = next((line for line in lines if line["kind"] == "train"), None)
     if first is None or run.prepared is None:
         return
     train = run.folder.run.train
     if train.device != "cpu" or first.get("processes", 1) > 1 or train.init_from is not None:
-        yield Gap(
-            "the first updates of training on a GPU, by several processes or from other weights", run.name
-        )
+        yield Gap("the first updates on a GPU, by several processes or from other weights", run.name)
         return
     again: dict[str, Any] = {}
 

@@ -138,7 +138,7 @@ def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.Capture
     folder = publish_experiment(honest, tmp_path / "published")
     result = check_experiment(folder, decode=2)
     assert not result.differences
-    for gap in ("data, batches and scores", "the hash of the weights", "translations by the weights"):
+    for gap in ("data, batches and scores", "the hash of the weights", "translations, because the weights"):
         assert any(line.startswith(gap) for line in result.not_checked)
     corpus = RunFolder.read(honest / RUN).run.data.root
     arguments = ["check", str(folder), "-q", "--set", f"data.root={corpus}"]
@@ -205,7 +205,9 @@ def test_rounding_may_translate_a_line_otherwise(forged: Path):
     assert not [value for value in result.differences if "line" in value.name]
     assert any(line.startswith("1 of ") and line.endswith(f"({RUN})") for line in result.not_checked)
     path.write_text("".join(f"{line}\n" for line in reversed(lines)))
-    assert any(" lines of test.hyp, translated otherwise here" in each for each in differences(forged, 10**6))
+    assert any(
+        " lines of test.hyp, with other translations here" in each for each in differences(forged, 10**6)
+    )
 
 
 # Files of other runs, and edits after which the hash of the file is renewed.

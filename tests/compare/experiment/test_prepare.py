@@ -163,7 +163,7 @@ def test_a_published_config_has_no_path(tuned: Path, finished: Path):
             "has vocabulary.kind = words, here characters; its weights need its",
         ),
         (["models.luong.hidden_size=32"], "size or vocabulary; choose models that the weights fit"),
-        (["train.seed=2"], "luong-seed2 is no run"),
+        (["train.seed=2"], "luong-seed2 is not a run"),
         (["train.init_hash=abc"], "are not the weights of train.init_hash"),
     ],
 )

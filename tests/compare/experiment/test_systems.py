@@ -38,7 +38,7 @@ def experiment(tiny_toml: Path, folder: Path, row: str, lines: int = 8) -> Path:
         (f'{ROW}test = "none.de"', 8, "none.de"),
         (f"{ROW}test = 1", 8, "systems[0].test must be str, found 1"),
         ('test = "theirs.de"', 8, "systems[0].label must be str, found None"),
-        ('label = "lstm"', 8, "systems[0]: label 'lstm' is a preset of attnbench: choose another"),
+        ('label = "lstm"', 8, "systems[0]: label 'lstm' is the name of a preset: choose another"),
         ('label = "luong"', 8, "label 'luong' is given twice"),
     ],
 )
