@@ -152,7 +152,7 @@ def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..
     human = write_scores("# human|raters:3\n")
     message = refusal("score", copy / ROWS[0], "--external", human)
     assert "comparable under one signature only, found human|raters:3 and human|raters:2" in message
-    assert "score all runs of copy alike" in message
+    assert "score all runs of copy; no score was stored" in message
     assert load_results(copy)["human"].isna().tolist() == [True, False]  # the tables can still be made
     assert differences(copy) == []
     add_run_scores(copy, [human])

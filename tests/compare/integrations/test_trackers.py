@@ -115,8 +115,8 @@ def test_a_tracker_that_fails_is_a_warning(
     monkeypatch.setattr(wandb, "init", fail)
     replay(TrackingReporter(copy, "wandb"), copy)
     (failed,) = [each for each in caplog.messages if "wandb" in each]
-    assert failed.startswith("wandb is not used any more: ConnectionError: no route to host; metrics.jsonl of
-    each run") error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
+    assert failed.startswith("wandb is not used any more: ConnectionError: no route to host; metrics.jsonl")
+    error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
     assert error == "unknown tracker 'wandbb'; did you mean 'wandb'?"
 
 
