@@ -80,15 +80,12 @@ class CheckedRun(NamedTuple):
 
 
 def prepare_again(folder: RunFolder, encoded: Path, cache: dict[object, PreparedData]) -> PreparedData:
-    """Prepare the data of a run again; only a fine-tuned run keeps its vocabularies.
+    """Prepare the data of a run again, except for the vocabularies of a fine-tuned run.
 
     Args:
         folder: the run.
         encoded: folder for encoded splits.
         cache: data of earlier runs, by their settings; this function fills it.
-
-    Raises:
-        ValueError, OSError: the corpus cannot be read or used.
     """
     run = folder.run
     inherited = load_pair(folder.folder) if run.train.init_from is not None else None
@@ -100,13 +97,7 @@ def prepare_again(folder: RunFolder, encoded: Path, cache: dict[object, Prepared
 
 
 def check_hashes(folder: Path, result: Result, masks: dict[str, Path]) -> Findings:
-    """Compare the recorded hash of each file with the file; published folders lack the weights.
-
-    Args:
-        folder: the folder of the run.
-        result: its recorded result.
-        masks: attention masks, which may be outside the folder, by name.
-    """
+    """Compare the recorded hash of each file with the file; attention masks may be outside the folder."""
     for name, recorded in sorted(result.files.items()):
         path = masks.get(name, plain_or_gzip(folder / name))
         if path.is_file():

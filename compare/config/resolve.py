@@ -35,11 +35,7 @@ DEFAULTS: dict[str, Any] = {"task": "translation", **SHARED}
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
-    """Apply the overrides of a ``[[models]]`` table to its preset.
-
-    Args:
-        row: the table.
-        context: the file that error messages name.
+    """Apply the overrides of a ``[[models]]`` table to its preset; ``context`` begins error messages.
 
     Raises:
         ValueError: the preset or a key is unknown, or a value is out of range.
@@ -114,10 +110,9 @@ class Run(Sections):
         return sections | model
 
     def recorded_settings(self) -> dict[str, Any]:
-        """Return the settings that a result records, by "section.key".
+        """Return the shared settings that differ from their defaults, and those of the model from its preset.
 
-        They are the shared settings that differ from their defaults, and those of the model that differ from
-        its preset. Paths of attention masks are left out, because they are those of one machine.
+        Paths of attention masks are left out, because they hold for one machine.
         """
         if self.is_external:  # the other program had other settings
             return {}
@@ -240,13 +235,10 @@ def _on_trunk(row: ModelConfig, model: ResolvedModel, experiment: Experiment, co
 def runs_to_toml(
     runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = (), *, own_starts: bool = False
 ) -> str:
-    """Write the experiment of these runs, one per model, with the sections of the first.
+    """Write the experiment of these runs, one per model, and of the ``[[systems]]`` tables.
 
-    Args:
-        runs: the runs.
-        systems: ``[[systems]]`` tables.
-        own_starts: whether the runs were fine-tuned from different runs of one experiment; ``init_from`` then
-            names the folder of that experiment.
+    ``own_starts`` says that the runs were fine-tuned from different runs of one experiment, which
+    ``init_from`` then names.
     """
     first, *_ = runs
     if own_starts and first.train.init_from is not None:
@@ -289,11 +281,7 @@ def settings_hash(run: Run) -> str:
 
 
 def find_difference(run: Run, other: Run) -> str | None:
-    """Describe the first shared setting in which two runs differ, such as "train.max_updates: 20, here 60".
-
-    Returns:
-        The description, with the value of ``other`` first; None if no shared setting differs.
-    """
+    """Describe the first shared setting in which ``other`` differs: "train.max_updates: 20, here 60"."""
     here, there = shared_settings(run), shared_settings(other)
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):

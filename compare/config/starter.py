@@ -38,7 +38,7 @@ LEARNING_RATES = {"lstm": 3e-3, "bahdanau": 1.5e-3, "luong-general": 1.5e-3, "tr
 
 
 def starter_experiment(langs: tuple[str, str], first_pass: FirstPass, splits: Mapping[str, int]) -> str:
-    """Compose the text of ``experiment.toml``, which belongs in the folder of the corpus.
+    """Compose the text of ``experiment.toml`` in the folder of a corpus.
 
     Args:
         langs: source and target language.

@@ -229,7 +229,7 @@ def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
 def speed_figures(
     raw: RawSpeed, metrics: Sequence[Mapping[str, Any]], *, flops: float, precision: str
 ) -> Figures:
-    """Compute medians, spreads and percentiles of the timed repeats, and name the machines.
+    """Compute medians, spreads and percentiles of the timed repeats in speed.json, and name the machines.
 
     Args:
         raw: content of speed.json.

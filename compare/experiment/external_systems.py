@@ -48,13 +48,7 @@ class ExternalRow(RunFolder):
 
 
 def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) -> ExternalRow:
-    """Read the translations of an external system; nothing is written.
-
-    Args:
-        system: the table of the experiment file.
-        run: any run of the experiment, for the shared settings.
-        corpus: the corpus of the experiment.
-        folder: the folder of the experiment.
+    """Read the translations of an external system; its row gets the shared settings of ``run``.
 
     Raises:
         OSError: a file cannot be read.

@@ -41,12 +41,6 @@ def open_runs(
 ) -> list[PlannedRun]:
     """Decide what is left to do for the requested runs, ordered by seed; nothing is written.
 
-    Args:
-        models: all models of the experiment, after matching a budget.
-        folder: the folder of the experiment.
-        seeds: seeds of each model; by default that of ``[train]``.
-        only: as for ``choose_models``.
-
     Raises:
         ValueError: ``only`` has an unknown label, the weights of ``[train] init_from`` are missing, or a run
             in the folder was made with other settings.
@@ -88,15 +82,7 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
 
 
 def open_run(run: Run, folder: Path) -> PlannedRun:
-    """Decide what is left to do for one run.
-
-    Args:
-        run: the run.
-        folder: the folder of the experiment.
-
-    Raises:
-        ValueError: the folder of the run was made with other settings.
-    """
+    """Decide what is left to do for one run; ValueError if its folder was made with other settings."""
     planned = PlannedRun(run=run, folder=folder / run.name, status="new")
     if not planned.config.exists():
         if (planned.folder / CHECKPOINTS).exists():
@@ -153,11 +139,7 @@ def locked_for_setup(folder: Path) -> Iterator[None]:
 
 
 def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder]) -> Registry:
-    """Read experiment.json and add runs, of which the first is a trained one; the caller writes it.
-
-    Raises:
-        ValueError: the folder was begun with other data or other shared settings.
-    """
+    """Read experiment.json and add runs; ValueError if it was begun with other data or shared settings."""
     registry, shared = read_registry(folder), settings_hash(runs[0].run)
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     for key, value in data.items():

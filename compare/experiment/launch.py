@@ -124,15 +124,15 @@ class Launch:
         """Let several processes run an experiment, and wait for all of them.
 
         Args:
-            call: ``run_experiment`` with all arguments but the first, which can be pickled.
-            experiment: its first argument, as written.
+            call: ``run_experiment`` with all arguments but the first; it can be pickled.
+            experiment: the first argument.
             runs: the requested runs.
             reporter: shows the progress of the runs.
-            timing: submit one more job that times the models; without a cluster, this process times them.
+            timing: submit one more job that times the models.
 
         Returns:
-            Whether nothing is left to this process. Without a cluster, it finishes the run of a process that
-            was killed, and times the models.
+            True if nothing is left to do. Without a cluster, this process finishes what a killed process has
+            left, and times the models.
 
         Raises:
             Interrupted: a signal arrived. The processes on this machine have saved their states and ended;
@@ -228,7 +228,7 @@ class Work:
 
 @contextmanager
 def _save_before_time_limit() -> Iterator[None]:
-    """In a job of a cluster, save the state and end on SIGTERM or SIGUSR2.
+    """Save the state and end on SIGTERM or SIGUSR2, in a job of a cluster.
 
     Slurm sends SIGTERM, twice, when it ends or preempts a job, and queues a preempted job again. Submitit
     asks for SIGUSR2 before the time limit; its handler queues the job again.
@@ -451,16 +451,7 @@ def _open_data(
 def train_together(
     processes: Processes, launch: Launch | None, finish_all: Callable[[RunModel], list[Result]]
 ) -> list[Result]:
-    """Run an experiment in processes of torchrun; only process 0 returns results.
-
-    Args:
-        processes: the processes.
-        launch: must be None.
-        finish_all: the work of process 0; its argument trains and tests one run.
-
-    Raises:
-        ConnectionError: another process has ended.
-    """
+    """Run an experiment in processes of torchrun; only process 0 calls ``finish_all`` and returns results."""
     if launch is not None:
         raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use only one of them")
     if not processes.is_main:

@@ -39,11 +39,9 @@ class PreparedData:
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
     def training_flops(self, architecture: Architecture, passes: int = 1) -> float:
-        """Count the FLOPs of training per token, at the mean lengths of the corpus.
+        """Count the FLOPs of training per token, for a number of passes over each batch.
 
-        Args:
-            architecture: config of the model.
-            passes: forward and backward passes over each batch.
+        The formulas use the mean lengths of the corpus.
         """
         return train_flops_per_token(
             architecture,
@@ -63,10 +61,6 @@ class PreparedData:
 
 def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
     """Read the corpus of a ``[data]`` section, or generate the built-in one.
-
-    Args:
-        config: the section.
-        tests: whether to include the test sets.
 
     Raises:
         OSError: a file cannot be read.
@@ -148,11 +142,6 @@ def sides(split: EncodedSplit, run: Run) -> EncodedSplit:
 
 def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run) -> BatchStream:
     """Return the stream of the training batches.
-
-    Args:
-        split: the encoded training set.
-        vocabularies: the vocabularies that encoded it.
-        run: any run of the experiment.
 
     Raises:
         ValueError: a batch cannot hold the longest target, or subwords cannot be sampled.

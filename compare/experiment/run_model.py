@@ -38,13 +38,9 @@ RunModel = Callable[[RunFolder, PreparedData, Reporter], Result]
 
 
 def finish_run(run: RunFolder, prepared: PreparedData, reporter: Reporter, train: RunModel) -> Result:
-    """Train and test one run, and write its result; divergence and errors of torch are results too.
+    """Train and test one run in its locked folder, and write its result.
 
-    Args:
-        run: the run, whose folder this process has locked.
-        prepared: the data, with the batches of the run's seed.
-        reporter: shows the progress of training.
-        train: function that trains and tests the run.
+    Divergence, lack of memory and errors of torch become results too.
 
     Raises:
         ValueError: a file of the run is damaged.
@@ -98,16 +94,10 @@ def run_model(
 def build_trainer(
     folder: RunFolder, prepared: PreparedData, report: MetricsCallback, processes: Processes = SINGLE
 ) -> tuple[Trainer, Translator]:
-    """Build a model with its trainer, which continues where it was stopped.
+    """Build a model with its trainer, which continues where it was stopped, and with its translator.
 
-    Args:
-        folder: the run, and the folder for the files of training.
-        prepared: the data, with the batches of the run's seed.
-        report: called with each line of the metrics.
-        processes: the processes that train the model together; each builds the same trainer.
-
-    Returns:
-        The trainer, and the translator of the same model, which has the chosen weights after training.
+    Each of several processes that train together builds the same trainer. The translator has the chosen
+    weights after training.
     """
     run, device = folder.run, torch.device(folder.run.train.device)
     set_numerics(device, deterministic=run.train.deterministic)
@@ -138,11 +128,6 @@ def build_trainer(
 
 def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> float | None:
     """Translate every test set, with a length penalty chosen on validation, and score the references.
-
-    Args:
-        folder: the run, with its chosen weights.
-        translator: the model with these weights.
-        corpus: the corpus, with or without test sets.
 
     Returns:
         Seconds of translation; None for language models and without test sets.

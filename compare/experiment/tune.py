@@ -227,11 +227,6 @@ def draw_candidates(
 ) -> tuple[Experiment, dict[str, dict[str, Any]]]:
     """Make the experiment whose models are the candidates.
 
-    Args:
-        experiment: the experiment as written.
-        plan: the space and the number of draws.
-        context: the file that error messages name.
-
     Returns:
         The experiment, and by label of each candidate "label" and "trial" with the drawn settings that its
         model has.
@@ -285,15 +280,10 @@ def _tunable(settings: Iterable[str]) -> list[str]:
 
 
 def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
-    """Draw the settings of each trial; without replacement if the space has only lists.
+    """Draw the settings of each trial; more trials begin with the same draws.
 
-    Args:
-        space: the search space.
-        trials: number of draws; a larger number begins with the same draws.
-        seed: seed of the draws.
-
-    Raises:
-        ValueError: there are more trials than combinations of lists.
+    If the space has only lists, no combination is drawn twice, and more trials than combinations are a
+    ValueError.
     """
     random, names = Random(seed), sorted(space)
 

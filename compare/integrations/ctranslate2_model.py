@@ -69,7 +69,7 @@ def convert(
     src_pieces: Sequence[str],
     tgt_pieces: Sequence[str],
 ) -> None:
-    """Write a model of CTranslate2 to the new folder ``folder``.
+    """Write a model of CTranslate2 to a new folder.
 
     Args:
         arrays: the weights, by their names in our model.
@@ -114,7 +114,7 @@ def translate_converted(
     """Translate ids with CTranslate2's greedy search, in fp32 on the CPU.
 
     Args:
-        folder: folder that ``convert`` has written, with the next two arguments.
+        folder: folder that ``convert`` has written with the same pieces.
         src_pieces: one text per source id.
         tgt_pieces: one text per target id.
         sources: ids of each sentence, without the end of sentence.

@@ -1,4 +1,16 @@
-"""Several processes of one experiment: ``--jobs``, ``--slurm``, torchrun; equal rows, kills, refusals."""
+"""Several processes of one experiment: ``--jobs``, ``--slurm``, torchrun; equal rows, kills, refusals.
+
+As a program, this file runs an experiment in processes of torchrun, which end in another way each time.
+
+    python -m tests.compare.experiment.test_launch CONFIG FOLDER
+
+1. Two processes; one has too little memory for update 5.
+2. Two processes; the second is killed.
+3. Two processes; the second gets SIGTERM.
+4. Three processes, which finish the experiment.
+
+It prints a JSON list of exit statuses per call.
+"""
 
 import json
 import os
@@ -8,9 +20,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -23,9 +36,10 @@ from compare.experiment.launch import Launch, parse_launch
 from compare.experiment.run import run_experiment
 from compare.results.store import read_result
 from compare.system.processes import pick_own_device
+from compare.training import trainer
 from compare.training.checkpoints import CHECKPOINTS, STATE
 from tests.kits.common import ROOT, ROWS, Refusal, differences, files, leftovers, read_contents
-from tests.kits.together import environment
+from tests.kits.processes import LIMIT_S, environment, fork, statuses
 from tests.kits.training import metrics
 
 sends_signals = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
@@ -263,7 +277,7 @@ def config(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Ended(NamedTuple):
-    """What ``tests.kits.together`` leaves."""
+    """Results of the program in this file."""
 
     folder: Path
     statuses: list[list[int]]
@@ -273,7 +287,7 @@ class Ended(NamedTuple):
 @pytest.fixture(scope="module")
 def ended(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("ended") / "run"
-    command = [sys.executable, "-m", "tests.kits.together", str(config), str(folder)]
+    command = [sys.executable, "-m", "tests.compare.experiment.test_launch", str(config), str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return Ended(folder, json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines())
@@ -350,3 +364,54 @@ def test_an_error_is_printed_by_process_0_alone(
     set_environment(monkeypatch, rank=1)
     assert main(["run", str(tmp_path / "missing.toml")]) == 2
     assert capsys.readouterr().err == ""
+
+
+# The program.
+
+
+def start(config: str, folder: Path, size: int, prepare: Callable[[], None] = lambda: None) -> list[int]:
+    def work() -> int:
+        prepare()
+        return main(["run", config, "--out", str(folder), "-q"])
+
+    return fork(size, work)
+
+
+def end(pid: int, signum: signal.Signals, log: Path, lines: int) -> None:
+    """Send a signal to a process as soon as the log has so many lines."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        with suppress(FileNotFoundError):  # a run that starts from the beginning deletes its log
+            if log.read_text().count("\n") >= lines:
+                break
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(pid, signum)
+
+
+def fail_at_update_5() -> None:
+    """Let process 1 have too little memory."""
+    real, calls = trainer.add_gradients, []
+
+    def add_gradients(*arguments: Any, **settings: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 5 and os.environ["RANK"] == "1":
+            raise MemoryError("no memory left in process 1")
+        return real(*arguments, **settings)
+
+    trainer.add_gradients = add_gradients
+
+
+def end_again_and_again(config: str, folder: Path) -> None:
+    log = folder / "luong-seed1" / "metrics.jsonl"
+    ended = [statuses(start(config, folder, 2, fail_at_update_5))]
+    (folder.parent / "failed.json").write_bytes((folder / "luong-seed1" / "result.json").read_bytes())
+    for signum, lines in ((signal.SIGKILL, 6), (signal.SIGTERM, 14)):
+        pids = start(config, folder, 2)
+        end(pids[-1], signum, log, lines)
+        ended.append(statuses(pids))
+    print(json.dumps([*ended, statuses(start(config, folder, 3))]))
+
+
+if __name__ == "__main__":
+    end_again_and_again(sys.argv[1], Path(sys.argv[2]))

@@ -25,8 +25,8 @@ from compare.training.checkpoints import CHECKPOINTS, load_weights, model_weight
 from compare.training.step import GradientSum, dropout_seed
 from data.batches import BatchStream
 from tests.kits.common import ROOT
+from tests.kits.processes import environment, fork, free_port, statuses
 from tests.kits.texts import random_split
-from tests.kits.together import environment, fork, free_port, statuses
 from tests.kits.training import bleus, make_stream, metrics, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)
