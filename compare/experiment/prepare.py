@@ -118,7 +118,7 @@ def prepare_data(
         logger.warning(warning)
     size, smallest = run.vocabulary.size, min(map(len, vocabularies))
     if run.vocabulary.kind in SUBWORD_KINDS and smallest < size and not source:  # already logged
-        warnings.append(f"the text gives no more than {smallest:,} of vocabulary.size {size:,}")
+        warnings.append(f"the text yields only {smallest:,} of the {size:,} entries of vocabulary.size")
     encoded, valid = sides(encoded, run), sides(valid, run)
     stream = training_batches(encoded, vocabularies, run)
     logger.info(

@@ -105,10 +105,10 @@ def check_interface(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -
     _shape("output.weight", model.output.weight, (V, model.output.in_features))
     features = model.features(src, mask, tgt_in, mask.sum(1))
     _shape("features(...).hidden", features.hidden, (*tgt_in.shape, model.output.in_features))
-    _require(features.choices is None, "in evaluation, nothing is sampled")
+    _require(features.choices is None, "the choices must be None in evaluation")
     logits = model(src, mask, tgt_in)
     _require(bool(logits.isfinite().all()), "the logits are NaN or infinite")
-    _require(torch.equal(logits, model(src, mask, tgt_in)), "two passes in evaluation give other logits")
+    _require(torch.equal(logits, model(src, mask, tgt_in)), "two passes in evaluation give different logits")
     _equal(logits, model.output(features.hidden), "forward and output of the features")
     memory: Any = model.encode(src, mask)
     for leaf in leaves(memory):
@@ -259,9 +259,9 @@ def check_seed(make: "Callable[[int], Model]") -> None:
     """The seed, which is the argument of ``make``, decides the weights, and all of them are finite."""
     one, two, other = (make(seed).state_dict() for seed in (3, 3, 4))
     for name, tensor in one.items():
-        _require(torch.equal(tensor, two[name]), f"two models of one seed differ in {name}")
+        _require(torch.equal(tensor, two[name]), f"two models with the same seed differ in {name}")
         _require(bool(tensor.isfinite().all()), f"{name} is not finite at the start")
-    _require(any(not torch.equal(one[name], other[name]) for name in one), "another seed, but equal weights")
+    _require(any(not torch.equal(one[name], other[name]) for name in one), "two seeds give equal weights")
 
 
 def check_gradients(model: "Model") -> None:

@@ -53,7 +53,7 @@ def test_another_seed_has_other_initial_weights(tiny_toml: Path, tmp_path: Path)
         ("s{n} ist gut", ["data.max_test=2"], ["scores on 2 of 8 sentences of test"]),
         ("s{n} ist gut", ["data.max_tokens=3"], ["1 of 60 training pairs are dropped"]),
         ("s{n} ist gut", ["vocabulary.size=6"], ["of the en tokens of valid", "of the de tokens of valid"]),
-        ("s{n} ist gut", ["vocabulary.kind=bpe", "vocabulary.size=999"], ["the text gives no more than"]),
+        ("s{n} ist gut", ["vocabulary.kind=bpe", "vocabulary.size=999"], ["the text yields only"]),
     ],
 )
 def test_results_are_told_what_the_data_are(
