@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment import launch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run import run_experiment

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 import compare.fast
 from compare import load_ensemble, load_model, score_files, score_model, score_runs, score_translations
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.search import LengthPenalty, length_penalties

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import torch
 
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_model, resolve_models, settings_hash

@@ -18,7 +18,7 @@ from compare.cli import main
 from compare.integrations import external_metrics
 from compare.integrations.external_metrics import COMET_MODEL, COMET_PACKAGE
 from compare.results.store import read_result, save_result
-from tests.compare.check.test_check import differences
+from tests.compare.test_check import differences
 from tests.kits.common import ROWS, Refusal
 from tests.kits.experiments import edit_json
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compare import load_results
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from compare import from_pretrained, save_pretrained
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.models.registry import build_meta_model
 from compare.report.publish import publish_experiment
 from compare.results.run_folder import RunFolder, load_model

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compare import publish_experiment
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, save_result

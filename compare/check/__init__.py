@@ -1,1 +1,0 @@
-"""Recompute the figures of a finished experiment from its files, and list the differences."""
