@@ -38,7 +38,7 @@ const engine = (() => {
       this.pattern = tokenPattern(unspaced);
       this.tokens = pieces;
       this.ids = new Map(pieces.map((token, id) => [token, id]));
-      this.unknownWords = "does not know % and reads <unk>";
+      this.readAs = "<unk>"; // what is not in the vocabulary
     }
 
     encode(text) {
@@ -74,7 +74,7 @@ const engine = (() => {
       this.scores = new Float32Array(bytesOf(scores).buffer);
       this.ids = new Map(pieces.slice(FIRST_PIECE).map((piece, i) => [piece, FIRST_PIECE + i]));
       this.longest = Math.max(...pieces.map((piece) => [...piece].length));
-      this.unknownWords = "has no piece for % and reads bytes";
+      this.readAs = "bytes";
       this.unknownScore = Math.fround(Math.min(...this.scores.slice(FIRST_PIECE)) - UNKNOWN_PENALTY);
     }
 
@@ -318,8 +318,8 @@ const engine = (() => {
         const part = first.slice((layer * total) / layers, ((layer + 1) * total) / layers);
         return { h: part.slice(0, size), c: part.slice(size) };
       });
-      const feedback = attention?.placement === "before" ? states.at(-1).h : new Float32Array(attention?.input_feeding ? fed : 0);
-      return { layers: states, feedback };
+      const nothing = new Float32Array(attention?.input_feeding ? fed : 0);
+      return { layers: states, feedback: attention?.placement === "before" ? states.at(-1).h : nothing };
     }
 
     attend(state, memory, formula) {
@@ -327,8 +327,8 @@ const engine = (() => {
       const query = this.apply("decoder.attention.scorer.query", state);
       const factor = score === "scaled-dot" && formula.scaled ? 1 / Math.sqrt(query.length / heads) : 1;
       const isAdditive = score === "additive" || score === "concat";
-      const energy = isAdditive ? additive(query, this.weights["decoder.attention.scorer.energy.weight"].data) : product(query, factor);
-      return attend(energy, memory, heads, formula);
+      const vector = this.weights["decoder.attention.scorer.energy.weight"]?.data;
+      return attend(isAdditive ? additive(query, vector) : product(query, factor), memory, heads, formula);
     }
 
     step(token, state, memory, formula) {
@@ -349,7 +349,8 @@ const engine = (() => {
       if (kind === "tanh") readout = readout.map(Math.tanh);
       if (kind === "maxout") readout = readout.map((x, i) => Math.max(x, readout[i + 1])).filter((_, i) => i % 2 === 0);
       const feedback = isBefore ? top : settings?.input_feeding ? readout : state.feedback;
-      return { logits: this.apply("output", readout), state: { layers, feedback }, attention: attention ? { cross: attention } : {} };
+      const next = { layers, feedback };
+      return { logits: this.apply("output", readout), state: next, attention: attention ? { cross: attention } : {} };
     }
   }
 
@@ -501,7 +502,8 @@ const engine = (() => {
         });
       });
       candidates.sort((one, other) => (one.score === other.score ? 0 : other.score - one.score));
-      for (const { steps, score } of candidates.slice(0, beam).filter(({ token, score: sum }) => token === EOS && sum > -Infinity)) {
+      for (const { token, steps, score } of candidates.slice(0, beam)) {
+        if (token !== EOS || score === -Infinity) continue;
         ended++;
         const value = score / divisor(time + 1, model.penalty);
         if (value > best.value) best = { value, steps };

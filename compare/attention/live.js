@@ -22,15 +22,15 @@
   function listHeads({ family, config }) {
     if (family === "seq2seq" && !config.attention) return [];
     const several = (config.attention ?? config).num_heads;
-    const layersOf = (kind) => range(kind === "encoder" ? config.encoder_layers : config.decoder_layers).map((layer) => `${kind}.${layer}`);
     return (family === "seq2seq" ? ["cross"] : KINDS).flatMap((kind) => {
-      const layers = family === "seq2seq" ? [kind] : layersOf(kind);
+      const depth = kind === "encoder" ? config.encoder_layers : config.decoder_layers;
+      const layers = family === "seq2seq" ? [kind] : range(depth).map((layer) => `${kind}.${layer}`);
       const side = kind === "cross" ? "" : `${kind} `;
       const nameOf = (layer) => side + (layers.length > 1 ? `layer ${layers.indexOf(layer) + 1}, ` : "");
-      const heads = layers.flatMap((layer) => range(several).map((head) => ({ kind, name: `${nameOf(layer)}head ${head + 1}`, parts: [{ layer, head }] })));
       const partsOf = (layer) => range(several).map((head) => ({ layer, head }));
-      const means = layers.map((layer) => ({ kind, name: `${nameOf(layer)}mean`, parts: partsOf(layer) }));
       const all = { kind, name: `mean of all ${side}heads`, parts: layers.flatMap(partsOf) };
+      const heads = all.parts.map((part) => ({ kind, name: `${nameOf(part.layer)}head ${part.head + 1}`, parts: [part] }));
+      const means = layers.map((layer) => ({ kind, name: `${nameOf(layer)}mean`, parts: partsOf(layer) }));
       return [...heads, ...(several > 1 && layers.length > 1 ? means : []), ...(heads.length > 1 ? [all] : [])];
     });
   }
@@ -94,7 +94,8 @@
     axes(kind) {
       const { words, of } = this.target;
       const before = { words: [START, ...words.slice(0, -1)], of: [0, ...of.slice(0, -1).map((word) => word + 1)] };
-      return { cross: [this.target, this.source], encoder: [this.source, this.source], decoder: [this.target, before] }[kind];
+      const { target, source } = this;
+      return { cross: [target, source], encoder: [source, source], decoder: [target, before] }[kind];
     }
 
     rowsOf(layer) {
@@ -111,8 +112,8 @@
           weights[rows.of[piece] * columns.words.length + columns.of[column]] += (100 * weight) / size[rows.of[piece]];
         }));
       }
-      let letters = 0; // before a source word: models may divide the sentence differently
-      const keys = columns.words.map((word, i) => (kind === "decoder" ? `${this.model.label} ${i}` : (letters += word.length) - word.length));
+      const before = (i) => columns.words.slice(0, i).join("").length; // as models may divide a sentence differently
+      const keys = columns.words.map((_, i) => (kind === "decoder" ? `${this.model.label} ${i}` : before(i)));
       return { src: columns.words, tgt: rows.words, weights, keys };
     }
 
@@ -121,14 +122,18 @@
       if (!this.result) return;
       const { kind, parts } = this.heads[this.shown.chosen] ?? { kind: "cross" };
       const [rows, columns] = this.axes(kind);
-      const last = this.ended ? rows.words.findLastIndex((word) => word !== END && /\p{L}/u.test(word)) : rows.words.length - 1;
-      const row = Math.max(0, Math.min(this.row ?? last, rows.words.length - 1));
-      for (const label of this.figure.element.querySelectorAll(":is(th, li)[data-row]")) label.classList.toggle("current", Number(label.dataset.row) === row);
+      const last = rows.words.length - 1;
+      const lastWord = rows.words.findLastIndex((word) => word !== END && /\p{L}/u.test(word));
+      const row = Math.max(0, Math.min(this.row ?? (this.ended ? lastWord : last), last));
+      for (const label of this.figure.element.querySelectorAll(":is(th, li)[data-row]")) {
+        label.classList.toggle("current", Number(label.dataset.row) === row);
+      }
       const piece = rows.of.indexOf(row);
       const step = kind === "encoder" ? this.result.steps.length - 1 : piece;
       this.after.textContent = `Step ${step + 1}: the five most probable`;
       this.next.replaceChildren(...this.result.steps[step].five.map(({ token, probability }) => {
-        const item = make("li", { children: [labelOf(this.model.tgt, token), probability.toFixed(3)].map((text) => make("span", { text })) });
+        const texts = [labelOf(this.model.tgt, token), probability.toFixed(3)];
+        const item = make("li", { children: texts.map((text) => make("span", { text })) });
         item.style.setProperty("--share", `${100 * probability}%`);
         return item;
       }));
@@ -154,15 +159,16 @@
       const tau = temperature === 1 ? "" : ` / ${number(temperature)}`;
       const powers = [...scores].map((one) => Math.exp(one / temperature));
       const total = powers.reduce((one, other) => one + other);
-      const soft = [`a = exp(e${tau}) / Σ exp(e${tau})`,
-        `a(${word}) = exp(${number(scores[column])}${tau}) / Σ = ${number(powers[column])} / ${number(total)} = ${weights[column].toFixed(2)}`];
-      const { name } = this.heads.find((one) => one.parts.length === 1 && one.parts[0].layer === layer && one.parts[0].head === head);
+      const share = `${number(powers[column])} / ${number(total)} = ${weights[column].toFixed(2)}`;
+      const soft = [`a = exp(e${tau}) / Σ exp(e${tau})`, `a(${word}) = exp(${number(scores[column])}${tau}) / Σ = ${share}`];
+      const isSharpest = (part) => part.layer === layer && part.head === head;
+      const { name } = this.heads.find((one) => one.parts.length === 1 && isSharpest(one.parts[0]));
       return [
         ...(parts.length > 1 ? [`sharpest of ${parts.length} heads: ${name}`] : []),
         `e = ${energy}${!scaled && score !== "scaled-dot" ? ", which is never scaled" : ""}`,
         `e(${word}) = ${product}${number(scores[column])}`,
         ...(hard ? ["a = 1 for the largest e, 0 for all others", `a(${word}) = 1`] : soft),
-        "context c = Σ a h",
+        `context c = Σ a ${score === "scaled-dot" ? "v" : "h"}`,
       ];
     }
   }
@@ -176,14 +182,17 @@
     const run = ++latest;
     const text = element("sentence").value.trim();
     const words = text.split(/\s+/).length;
-    const refusal = !text ? "Type a sentence first." : words > MOST_WORDS ? `This sentence has ${words} words: the page translates up to ${MOST_WORDS}.` : "";
+    const tooLong = `This sentence has ${words} words: the page translates up to ${MOST_WORDS}.`;
+    const refusal = !text ? "Type a sentence first." : words > MOST_WORDS ? tooLong : "";
     element("message").textContent = refusal;
     if (refusal) return;
-    const notes = panels.map((panel) => {
+    const notes = {};
+    for (const panel of panels) {
       const unknown = panel.begin(text);
-      return unknown.length ? `${panel.model.label} ${panel.model.src.unknownWords.replace("%", () => unknown.join(" "))}.` : "";
-    });
-    element("message").textContent = notes.join(" ").trim();
+      if (unknown.length) (notes[`${unknown.join(" ")}, read as ${panel.model.src.readAs}`] ??= []).push(panel.model.label);
+    }
+    const lines = Object.entries(notes).map(([note, labels]) => `Not in the vocabulary of ${labels.join(", ")}: ${note}.`);
+    element("message").textContent = lines.join(" ");
     while (panels.some(({ ended }) => !ended)) {
       for (const panel of panels) if (!panel.ended) panel.advance();
       await new Promise((resolve) => setTimeout(resolve, pause));
@@ -209,10 +218,13 @@
     target.ariaPressed = String(!isPressed(target));
     translate(0);
   });
-  tools.addEventListener("input", ({ target }) => {
-    element("tau").textContent = number(formula().temperature);
+  tools.addEventListener("change", ({ target }) => {
     if (target.id === "form") panels.forEach((panel) => panel.figure.show());
     else translate(0);
+  });
+  element("temperature").addEventListener("input", () => {
+    element("tau").textContent = number(formula().temperature);
+    translate(0);
   });
   startPointing(element("panels"), element("tip"));
   startProjector();

@@ -187,7 +187,7 @@ const attnbench = (() => {
     button.addEventListener("click", () => {
       const on = document.documentElement.toggleAttribute("data-projector");
       button.setAttribute("aria-pressed", String(on));
-      document.querySelector(on ? ".maps" : "main").scrollIntoView();
+      document.querySelector(on ? "#ask, .maps" : "main").scrollIntoView(); // the first of them in the page
     });
   }
 

@@ -16,6 +16,7 @@ from compare import export_page, load_model
 from compare.config.sections import DecodeConfig
 from compare.decoding.search import LengthPenalty
 from compare.decoding.translator import Translator
+from compare.experiment.verify import sharpen
 from compare.integrations.live import _check_settings, render_live
 from compare.models.registry import build
 from data.batches import make_source_batch
@@ -24,9 +25,7 @@ from data.grammar import embedded_splits
 from data.vocabulary import BOS, VocabularyPair, build_pair
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from tests.conftest import WORDS
-from tests.kits.cli import Refusal
-from tests.kits.contract import sharpen
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT, Refusal
 from transformer.config import TransformerConfig
 
 NODE = shutil.which("node")
