@@ -1,7 +1,8 @@
 /** The page that translates what its reader types with each model, word by word, and shows the attention. */
 (() => {
   const { make, makeFigure, startPointing, startProjector } = attnbench; // of viewer.js
-  const [MOST_WORDS, PAUSE] = [100, 120]; // words of a sentence, milliseconds between two target words
+  const [MOST_WORDS, MOST_CHARACTERS] = [100, 1000]; // of a sentence
+  const PAUSE = 120; // milliseconds between two target words
   const KINDS = ["cross", "encoder", "decoder"];
   const ADDITIVE = "v · tanh(W s + U h)";
   const FORMULAS = { additive: ADDITIVE, concat: ADDITIVE, dot: "s · h", general: "s · W h", "scaled-dot": "q · k" };
@@ -92,9 +93,9 @@
 
     /** Words of the rows and columns of a kind of attention, and the word of each piece. */
     axes(kind) {
-      const { words, of } = this.target;
-      const before = { words: [START, ...words.slice(0, -1)], of: [0, ...of.slice(0, -1).map((word) => word + 1)] };
       const { target, source } = this;
+      const earlier = target.of.slice(0, -1); // the word of each piece before the last
+      const before = { words: [START, ...target.words.slice(0, 1 + earlier.at(-1))], of: [0, ...earlier.map((word) => word + 1)] };
       return { cross: [target, source], encoder: [source, source], decoder: [target, before] }[kind];
     }
 
@@ -182,8 +183,9 @@
     const run = ++latest;
     const text = element("sentence").value.trim();
     const words = text.split(/\s+/).length;
-    const tooLong = `This sentence has ${words} words: the page translates up to ${MOST_WORDS}.`;
-    const refusal = !text ? "Type a sentence first." : words > MOST_WORDS ? tooLong : "";
+    let refusal = text ? "" : "Type a sentence first.";
+    const over = [[words, MOST_WORDS, "words"], [text.length, MOST_CHARACTERS, "characters"]].find(([count, most]) => count > most);
+    if (over) refusal = `This sentence has ${over[0]} ${over[2]}: the page translates up to ${over[1]}.`;
     element("message").textContent = refusal;
     if (refusal) return;
     const notes = {};

@@ -124,7 +124,7 @@ const attnbench = (() => {
     maps.classList.toggle("marking", Boolean(element));
     const { row, column } = element?.dataset ?? {};
     const [within, name, value] = column === undefined ? [element?.closest(".map"), "row", row] : [maps, "column", column];
-    for (const same of within?.querySelectorAll(`[data-${name}="${value}"]`) ?? []) same.classList.add("marked");
+    for (const same of within?.querySelectorAll(`[data-${name}="${CSS.escape(value)}"]`) ?? []) same.classList.add("marked");
   }
 
   /** Show the weight of the cell or word that is pointed at or has the focus, and mark what belongs to it. */
