@@ -3,7 +3,6 @@
   const { make, makeFigure, startPointing, startProjector } = attnbench; // of viewer.js
   const [MOST_WORDS, MOST_CHARACTERS] = [100, 1000]; // of a sentence
   const PAUSE = 120; // milliseconds between two target words
-  const KINDS = ["cross", "encoder", "decoder"];
   const ADDITIVE = "v · tanh(W s + U h)";
   const FORMULAS = { additive: ADDITIVE, concat: ADDITIVE, dot: "s · h", general: "s · W h", "scaled-dot": "q · k" };
   const [START, END] = ["(start)", "(end)"];
@@ -17,30 +16,18 @@
 
   const number = (value) => (Math.abs(value) >= 1e4 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
   const labelOf = (vocabulary, token) => (token === engine.EOS ? END : vocabulary.label(token));
-  const range = (length) => [...Array(length).keys()];
 
-  /** List the heads of a model in the order of compare/attention/weights.py: heads, means of layers, mean of all. */
-  function listHeads({ family, config }) {
-    if (family === "seq2seq" && !config.attention) return [];
-    const several = (config.attention ?? config).num_heads;
-    return (family === "seq2seq" ? ["cross"] : KINDS).flatMap((kind) => {
-      const depth = kind === "encoder" ? config.encoder_layers : config.decoder_layers;
-      const layers = family === "seq2seq" ? [kind] : range(depth).map((layer) => `${kind}.${layer}`);
-      const side = kind === "cross" ? "" : `${kind} `;
-      const nameOf = (layer) => side + (layers.length > 1 ? `layer ${layers.indexOf(layer) + 1}, ` : "");
-      const partsOf = (layer) => range(several).map((head) => ({ layer, head }));
-      const all = { kind, name: `mean of all ${side}heads`, parts: layers.flatMap(partsOf) };
-      const heads = all.parts.map((part) => ({ kind, name: `${nameOf(part.layer)}head ${part.head + 1}`, parts: [part] }));
-      const means = layers.map((layer) => ({ kind, name: `${nameOf(layer)}mean`, parts: partsOf(layer) }));
-      return [...heads, ...(several > 1 && layers.length > 1 ? means : []), ...(heads.length > 1 ? [all] : [])];
-    });
+  /** List the heads that a head stands for: itself, or those that a mean is of, a layer's or all of a kind. */
+  function partsOf(heads, { kind, layer, head }) {
+    if (head !== null) return [{ layer, head }];
+    return heads.filter((one) => one.kind === kind && one.head !== null && (layer === kind || one.layer === layer));
   }
 
   /** A model's part of the page: its translation, its attention, the next words, and the formula with numbers. */
   class Panel {
     constructor(model) {
       this.model = model;
-      this.heads = listHeads(model);
+      this.heads = model.heads.map((head) => ({ ...head, parts: partsOf(model.heads, head) }));
       const chosen = this.heads.findLastIndex(({ kind }) => kind === "cross"); // the widest mean
       this.shown = { name: "", label: model.label, color: model.color, heads: this.heads.map(({ name }) => name), chosen };
       this.figure = makeFigure(this.shown, () => element("form").value);
@@ -162,8 +149,7 @@
       const total = powers.reduce((one, other) => one + other);
       const share = `${number(powers[column])} / ${number(total)} = ${weights[column].toFixed(2)}`;
       const soft = [`a = exp(e${tau}) / Σ exp(e${tau})`, `a(${word}) = exp(${number(scores[column])}${tau}) / Σ = ${share}`];
-      const isSharpest = (part) => part.layer === layer && part.head === head;
-      const { name } = this.heads.find((one) => one.parts.length === 1 && isSharpest(one.parts[0]));
+      const { name } = this.heads.find((one) => one.layer === layer && one.head === head);
       return [
         ...(parts.length > 1 ? [`sharpest of ${parts.length} heads: ${name}`] : []),
         `e = ${energy}${!scaled && score !== "scaled-dot" ? ", which is never scaled" : ""}`,

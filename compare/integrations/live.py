@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from compare.attention.viewer import PACKAGE, read_asset, render_page
+from compare.attention.weights import KINDS, AttentionHead, kind_of, with_means
 from compare.config.sections import EXTRA_TOKENS
 from compare.decoding.translator import Translator
 from compare.experiment.prepare import load_corpus
@@ -20,7 +22,7 @@ from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
 from data.files import write_atomically
 from data.text import UNSPACED, count_words
-from data.vocabulary import SPECIALS, SubwordVocabulary, Vocabulary
+from data.vocabulary import BOS, EOS, SPECIALS, SubwordVocabulary, Vocabulary
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from transformer.config import TransformerConfig
 
@@ -162,11 +164,13 @@ def _describe(run: Path, translator: Translator, precision: str) -> tuple[dict[s
         raise ValueError(f"{run}: the page computes recurrent and Transformer encoder-decoders alone")
     for settings in filter(None, (config, getattr(config, "attention", None))):
         _check_settings(run, settings)
+    translator.model.eval().requires_grad_(False)
     arrays = {name: tensor.numpy() for name, tensor in translator.model.state_dict().items()}
     tensors, packed = pack_weights(arrays, precision)
     data = RunFolder.read(run).run.data
     description = {
         "label": translator.label,
+        "heads": _list_heads(translator.model),
         "params": sum(parameter.numel() for parameter in translator.model.parameters()),
         "bleu": read_result(run).bleu,
         "languages": [data.src, data.tgt],
@@ -182,13 +186,29 @@ def _describe(run: Path, translator: Translator, precision: str) -> tuple[dict[s
     return description, packed
 
 
+def _list_heads(model: Any) -> list[dict[str, Any]]:
+    """Name the heads of a model and their means as heat maps do; a mean has no number."""
+    src, tgt = torch.tensor([[EOS]]), torch.tensor([[BOS]])
+    layers = {name: weights[0].numpy() for name, weights in model.attention(src, None, tgt).items()}
+    heads: list[AttentionHead] = []
+    for kind in KINDS:
+        if named := {name: weights for name, weights in layers.items() if kind_of(name) == kind}:
+            heads += with_means(named)[0]
+    return [
+        {"kind": kind_of(head.layer), "layer": head.layer, "head": head.number, "name": str(head)}
+        for head in heads
+    ]
+
+
 def _check_settings(run: Path, config: Seq2SeqConfig | AttentionConfig | TransformerConfig) -> None:
     """Raise a ValueError for a setting that the page does not compute; it knows only what is listed above."""
     for field in fields(config):
         value, choices = getattr(config, field.name), CHOICES.get(field.name, (field.default,))
         if field.name not in FREE and value not in choices:
-            names = ", ".join(map(repr, choices))
-            raise ValueError(f"{run}: the page does not compute {field.name} {value!r}: it computes {names}")
+            names = " or ".join(map(repr, choices))
+            raise ValueError(
+                f"{run}: the page computes no models with {field.name} = {value!r}: only {names}"
+            )
 
 
 def pack_weights(arrays: Mapping[str, NDArray[Any]], precision: str) -> tuple[dict[str, list[int]], bytes]:

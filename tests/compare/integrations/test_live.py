@@ -190,17 +190,17 @@ def test_words_of_the_axes_are_those_of_the_heat_maps():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (replace(RECURRENT, cell="min-gru"), "cell 'min-gru': it computes 'lstm', 'gru'"),
-        (replace(RECURRENT, self_attention="decoder"), "self_attention 'decoder': it computes 'none'"),
-        (AttentionConfig(score="location"), "score 'location': it computes 'additive'"),
-        (AttentionConfig(temperature=2.0), "temperature 2.0: it computes 1.0"),
-        (replace(SMALL, activation="gelu"), "activation 'gelu': it computes 'relu', 'swiglu'"),
-        (replace(SMALL, num_kv_heads=1), "num_kv_heads 1: it computes None"),
-        (replace(SMALL, cross_mask="window:3"), "cross_mask 'window:3': it computes 'full'"),
+        (replace(RECURRENT, cell="min-gru"), "cell = 'min-gru': only 'lstm' or 'gru'"),
+        (replace(RECURRENT, self_attention="decoder"), "self_attention = 'decoder': only 'none'"),
+        (AttentionConfig(score="location"), "score = 'location': only 'additive' or"),
+        (AttentionConfig(temperature=2.0), "temperature = 2.0: only 1.0"),
+        (replace(SMALL, activation="gelu"), "activation = 'gelu': only 'relu' or 'swiglu'"),
+        (replace(SMALL, num_kv_heads=1), "num_kv_heads = 1: only None"),
+        (replace(SMALL, cross_mask="window:3"), "cross_mask = 'window:3': only 'full'"),
     ],
 )
 def test_a_setting_that_the_page_does_not_compute_is_named(config: Any, message: str):
-    with pytest.raises(ValueError, match=f"mine: the page does not compute {message}"):
+    with pytest.raises(ValueError, match=f"mine: the page computes no models with {message}"):
         _check_settings(Path("mine"), config)
 
 
