@@ -29,7 +29,7 @@
       this.model = model;
       this.heads = model.heads.map((head) => ({ ...head, parts: partsOf(model.heads, head) }));
       const chosen = this.heads.findLastIndex(({ kind }) => kind === "cross"); // the widest mean
-      this.shown = { name: "", label: model.label, color: model.color, heads: this.heads.map(({ name }) => name), chosen };
+      this.shown = { name: "", label: model.label, heads: this.heads.map(({ name }) => name), chosen };
       this.figure = makeFigure(this.shown, () => element("form").value);
       const part = (tag, name) => (this[name] = make(tag, { attributes: { class: name } }));
       const bleu = model.bleu === null ? "" : `, BLEU ${model.bleu.toFixed(1)}`;

@@ -141,6 +141,24 @@ def test_the_script_is_the_twin_of_the_models(family: str, kind: str):
 
 
 @needs_node
+def test_a_beam_obeys_the_length_penalty():
+    """Where many translations are about as probable the penalty decides: three of them give three lengths."""
+    translator, lengths = make_translator(RECURRENT, "words"), []
+    torch.manual_seed(1)
+    model = translator.model = build(RECURRENT, *map(len, translator.vocabularies)).eval()
+    with torch.no_grad():
+        model.output.weight.mul_(30)
+    model.half().float()
+    for penalty in (LengthPenalty(0.0), LengthPenalty(2.0), LengthPenalty(0.7, "length")):
+        translator.penalty = penalty
+        expected = [one.tokens for one in translator.search(SENTENCES, 4)]
+        (found,) = run_script(render_live([(DEMO[0], translator)]), SENTENCES, beam=4)
+        assert [one["tokens"] for one in found] == expected
+        lengths.append(sum(map(len, expected)))
+    assert len(set(lengths)) == 3, lengths
+
+
+@needs_node
 @pytest.mark.parametrize(
     ("family", "formula", "changes"),
     [
