@@ -79,10 +79,10 @@ def encode(model: Seq2Seq, tokens: Tensor) -> TwinEncoding:
         summary += [torch.cat(of_part) for of_part in zip(*finals, strict=True)]
     if gains is not None:
         xs = [formulas.rms_norm(x, gains[-1]) for x in xs]
-    if encoder.own is None:
+    if encoder.self_attention is None:
         return TwinEncoding(torch.stack(xs), summary, None)
     combined, weights = [], []
-    for part, (own, backward) in enumerate(zip(encoder.own.parts, directions, strict=True)):
+    for part, (own, backward) in enumerate(zip(encoder.self_attention.parts, directions, strict=True)):
         halves = [x.chunk(len(directions))[part] for x in xs]
         outputs, rows = self_attend_all(halves[::-1] if backward else halves, own.join.weight)
         combined.append(outputs.flip(0) if backward else outputs)
@@ -154,8 +154,8 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
         outputs, after = stack_step(x, state[1], cells, context=attend.context if to_all else None)
         query = outputs[query_layer]
         tops.append(outputs[-1])
-        if decoder.own is not None:
-            query, weights = formulas.self_attention(outputs[-1], past, decoder.own.join.weight)
+        if decoder.self_attention is not None:
+            query, weights = formulas.self_attention(outputs[-1], past, decoder.self_attention.join.weight)
             past.append(outputs[-1])
             tops.append(query)
             own_rows.append(torch.cat((weights, weights.new_zeros(len(target) - len(weights)))))
@@ -167,7 +167,13 @@ def decode(model: Seq2Seq, source: Tensor, target: Tensor) -> TwinDecoding:
         y = torch.cat((y, summary)) if config.feed_summary else y
         if attend is None:
             x, state = formulas.lstm_step(y, state, cell)
-        elif before and to_all and query_layer == 0 and decoder.own is None and decoder.rnn.gain is None:
+        elif (
+            before
+            and to_all
+            and query_layer == 0
+            and decoder.self_attention is None
+            and decoder.rnn.gain is None
+        ):
             top, c, after = formulas.gnmt_step(y, state[1], cells, attend)
             x, state = torch.cat((top, c, y)), (None, after)
             tops.append(top)
