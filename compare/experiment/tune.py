@@ -245,7 +245,7 @@ def draw_candidates(
             names = list(dict.fromkeys(chain.from_iterable(tunable)))
             raise ValueError(
                 f"--space {name}: no model has an optimizer or dropout setting of this name, and no other "
-                f"setting can be tuned; {did_you_mean(name, names)}"
+                f"setting can be tuned; {did_you_mean(name, names, cutoff=0.6)}"
             )
     draws, models = dict[str, dict[str, Any]](), list[ModelConfig]()
     for number, values in enumerate(draw_settings(plan.space, plan.trials, plan.seed), start=1):
