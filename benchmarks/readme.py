@@ -33,7 +33,7 @@ BLOCK = re.compile(
     r"(<!-- (table|intervals|outcome|comparisons|times|scores): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
-"""``table`` may name columns by their headings, ``times`` names levels of BLEU, separated by commas."""
+"""``table`` may name columns by their headings, ``times`` levels of BLEU, ``outcome`` how many sentences."""
 
 
 def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None = None) -> str:
@@ -60,9 +60,10 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
             content = table(folder, corpus, tuple(columns.split(",")) if columns else None)
         elif kind == "times":
             content = times(folder, tuple(map(int, columns.split(","))))
+        elif kind == "outcome":
+            content = outcome(folder, corpus, int(columns) if columns else None)
         else:
-            make = {"intervals": intervals, "outcome": outcome, "comparisons": comparisons}[kind]
-            content = make(folder, corpus)
+            content = {"intervals": intervals, "comparisons": comparisons}[kind](folder, corpus)
         return f"{opening}\n{content}\n\n{closing}"
 
     return BLOCK.sub(block, text)
@@ -119,10 +120,9 @@ def compared(folder: Path, corpus: str) -> tuple[list[Comparison], list[str]]:
     return compare_all(load_finished(folder, data_root=corpus))[1:]
 
 
-@cache
-def outcome(folder: Path, corpus: str) -> str:
-    """Return the sentences with which the report of an experiment begins, as a list."""
-    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1])
+def outcome(folder: Path, corpus: str, count: int | None = None) -> str:
+    """Return the first sentences of an experiment's outcome, or all, as a list."""
+    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1][:count])
 
 
 @cache

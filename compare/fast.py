@@ -1,6 +1,6 @@
 """What only speed needs: oneDNN, packed layers, copies for decoding, the best continuations, the loss.
 
-Delete this file: everything works, slower (hook.py). The gains are those of benchmarks/NOTES.md and of the
+Delete this file: everything works, slower (hook.py). The gains are those of benchmarks/LOG.md and of the
 commits that brought them.
 """
 

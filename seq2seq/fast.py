@@ -1,6 +1,6 @@
 """What only speed needs: layers, packing, gradients of all steps at once, joined gates, a scan, tanh.
 
-Delete this file: everything works, slower (hook.py). The gains are those of benchmarks/NOTES.md and of the
+Delete this file: everything works, slower (hook.py). The gains are those of benchmarks/LOG.md and of the
 commits that brought them.
 """
 
