@@ -21,8 +21,8 @@ COMMAND = re.compile(r"(?:^    |`)(?:[^`\n]*\| )?attnbench ([^\n`|#&<>]+)", re.M
 @pytest.mark.slow
 def test_tables_are_those_of_the_result_files(tmp_path: Path):
     """In README.md and in docs/; where Multi30k is present, all of its test sets lie in one folder."""
-    (tmp_path / "multi30k").mkdir()
     for path in [*SHARED.glob("multi30k/*.gz"), *SHARED.glob("multi30k-2017/*.gz")]:
+        (tmp_path / "multi30k").mkdir(exist_ok=True)
         (tmp_path / "multi30k" / path.name).symlink_to(path)
     made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
     assert "<!-- table: " in README

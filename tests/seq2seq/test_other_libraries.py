@@ -4,7 +4,9 @@ A twin takes the weights of a small ``Seq2Seq`` and decodes a padded batch step 
 Without its departures it must equal the model; each departure that the page names must change something.
 """
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,7 +14,10 @@ import torch
 from torch import Tensor, cat, tanh
 from torch.nn.functional import linear, relu
 
+from compare.config.parse import load_experiment
+from compare.config.resolve import resolve_models
 from seq2seq import AttentionConfig, Seq2Seq
+from tests.kits.paths import ROOT
 from tests.kits.seq2seq import LENGTHS, MASK, MODELS, SRC, TGT, close, make
 
 Weights = dict[str, Tensor]
@@ -214,3 +219,20 @@ def test_a_departure_changes_the_logits(name: str, departure: str) -> None:
     assert (model(SRC, MASK, TGT) - logits).abs().max() > 1e-3
     if departure == "no mask":
         assert weights[LENGTHS.argmin(), 0, 0] < 1  # the only word does not get all of the attention
+
+
+def test_the_page_names_settings_that_can_be_built(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "own-model.md").read_text(encoding="utf-8").split("## Whose attention")[1]
+    (shared,) = re.findall(r"^A is (.*)\.$", page, re.MULTILINE)
+    rows = [line.split("|")[2].replace("A", shared) for line in page.splitlines() if line.startswith("| ")]
+    models = []
+    for cell in rows[1:12]:
+        settings = dict(re.findall(r"`(\w+) = (.+?)`", cell))  # of a setting that occurs twice, the last
+        for preset in re.findall(r"`([a-z-]+)`", cell):
+            lines = [f'preset = "{preset}"', f'label = "{len(models)}"']
+            models.append(
+                "\n".join(["[[models]]", *lines, *(f"{key} = {settings[key]}" for key in settings)])
+            )
+    assert len(models) == 14
+    (tmp_path / "page.toml").write_text("\n\n".join(models), encoding="utf-8")
+    assert len(resolve_models(load_experiment(tmp_path / "page.toml"))) == 14
