@@ -41,8 +41,8 @@ def regenerate(text: str) -> str:
 
 def _settings() -> str:
     """List the shared settings, and those of the optimizer, whose defaults are those of each preset."""
-    tables = {f"[{section}]": [_row(each) for each in fields(kind)] for section, kind in SECTIONS.items()}
-    tables["[[models]]"] = [_row(each) | {"default": ""} for each in fields(OptimConfig)]
+    tables = {f"[{section}]": [_row(field) for field in fields(kind)] for section, kind in SECTIONS.items()}
+    tables["[[models]]"] = [_row(field) | {"default": ""} for field in fields(OptimConfig)]
     parts = [f"## `{heading}`\n\n{table_text(rows)}" for heading, rows in tables.items()]
     for kind, (config, inherited) in MODELS.items():
         rows = list(_model_rows(config(), inherited=inherited))

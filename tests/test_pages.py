@@ -61,7 +61,7 @@ def test_commands_of_the_pages_exist(page: Path):
         words, command = line.split(), program
         while words and hasattr(command, "commands") and words[0] in command.commands:
             command = command.commands[words.pop(0)]
-        known = {name for parameter in command.params for name in parameter.opts} | {"--help", "--version"}
+        accepted = {name for parameter in command.params for name in parameter.opts} | {"--help", "--version"}
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert options <= known, line
+        assert options <= accepted, line
         assert not hasattr(command, "commands") or options or not words, line

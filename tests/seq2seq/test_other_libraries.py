@@ -209,7 +209,8 @@ def test_the_nearest_settings_compute_what_the_library_does_but_for_its_departur
 
 
 @pytest.mark.parametrize(
-    ("name", "departure"), [(name, each) for name in LIBRARIES for each in LIBRARIES[name].departures]
+    ("name", "departure"),
+    [(name, departure) for name in LIBRARIES for departure in LIBRARIES[name].departures],
 )
 @torch.no_grad()
 def test_a_departure_changes_the_logits(name: str, departure: str) -> None:
@@ -227,7 +228,7 @@ def test_the_page_names_settings_that_can_be_built(tmp_path: Path) -> None:
     rows = [line.split("|")[2].replace("A", shared) for line in page.splitlines() if line.startswith("| ")]
     models = []
     for cell in rows[1:12]:
-        settings = dict(re.findall(r"`(\w+) = (.+?)`", cell))  # of a setting that occurs twice, the last
+        settings = dict(re.findall(r"`(\w+) = (.+?)`", cell))  # the last one counts
         for preset in re.findall(r"`([a-z-]+)`", cell):
             lines = [f'preset = "{preset}"', f'label = "{len(models)}"']
             models.append(
