@@ -4,7 +4,7 @@ import runpy
 
 import pytest
 
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 WORDS = runpy.run_path(str(ROOT / "benchmarks" / "words.py"))
 LONG = "word " * 31

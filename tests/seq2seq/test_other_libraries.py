@@ -17,8 +17,8 @@ from torch.nn.functional import linear, relu
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from seq2seq import AttentionConfig, Seq2Seq
-from tests.kits.paths import ROOT
-from tests.kits.seq2seq import LENGTHS, MASK, MODELS, SRC, TGT, close, make
+from tests.kits.common import ROOT
+from tests.kits.recurrent import LENGTHS, MASK, MODELS, SRC, TGT, close, make
 
 Weights = dict[str, Tensor]
 
