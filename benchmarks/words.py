@@ -16,8 +16,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
-ENFORCED: tuple[str, ...] = ("page-parentheses", "page-sentence")
-"""Rules that nothing breaks. Add a rule as soon as its count is 0."""
+ENFORCED = {
+    "comment": {"transformer"},
+    "docstring-length": {"seq2seq", "transformer", "benchmarks", "docs", "tests"},
+    "name": {"seq2seq", "transformer"},
+    "page-parentheses": {"pages"},
+    "page-sentence": {"pages"},
+}
+"""Folders in which nothing breaks a rule. Add a folder as soon as its count is 0."""
 
 FRAGMENT = re.compile(r"#:? (of|which|whose|as|its|what)\b", re.IGNORECASE)
 QUESTION = re.compile(r"(what|which|whose|how|of|whether|where|who)\b", re.IGNORECASE)
@@ -95,16 +101,20 @@ def violations() -> Iterator[tuple[Path, Violation]]:
 
 def main() -> int:
     """Print counts or places; returns the exit status."""
-    listed = ENFORCED if "--check" in sys.argv else tuple(sys.argv[1:])
+    is_check, listed = "--check" in sys.argv, sys.argv[1:]
     counts: Counter[tuple[str, str]] = Counter()
+    broken = 0
     for path, (rule, line, text) in violations():
-        counts[rule, str(path.parts[0] if path.suffix == ".py" else "pages")] += 1
-        if rule in listed:
+        folder = path.parts[0] if path.suffix == ".py" else "pages"
+        counts[rule, folder] += 1
+        is_enforced = is_check and folder in ENFORCED.get(rule, ())
+        broken += is_enforced
+        if rule in listed or is_enforced:
             print(f"{path}:{line}: {rule}: {text}")
     if not listed:
         for (rule, folder), count in sorted(counts.items()):
             print(f"{rule:<18}{folder:<12}{count:>5}")
-    return int("--check" in sys.argv and any(rule in ENFORCED for rule, _ in counts))
+    return int(broken > 0)
 
 
 if __name__ == "__main__":
