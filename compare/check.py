@@ -68,7 +68,7 @@ class ComparedValue(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether both values agree within the tolerances."""
+        """True if both values agree within the tolerances."""
         if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
             return math.isclose(self.recorded, self.recomputed, rel_tol=self.relative, abs_tol=self.absolute)
         return bool(self.recorded == self.recomputed)

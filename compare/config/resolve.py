@@ -85,12 +85,12 @@ class Run(Sections):
 
     @property
     def translates(self) -> bool:
-        """Whether the model translates; a language model does not."""
+        """True for a translation model, False for a language model."""
         return self.task == "translation"
 
     @property
     def is_external(self) -> bool:
-        """Whether the run holds translations of another program, without model and training."""
+        """True if the run holds translations of another program, without model and training."""
         return self.preset == EXTERNAL
 
     def model_table(self) -> dict[str, Any]:

@@ -275,7 +275,7 @@ class DecodeConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringConfig(Section):
-    """How BLEU is computed, and which models are compared by it."""
+    """Computation of BLEU, and the comparison of models by it."""
 
     tokenize: Tokenizer = setting(
         "auto",

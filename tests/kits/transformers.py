@@ -90,7 +90,7 @@ def layer_norm(norm: nn.Module, x: Tensor) -> Tensor:
 
 
 def visible(mask: str, i: int, j: int) -> bool:
-    """Whether a pattern lets position i attend to position j."""
+    """Return whether a pattern lets position i attend to position j."""
     if mask.startswith("window"):
         return abs(i - j) <= int(mask.split(":")[1])
     return mask == "full" or j <= i
