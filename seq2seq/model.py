@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Source
-from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell
+from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell, reversal_index
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .decoder import Decoder, EncoderOutput, Memory, SelfAttention, State
-from .min_rnn import reversal_index
 from .normalisers import Choices
 from .stack import Packing, RecurrentStack, embed_tokens
 

@@ -21,6 +21,7 @@ from .cells import (
     LayerNormLSTM,
     LayerNormLSTMCell,
     MinCell,
+    MinRNN,
     State,
     Step,
     Steps,
@@ -32,7 +33,6 @@ from .cells import (
     run_torch_layer,
 )
 from .config import Seq2SeqConfig
-from .min_rnn import MinRNN
 
 FIRST_RESIDUAL, FIRST_RESIDUAL_PRE_NORM = 2, 1
 """The lowest layer with a residual connection, counted from 0, without and with ``pre_norm``."""

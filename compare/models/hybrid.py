@@ -310,9 +310,6 @@ class Ladder(Transformer):
                     layer.cross = layer.around_cross = None
                 elif layer.cross is not None:
                     layer.around_cross = (Residual if config.cross_residual else NoResidual)(config)
-        self.apply(_initialise_recurrent)
-
-
-def _initialise_recurrent(module: nn.Module) -> None:
-    if isinstance(module, nn.RNNBase):
-        initialise_recurrent(module)
+        for module in self.modules():
+            if isinstance(module, nn.RNNBase):
+                initialise_recurrent(module)
