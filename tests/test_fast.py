@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 PACKAGES = ["seq2seq", "transformer", "compare"]
 KINDS = [
