@@ -1,4 +1,4 @@
-"""What only speed needs: oneDNN, packed layers, copies for decoding, the best continuations, the loss.
+"""Code that only speed needs: oneDNN, packed layers, copies for decoding, the best continuations, the loss.
 
 Delete this file and everything works, slower: each module imports these in place of its plain functions of
 the same name. The gains are those of benchmarks/NOTES.md and of the commits that brought them.
@@ -449,7 +449,7 @@ def _compare(
     reference = log_ratio.gather(1, targets.unsqueeze(1)).squeeze(1)
     nll, loss_p = _losses(p, targets, smoothing)  # p and q are probabilities from here on
     nll_q, loss_q = _losses(q, targets, smoothing)
-    log_ratio -= (reference + nll - nll_q).unsqueeze(1)  # as log Z = reference logit + nll
+    log_ratio -= (reference + nll - nll_q).unsqueeze(1)  # log Z = reference logit + nll
     kl_pq = (p * log_ratio).sum(dim=1, keepdim=True)
     kl_qp = -(q * log_ratio).sum(dim=1, keepdim=True)
     loss = (1 - ce_q) * loss_p + ce_q * loss_q

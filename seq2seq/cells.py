@@ -57,7 +57,7 @@ def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
 
 
 class TorchCell(NamedTuple):
-    """Of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``."""
+    """Weights of one direction of an ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``."""
 
     weight_ih: Tensor
     weight_hh: Tensor

@@ -41,7 +41,7 @@ def initialise_weights(module: nn.Module) -> None:
         if isinstance(module, nn.GRU | nn.RNN):
             gates = "rzn" if isinstance(module, nn.GRU) else "h"
         for name, parameter in module.named_parameters():
-            if not name.startswith("gain") and name != "bias_c":  # which are 1 and 0 from the start
+            if not name.startswith("gain") and name != "bias_c":  # gains are 1 and this bias is 0 already
                 for gate, block in zip(gates, parameter.detach().chunk(len(gates)), strict=True):
                     _initialise_gate(name, block, is_forget_gate=gate == "f")
 

@@ -196,7 +196,7 @@ class LayerStack(nn.Module):
         if config.positions in IN_ATTENTION:
             self.order = AttentionPositions(config, causal=mask == "decoder_mask")
         self.mask_pattern = None if mask is None else build_pattern(mask, getattr(config, mask))
-        self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # of layers of one class
+        self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # layers of one class
         # "post" layers end with a norm of their own.
         self.norm = build_norm(config) if config.norm == "pre" else nn.Identity()
 

@@ -82,7 +82,9 @@ def sample(
     device, synchronous, steps = src.device, is_synchronous(src.device), int(limits.max()) + 1
     draws = _uniforms(src, src_mask, sampling.seed, number, steps, repeats).to(device)
     rows, limits = torch.arange(src.size(0), device=device), limits.to(device)
-    is_open = torch.ones(src.size(0), number, dtype=torch.bool, device=device)  # of the sentences in ``rows``
+    is_open = torch.ones(
+        src.size(0), number, dtype=torch.bool, device=device
+    )  # one row per entry of ``rows``
     drawn = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
     lengths = torch.zeros(src.size(0), number, dtype=torch.long, device=device)
     scores = torch.zeros(src.size(0), number, dtype=torch.float64, device=device)

@@ -272,7 +272,7 @@ class RecurrentMixer(nn.Module):
 
     def step(self, x: Tensor, cache: RecurrentCache, relation: Relation) -> Tensor:
         """Read the next token x (B, K, D) of each hypothesis; ``cache`` then has the next state."""
-        h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # of a GRU, c is unused
+        h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # a GRU does not read c
         inputs = x.flatten(0, 1)
         (output,) = StepwiseStack(self.rnn, inputs.unsqueeze(0))(inputs[:, :0], h, c)
         cache.state = tuple(part.view(cache.state[0].shape) for part in (*h, *c)[: len(cache.state)])

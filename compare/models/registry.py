@@ -52,7 +52,7 @@ class Family:
     width_fields: tuple[str, ...] = ()
     """Config fields that a matched budget scales by one factor; the last one is also adjusted alone."""
     task: TaskName = "translation"
-    """What its models do; those of one experiment do the same."""
+    """Task of its models; those of one experiment have the same."""
 
 
 FAMILIES: dict[type, Family] = {}
@@ -224,7 +224,7 @@ class ResolvedModel:
 
     @property
     def task(self) -> TaskName:
-        """What the model is trained and judged for."""
+        """Task that the model is trained and judged for."""
         return family_of(self.architecture).task
 
     def settings(self) -> dict[str, Any]:

@@ -39,7 +39,7 @@ NEAR = 4
 FORGET, THROUGH = 1 / (1 + math.exp(-1)), 0.25
 """Gain per step of a fresh LSTM's cell: sigmoid(1) by the forget gate, 1/2 * 1/2 through the other gates."""
 EMBEDDING_VARIANCE = 0.1**2 / 3
-"""Of fresh embeddings, uniform in [-0.1, 0.1]; Xavier's square matrices keep it."""
+"""Variance of fresh embeddings, uniform in [-0.1, 0.1]; Xavier's square matrices keep it."""
 RNN = "RNN"
 Curve = dict[int, float]
 

@@ -222,7 +222,7 @@ class StudyReport:
 
     @property
     def outcome(self) -> str:
-        """How many claims hold, and why others are undecided."""
+        """Number of claims that hold, and why others are undecided."""
         claims = self.findings.claims
         undecided = sum(claim.verdict == "undecided" for claim in claims)
         is_disturbed = any(claim.is_disturbed for claim in claims)

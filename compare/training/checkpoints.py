@@ -120,7 +120,7 @@ def load_state(path: Path) -> dict[str, Any] | None:
     return state
 
 
-# What training has done so far: progress, sums since the last log line, moving average of the weights.
+# The state of a training: progress, sums since the last log line, moving average of the weights.
 
 
 PHASES = ("data", "train", "validation", "checkpoint")

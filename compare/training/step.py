@@ -103,7 +103,7 @@ class GradientSum:
         self.processes = processes
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.failure: Exception | None = None
-        """What this process has raised since the last update; the others learn of it in ``stop_signal``."""
+        """Exception of this process since the last update; the others learn of it in ``stop_signal``."""
         if processes.size == 1:
             return
         sizes = [parameter.numel() for parameter in self.parameters]

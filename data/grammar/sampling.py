@@ -87,7 +87,7 @@ def clock(hour: int, minutes: int) -> Fixed:
     return Fixed((("at", "um"), minute_words, relation, hour_words))
 
 
-# What is drawn, and how often.
+# The parts of sentences, and how often they are drawn.
 
 
 T = TypeVar("T")
