@@ -72,7 +72,7 @@ def sample(
 
     Returns:
         For each sentence its samples as they were drawn, with the log-probability of each under the model
-            itself: without temperature, filters and length penalty, end of sentence included.
+        itself: without temperature, filters and length penalty, end of sentence included.
 
     Raises:
         ValueError: ``number`` is below 1, or the model's logits are NaN or have no softmax.

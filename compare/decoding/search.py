@@ -181,8 +181,8 @@ def search_all(
 
     Returns:
         For each penalty and each sentence its best hypotheses, all different, from the highest score to the
-            lowest; of equal scores first the one that ended earlier, then the one whose last open hypothesis
-            came first. There are fewer than ``n_best`` only where so few are possible, as for limit 0.
+        lowest; of equal scores first the one that ended earlier, then the one whose last open hypothesis
+        came first. There are fewer than ``n_best`` only where so few are possible, as for limit 0.
 
     Raises:
         ValueError: ``n_best`` is out of range, the model's logits are NaN or have no softmax, or no

@@ -106,12 +106,11 @@ class Translation(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Sources to search for, as process 0 sends them to the others."""
+    """Search or sampling, as process 0 sends it to the others with the sources."""
 
-    sources: list[list[int]]
     penalties: Sequence[LengthPenalty]
-    beam_size: int
-    """Hypotheses per source that are in memory at a time."""
+    beam_size: int | None
+    """Open hypotheses per source; None: those of the run's config."""
     n_best: int = 1
     sampling: "Sampling | None" = None
 
@@ -159,7 +158,7 @@ class Translator:
         """
         while not self.processes.is_main and (request := self.processes.broadcast(None)) is not None:
             with suppress(Exception):  # process 0 raises it too, which ends ``work``
-                self._search_shares(request)
+                self._search_shares(*request)
 
         def work_and_dismiss() -> T:
             try:
@@ -186,7 +185,7 @@ class Translator:
 
         Returns for each penalty the translations as ``translate`` gives them.
         """
-        by_penalty = self._translations(lines, penalties, beam_size)
+        by_penalty = self._translations(lines, Request(penalties, beam_size))
         return [[several[0].text for several in translations] for translations in by_penalty]
 
     def generate(
@@ -207,35 +206,29 @@ class Translator:
 
         Returns:
             For each line its translations: by beam search the best first, of which the first is that of
-                ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
-                translation, which is empty.
+            ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
+            translation, which is empty.
 
         Raises:
             ValueError: options out of range, or ``beam_size`` together with ``sampling``.
         """
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
-        (translations,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
+        request = Request([self.penalty], beam_size, n_best, sampling)
+        (translations,) = self._translations(lines, request)
         return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
         sources = self.vocabularies.src.encode_all(lines)
-        (hypotheses,) = self._find(sources, [self.penalty], beam_size)
+        (hypotheses,) = self._find(sources, Request([self.penalty], beam_size))
         return [best for (best,) in hypotheses]
 
-    def _translations(
-        self,
-        lines: Sequence[str],
-        penalties: Sequence[LengthPenalty],
-        beam_size: int | None,
-        n_best: int = 1,
-        sampling: "Sampling | None" = None,
-    ) -> list[list[list[Translation]]]:
+    def _translations(self, lines: Sequence[str], request: Request) -> list[list[list[Translation]]]:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         lines = list_lines(lines)
         sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        by_penalty = self._find(sources, penalties, beam_size, n_best, sampling)
+        by_penalty = self._find(sources, request)
         decode = self.vocabularies.tgt.decode
         return [
             [
@@ -247,25 +240,16 @@ class Translator:
             for of_sources in map(iter, by_penalty)
         ]
 
-    def _find(
-        self,
-        sources: list[list[int]],
-        penalties: Sequence[LengthPenalty],
-        beam_size: int | None,
-        n_best: int = 1,
-        sampling: "Sampling | None" = None,
-    ) -> list[list[list[Hypothesis]]]:
+    def _find(self, sources: list[list[int]], request: Request) -> list[list[list[Hypothesis]]]:
         if not self.reads_source:
             raise ValueError(
                 "a language model reads no source, so it cannot translate, attend to a source or be aligned "
                 "with one: `attnbench score --probabilities` gives that of text"
             )
         if not sources:
-            return [[] for _ in penalties]
-        width = n_best if sampling else self.decode.beam_size if beam_size is None else beam_size
-        request = Request(sources, penalties, width, n_best, sampling)
-        self.processes.broadcast(request)
-        return self._search_shares(request)
+            return [[] for _ in request.penalties]
+        self.processes.broadcast((sources, request))
+        return self._search_shares(sources, request)
 
     @property
     def reads_source(self) -> bool:
@@ -273,39 +257,44 @@ class Translator:
         members = getattr(self.model, "members", (self.model,))  # an ensemble has members
         return all(getattr(member, "reads_source", True) for member in members)
 
-    def _search_shares(self, request: Request) -> list[list[list[Hypothesis]]]:
+    def _width(self, request: Request) -> int:
+        """Return the number of hypotheses per source that are in memory at a time."""
+        beam_size = self.decode.beam_size if request.beam_size is None else request.beam_size
+        return request.n_best if request.sampling else beam_size
+
+    def _search_shares(self, sources: list[list[int]], request: Request) -> list[list[list[Hypothesis]]]:
         """Search for every source, each process in its share of the batches; all return all that is found."""
-        lengths = np.array([len(ids) for ids in request.sources], dtype=np.int64)
+        lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
-        batches = decode_batches(lengths, max(1, batch_tokens // max(1, request.beam_size)))
+        batches = decode_batches(lengths, max(1, batch_tokens // max(1, self._width(request))))
         rank, size = self.processes.rank, self.processes.size
-        shares = self.processes.gather(lambda: self._search_batches(request, batches[rank::size]))
+        shares = self.processes.gather(lambda: self._search_batches(sources, request, batches[rank::size]))
         batch_results = [shares[number % size][number // size] for number in range(len(batches))]
         positions = np.argsort(np.concatenate(batches))
         columns = [list(chain.from_iterable(column)) for column in zip(*batch_results, strict=True)]
         return [[column[position] for position in positions] for column in columns]
 
     def _search_batches(
-        self, request: Request, batches: Sequence[Ints]
+        self, sources: list[list[int]], request: Request, batches: Sequence[Ints]
     ) -> list[list[list[list[Hypothesis]]]]:
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
         if request.sampling is not None:
             from compare.decoding.sampling import count_repeats, sample
 
-            repeats = count_repeats(request.sources)
+            repeats = count_repeats(sources)
         results, done, total = [], 0, sum(map(len, batches))
         for rows in batches:
             self.progress("translating", done, total)
             done += len(rows)
-            sources = [request.sources[row] for row in rows]
-            batch = [part.to(self.device) for part in make_source_batch(sources)]
-            limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
+            chosen = [sources[row] for row in rows]
+            batch = [part.to(self.device) for part in make_source_batch(chosen)]
+            limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in chosen]
             options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
             if request.sampling is not None:
                 options |= {"sampling": request.sampling, "number": request.n_best}
                 results.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
             else:
-                options |= {"beam_size": request.beam_size, "n_best": request.n_best}
+                options |= {"beam_size": self._width(request), "n_best": request.n_best}
                 results.append(search_all(model, *batch, **options, penalties=request.penalties))
         self.progress("translating", total, total)
         return results
