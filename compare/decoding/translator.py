@@ -65,22 +65,11 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Translate a batch of ids, by search or by sampling; ``Translator.generate`` does so with text.
 
-    Args:
-        model: the model, in eval mode.
-        src: source ids with their end of sentence, padded on the right, (B, S).
-        src_mask: True at real source tokens, (B, S).
-        limits: maximum length of each translation, end of sentence not counted, (B,); or one number for all.
-        special: ids of padding, begin and end of sentence.
-        beam_size: open hypotheses per sentence of beam search; None: ``n_best``, so that 1 is greedy search.
-        n_best: hypotheses per sentence.
-        penalty: the length penalty of beam search.
-        sampling: draw ``n_best`` samples per sentence instead of searching.
+    Sources (B, S) have their end of sentence and are padded on the right; ``limits`` are (B,), or one number
+    for all. ``beam_size`` None is ``n_best``, so that 1 is greedy search; with ``sampling`` ``n_best``
+    samples are drawn. Other arguments and errors are as for ``search_all``.
 
-    Returns:
-        For each sentence its hypotheses: the best first, or the samples as drawn.
-
-    Raises:
-        ValueError: options that do not go together, or as ``search_all`` and ``sample``.
+    Returns for each sentence its hypotheses: the best first, or the samples as drawn.
     """
     if isinstance(limits, int):
         limits = torch.full((src.size(0),), limits, device=src.device)
@@ -133,17 +122,11 @@ class Translator:
         folder: Path | None = None,
         label: str = "",
     ) -> None:
-        """Combine model and vocabularies.
+        """Combine a trained model, on ``device``, and its vocabularies.
 
-        Args:
-            model: a trained model, on ``device``.
-            vocabularies: source and target vocabulary.
-            decode: beam size, limits and batch size of search, and the grid of length penalties.
-            device: device that search runs on.
-            penalty: the length penalty of search; None: the smallest of the grid, as long as none is chosen.
-            processes: those that have the model and share out its searches.
-            folder: the folder that the model was loaded from; None: no single one.
-            label: name of the model in titles.
+        ``penalty`` is the length penalty of search; None is the smallest of the grid, as long as none is
+        chosen. ``processes`` have the model and share out its searches. ``folder`` is that of the model, and
+        ``label`` names it in titles.
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
         self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
@@ -196,21 +179,12 @@ class Translator:
         n_best: int = 1,
         sampling: "Sampling | None" = None,
     ) -> list[list[Translation]]:
-        """Find several translations of each line, by beam search or by sampling.
+        """Find several translations of each line, by beam search or by sampling (see ``sample``).
 
-        Args:
-            lines: source sentences.
-            beam_size: as for ``translate``; at least ``n_best``.
-            n_best: translations per line.
-            sampling: draw ``n_best`` samples per line instead of searching, see ``sample``.
-
-        Returns:
-            For each line its translations: by beam search the best first, of which the first is that of
-            ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
-            translation, which is empty.
-
-        Raises:
-            ValueError: options out of range, or ``beam_size`` together with ``sampling``.
+        Returns for each line ``n_best`` translations: by beam search the best first, of which the first is
+        that of ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
+        translation, which is empty. A ValueError says that options are out of range, or that there are both
+        ``beam_size`` and ``sampling``.
         """
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
