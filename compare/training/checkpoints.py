@@ -281,7 +281,7 @@ class MovingAverage:
         """Take in the weights after an update, counted from 1."""
         share = (1 - self.decay) / (1 - self.decay**update)
         floats = [name for name, tensor in self._current.items() if tensor.is_floating_point()]
-        means, new = ([each[name] for name in floats] for each in (self.weights, self._current))
+        means, new = ([weights[name] for name in floats] for weights in (self.weights, self._current))
         torch._foreach_lerp_(means, new, share)
         for name in self._current.keys() - set(floats):  # counters, which have no mean
             self.weights[name].copy_(self._current[name])
