@@ -120,7 +120,7 @@ def load_state(path: Path) -> dict[str, Any] | None:
     return state
 
 
-# What training has done so far: progress, sums since the last log line, moving average of the weights.
+# The state of a training: progress, sums since the last log line, moving average of the weights.
 
 
 PHASES = ("data", "train", "validation", "checkpoint")
@@ -281,7 +281,7 @@ class MovingAverage:
         """Take in the weights after an update, counted from 1."""
         share = (1 - self.decay) / (1 - self.decay**update)
         floats = [name for name, tensor in self._current.items() if tensor.is_floating_point()]
-        means, new = ([each[name] for name in floats] for each in (self.weights, self._current))
+        means, new = ([weights[name] for name in floats] for weights in (self.weights, self._current))
         torch._foreach_lerp_(means, new, share)
         for name in self._current.keys() - set(floats):  # counters, which have no mean
             self.weights[name].copy_(self._current[name])

@@ -210,7 +210,9 @@ class Trainer:
         with self.state.timed("train"):
             self.running_metrics.synchronize()
         joules = self.energy.take()
-        self.running_metrics.add_energy(joules if self.processes.size == 1 else None)  # of several: unknown
+        self.running_metrics.add_energy(
+            joules if self.processes.size == 1 else None
+        )  # several processes: unknown
 
     @by_main
     def _log_running_metrics(self) -> None:
@@ -415,7 +417,7 @@ class Validator:
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
         if not self.translator.reads_source:  # a language model, which translates nothing
             return Validation(loss=loss, bleu=None)
-        if not math.isfinite(loss):  # which ends the training; a search would find NaN scores
+        if not math.isfinite(loss):  # the training ends here; a search would find NaN scores
             return Validation(loss=loss, bleu=0.0)
         translations = self.translator.translate(self.sources, beam_size=1)
         bleu = corpus_bleu(translations, self.references, self.tokenize)
