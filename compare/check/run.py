@@ -25,7 +25,7 @@ from compare.results.store import Result, setting_text
 from compare.scoring import metric_of
 from compare.system.device import Machine, set_numerics
 from compare.system.log import counting
-from compare.training.checkpoints import WEIGHTS
+from compare.training.checkpoints import WEIGHTS, load_weights
 from compare.training.log import read_metrics
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Validator
@@ -188,6 +188,9 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
         yield Gap("translations by the weights, which are not in the folder", run.name)
         return
     if run.prepared is None:
+        return
+    if any(each.dtype == torch.bfloat16 for each in load_weights(run.folder.weights).values()):
+        yield Gap("translations by the weights, which were rounded to bf16 after translating", run.name)
         return
     train = run.folder.run.train
     device = train.device if torch.cuda.is_available() else "cpu"

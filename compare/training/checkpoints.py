@@ -64,6 +64,13 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         raise ValueError(f"{path}: not a readable safetensors file ({error}): {remedy}") from None
 
 
+def round_weights(content: bytes) -> bytes:
+    """Round the weights in a safetensors file to bf16; ``set_weights`` takes them as well."""
+    weights = safetensors.torch.load(content)
+    rounded = {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()}
+    return safetensors.torch.save(rounded)
+
+
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
     """Collect parameters and persistent buffers by name; a tied tensor appears once, under its first name."""
     named: dict[str, Tensor] = dict(model.named_parameters())  # without repeats of tied parameters

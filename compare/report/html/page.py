@@ -12,6 +12,7 @@ from compare.analysis.comparison import (
     compare_all,
     compared_with,
 )
+from compare.analysis.cost import budget_table, cost_points
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.seeds import describe_seeds
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
@@ -28,7 +29,7 @@ from compare.report.html.sections import (
     tuning_section,
 )
 from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.report.table import default_columns
+from compare.report.table import default_columns, find_summary
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -177,7 +178,9 @@ class ReportContent:
     languages: tuple[str, str]
     """Source and target language."""
     summary: Sequence[str]
-    """What sets the best model apart from the others, in sentences."""
+    """The outcome in sentences."""
+    budgets: Table | None
+    """BLEU by model and budget; None with one budget."""
     unknown: Sequence[str]
     """Limits of the evidence, and their reasons."""
     results: Table
@@ -212,6 +215,10 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
     tuned = tuning_section(finished, tuning)  # first, as it may refuse ``tuning``
     logger.info("report: scores of resampled test sets")
     scored, comparisons, summary = compare_all(finished)
+    budgets = None
+    if finished.is_largest_budget:
+        budgets = budget_table(cost_points(finished).rows)
+        summary = find_summary(folder, finished.results, data_root).outcome
     parts = significance(comparisons) if comparisons else summary
     tests = make_section("significance", "Significance", parts)
     others = analyses(finished)
@@ -222,6 +229,7 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
         facts=_facts(finished),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
         summary=summary,
+        budgets=budgets,
         unknown=unknown(finished),
         results=table,
         reference=reference if comparisons else "",
@@ -260,14 +268,18 @@ def _facts(finished: FinishedExperiment) -> list[str]:
     corpus = finished.corpus
     labels = {row.label for row in finished.results}
     seeds = describe_seeds((row.label, row.seed) for row in finished.results if not row.is_external)
-    budgets = dict.fromkeys(row.budget for row in finished.results if row.budget)
+    matched = dict.fromkeys(row.matched for row in finished.results if row.matched)
     sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
     return [
         f"{corpus.name}, {corpus.src_lang} to {corpus.tgt_lang}"
         + (f": {', '.join(sizes)} pairs" if sizes else ""),
         f"{len(labels)} models, {seeds}",
         f"{len(finished.runs)} of {len(finished.results)} runs finished",
-        *(f"equal {budget}" for budget in budgets),
+        *(f"equal {quantity}" for quantity in matched),
+        *(
+            [f"budgets of {', '.join(f'{each:,}' for each in finished.budgets)} updates"]
+            * bool(finished.budgets)
+        ),
     ]
 
 
