@@ -245,7 +245,7 @@ def budget_table(points: Sequence[Row]) -> Table:
     layout = [Column("label", "model", left=True), plain_column("seeds"), *columns, slope, interval]
     outcome = next((point["outcome"] for point in points), "")
     caption = (
-        f"BLEU of {outcome}, means over seeds ± standard deviation. A dash: not all seeds have this budget."
+        f"BLEU ({outcome}), means over seeds ± standard deviation. A dash: not all seeds have this budget."
     )
     return Table(caption, rows, "BLEU by training budget", layout=layout)
 
@@ -270,7 +270,7 @@ class SlopeDifference(NamedTuple):
         verdict = describe_p(self.p) if self.p < ALPHA else f"{describe_p(self.p)}, not significant"
         return (
             f"Per doubling of the training FLOPs {gains[0]} and {gains[1]} are gained: a difference of "
-            f"{self.test.difference:.2f} (95% interval {low:.2f} to {high:.2f}; {verdict})."
+            f"{self.test.difference:z.2f} (95% interval {low:z.2f} to {high:z.2f}; {verdict})."
         )
 
 
@@ -422,12 +422,12 @@ def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparis
     certain: list[str] = []
     uncertain: list[str] = []
     for (leader, is_significant), group in groups:
-        span = list(group)
+        span, other = list(group), (second if leader == first.label else first).label
         if is_significant:
-            certain.append(f"{leader} {'' if certain else 'leads '}{_describe_span(span, budgets)}")
+            certain.append(f"{leader} leads {other} {_describe_span(span, budgets)}")
         else:
             sizes = (format_points(abs(leads[budget])) for budget in span)
-            at = f"{leader} is {_ends(sizes)} BLEU ahead {_describe_span(span, budgets)}"
+            at = f"{leader} is {_ends(sizes)} BLEU ahead of {other} {_describe_span(span, budgets)}"
             uncertain.append(f"{at}, which is not significant")
     parts = [" and ".join(certain)] * bool(certain) + uncertain
     crossing = find_crossing(first, second)

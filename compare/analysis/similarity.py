@@ -5,11 +5,17 @@ translation of the most similar training source; a corpus on which it scores hig
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+
+from compare.analysis.finished_experiment import FinishedExperiment
+from compare.results.store import of_test
+from compare.results.table import Row
+from compare.scoring import all_metrics, score_texts
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -31,7 +37,8 @@ class Nearest(NamedTuple):
     """Cosine of the two tf-idf vectors, from 0 to 1, (N,)."""
 
 
-def find_nearest(train: Sequence[str], test: Sequence[str]) -> Nearest:
+@lru_cache(maxsize=4)  # a table and an analysis of the same report ask for the same
+def find_nearest(train: tuple[str, ...], test: tuple[str, ...]) -> Nearest:
     """Find the most similar training sentence of each test sentence.
 
     The similarity is the cosine of two vectors of character 4-grams, lower-cased. Each is weighted by its
@@ -56,6 +63,27 @@ def find_nearest(train: Sequence[str], test: Sequence[str]) -> Nearest:
         index[start : start + BLOCK] = cosines.argmax(axis=1)
         similarity[start : start + BLOCK] = cosines.max(axis=1)
     return Nearest(index, np.clip(similarity, 0.0, 1.0))
+
+
+def nearest(finished: FinishedExperiment, test: str) -> Nearest:
+    """Find the most similar training sentence of each sentence of a test set."""
+    return find_nearest(tuple(finished.sources("train")), tuple(finished.sources(test)))
+
+
+def copy_nearest(finished: FinishedExperiment, test: str) -> list[str]:
+    """Translate a test set by copying the translation of the most similar training sentence."""
+    targets = finished.references("train")
+    return [targets[number] for number in nearest(finished, test).sentences]
+
+
+def nearest_row(finished: FinishedExperiment) -> Row:
+    """Score the baseline on all test sets, as the row of a result table."""
+    row: Row = {"label": NEAREST}
+    for number, test in enumerate(finished.corpus.tests):
+        scoring = all_metrics(finished.tokenize)
+        scores = score_texts(copy_nearest(finished, test), finished.references(test), scoring=scoring)
+        row |= {of_test(name, test if number else ""): value for name, value in scores.columns().items()}
+    return row
 
 
 def _list_grams(lines: Sequence[str]) -> tuple[IntArray, npt.NDArray[np.uint64]]:

@@ -25,6 +25,7 @@ from compare.analysis.cost import (
     name_leaders,
 )
 from compare.analysis.efficiency import SIZE, SPEED
+from compare.analysis.similarity import NEAREST
 from compare.attention.heatmap import render_figure
 from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
@@ -50,7 +51,7 @@ Styles = Mapping[str, Style]
 
 def model_style(styles: Styles, label: str, index: int) -> Style:
     """Return the style of a model; of one that the experiment does not have, by its index."""
-    return styles.get(label) or series_style(index)
+    return styles.get(label) or (Style(REFERENCE_COLOR) if label == NEAREST else series_style(index))
 
 
 def line_style(style: Style) -> dict[str, Any]:

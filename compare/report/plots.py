@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from compare.analysis.cost import COSTS, cost_points, progress, time_to_quality
 from compare.analysis.efficiency import SIZE, SPEED, pareto, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.quality import by_length, rare_words
+from compare.analysis.quality import by_length, by_similarity, rare_words
 from compare.analysis.statistics import check_label
 from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import read_trials
@@ -108,6 +108,17 @@ PLOTS = {
         f"BLEU by {WORDS_TITLE}",
         partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
         by_length,
+        needs_texts=True,
+    ),
+    "similarity": Plan(
+        "BLEU by similarity to the training text",
+        partial(
+            groups_plot,
+            group="similarity",
+            size="sentences",
+            title="similarity of the source to the nearest training sentence (sentences)",
+        ),
+        by_similarity,
         needs_texts=True,
     ),
     "rare-words": Plan(

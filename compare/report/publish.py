@@ -18,6 +18,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import (
     SUMMARY,
     Result,
+    of_budget,
     read_registry,
     read_results,
     results_hash,
@@ -100,9 +101,9 @@ def publish_experiment(
         if (best := trials.with_name(BEST)).exists():
             (target / BEST).write_bytes(_without_paths(best.read_text(encoding="utf-8")).encode())
         if ended[0].status == "done":
-            summary = find_summary(folder, results, data_root)
+            summary = find_summary(folder, of_budget(results), data_root)
             if not summary.lacks_texts:  # it names a path of this machine
-                published = results_hash(read_results(target))
+                published = results_hash(of_budget(read_results(target)))
                 write_record(target / SUMMARY, dataclasses.replace(summary, results=published))
     return out
 

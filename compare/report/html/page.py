@@ -15,6 +15,7 @@ from compare.analysis.comparison import (
 from compare.analysis.cost import budget_table, cost_points
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.seeds import describe_seeds
+from compare.analysis.similarity import NEAREST, nearest_row
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings, list_left_out
@@ -131,6 +132,8 @@ def result_table(
         }
         for label, results in groups.items()
     ]
+    if not finished.no_texts:
+        rows.append({**nearest_row(finished), "title": f"{NEAREST} (copies a training sentence)", "runs": []})
     every = [*rows, *(run for row in rows for run in row["runs"])]
 
     def text(row: Mapping[str, Any]) -> str:
@@ -188,7 +191,7 @@ class ReportContent:
     reference: str
     """Model that the others are compared with; empty where nothing is compared."""
     sections: Sequence[Section]
-    """Significance, the analyses, tuning if there was a search, and alignment."""
+    """Quality against cost, significance, the other analyses, tuning if there was a search, and alignment."""
     viewer: AttentionViewer
     sentences: Sequence[Sentence]
     seed: int
@@ -221,7 +224,7 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
         summary = find_summary(folder, finished.results, data_root).outcome
     parts = significance(comparisons) if comparisons else summary
     tests = make_section("significance", "Significance", parts)
-    others = analyses(finished)
+    cost, *others = analyses(finished)
     aligned, chosen = alignment_section(finished)
     table = result_table(finished, scored, comparisons, reference)
     return ReportContent(
@@ -233,7 +236,7 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
         unknown=unknown(finished),
         results=table,
         reference=reference if comparisons else "",
-        sections=[tests, *others, *([tuned] if tuned else []), aligned],
+        sections=[cost, tests, *others, *([tuned] if tuned else []), aligned],
         viewer=attention_viewer(finished, draw_numbers(len(finished.corpus.splits[test].src), seed), chosen),
         sentences=draw_sentences(finished, seed),
         seed=seed,

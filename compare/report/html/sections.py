@@ -128,8 +128,10 @@ def _cost(finished: FinishedExperiment) -> Iterator[Part]:
         yield "The experiment has one budget: these are scores of the validation set during training."
     for name, plan in PLOTS.items():
         if name.split("-")[0] == "cost":
+            quality, _, cost = plan.title.partition(" against ")
+            choice = cost if quality == "BLEU" else f"{cost} ({quality.lower()})"
             with suppress(ValueError):  # a cost that was not recorded, or no BLEU
-                yield _drawing(name, finished, rows, choice=plan.title.partition(" against ")[2])
+                yield _drawing(name, finished, rows, choice)
     table = time_to_quality(rows)
     yield _drawing("time-to-quality", finished, table.rows)  # fails where no level was reached
     yield table
@@ -208,6 +210,7 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
     "pareto": ("Quality against speed and size", _pareto),
     "speed": ("Speed", speed),
     "lengths": ("Quality by length", partial(_plotted, name="length")),
+    "similarity": ("Quality by similarity to the training text", partial(_plotted, name="similarity")),
     "rare-words": ("Rare words", partial(_plotted, name="rare-words")),
     "faults": ("Repetition and length", _faults),
 }
