@@ -36,7 +36,7 @@ results: $(STAMP) ## List the published results; NAME=grammar [CORPORA=FOLDER] m
 pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; CORPORA=FOLDER)
 	$(PY) -m benchmarks.readme $(if $(CORPORA),--corpora '$(CORPORA)')
 	$(PY) benchmarks/results.py --write
-	$(if $(CORPORA),for kind in quality-seconds time-to-quality length; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
+	$(if $(CORPORA),for kind in cost-minutes time-to-quality length; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
 	    --format png --out docs/images/multi30k --set 'data.root=$(CORPORA)/multi30k' || exit 1; done)
 
 bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; CORPORA=FOLDER)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compare.analysis.finished_experiment import FinishedExperiment
-from compare.analysis.similarity import GRAM, NEAREST, copy_nearest, nearest
+from compare.analysis.similarity import GRAM, MOST_SENTENCES, NEAREST, copy_nearest, nearest
 from compare.analysis.statistics import bleu, sentence_counts
 from compare.results.table import Row, Table
 from data.text import UNSPACED
@@ -163,9 +163,10 @@ def by_similarity(finished: FinishedExperiment) -> Table:
         for row in _group_rows(finished, names, outputs, groups, "similarity")
     ]
     caption = (
-        "Quality by similarity of the source to the most similar training sentence: cosine of tf-idf vectors "
-        f"of character {GRAM}-grams. Each quarter of the sentences of {' and '.join(tests)} is scored as a "
-        f"separate corpus. {NEAREST} copies the translation of that training sentence."
+        "Quality by similarity of the source to the most similar training sentence (of a large corpus, of "
+        f"the first {MOST_SENTENCES:,}): cosine of tf-idf vectors of character {GRAM}-grams. Each quarter "
+        f"of the sentences of {' and '.join(tests)} is scored as a separate corpus. {NEAREST} copies the "
+        "translation of that training sentence."
     )
     return Table(caption, rows, "BLEU by similarity to the training text")
 

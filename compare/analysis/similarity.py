@@ -6,6 +6,7 @@ translation of the most similar training source; a corpus on which it scores hig
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ NEAREST = "nearest-neighbour"
 """Label of the baseline in tables."""
 GRAM = 4
 """Length of the character n-grams that are compared."""
+MOST_SENTENCES = 200_000
+"""Training sentences that are compared; those of a larger corpus need more memory than a report should."""
 BLOCK = 256
 """Test sentences that are compared at a time; 160,000 training sentences then take some 300 MB."""
 
@@ -37,8 +40,7 @@ class Nearest(NamedTuple):
     """Cosine of the two tf-idf vectors, from 0 to 1, (N,)."""
 
 
-@lru_cache(maxsize=4)  # a table and an analysis of the same report ask for the same
-def find_nearest(train: tuple[str, ...], test: tuple[str, ...]) -> Nearest:
+def find_nearest(train: Sequence[str], test: Sequence[str]) -> Nearest:
     """Find the most similar training sentence of each test sentence.
 
     The similarity is the cosine of two vectors of character 4-grams, lower-cased. Each is weighted by its
@@ -66,8 +68,14 @@ def find_nearest(train: tuple[str, ...], test: tuple[str, ...]) -> Nearest:
 
 
 def nearest(finished: FinishedExperiment, test: str) -> Nearest:
-    """Find the most similar training sentence of each sentence of a test set."""
-    return find_nearest(tuple(finished.sources("train")), tuple(finished.sources(test)))
+    """Find the most similar of the first ``MOST_SENTENCES`` training sentences for each of a test set."""
+    train = tuple(islice(finished.sources("train"), MOST_SENTENCES))
+    return _find_once(train, tuple(finished.sources(test)))
+
+
+@lru_cache(maxsize=4)  # several parts of a report ask for the same
+def _find_once(train: tuple[str, ...], test: tuple[str, ...]) -> Nearest:
+    return find_nearest(train, test)
 
 
 def copy_nearest(finished: FinishedExperiment, test: str) -> list[str]:

@@ -39,6 +39,17 @@ TRUNK = "trunk"
 """Folder in that of the checkpoints; a training to a larger budget starts from the state in it."""
 
 
+def has_begun(checkpoints: Path) -> bool:
+    """Return whether a training has saved a state, or the weights that were chosen at its end."""
+    return any((checkpoints / name).is_file() for name in (STATE, FINAL))
+
+
+def drop_state(checkpoints: Path) -> None:
+    """Delete the state and the weights that a training saved before it chose the final ones."""
+    for path in (checkpoints / STATE, *checkpoints.glob("update-*.safetensors")):
+        path.unlink(missing_ok=True)
+
+
 # Weights, and the trainer state.
 
 
