@@ -306,6 +306,14 @@ class Crossing(NamedTuple):
     several: bool
     """Whether the curves cross more than once."""
 
+    def describe_interval(self) -> str:
+        """Format the interval; empty if there is none, or no crossing in it."""
+        if self.interval is None or self.interval.low == self.interval.high:
+            return ""
+        low, high = (format_cost(end) for end in self.interval)
+        low = "below the smallest budget" if self.interval.low == 0 else low
+        return f"{low} to {'above the largest' if self.interval.high == math.inf else high}"
+
     @property
     def is_inside(self) -> bool:
         """Whether the mean curves cross at a cost that both have."""
@@ -436,8 +444,9 @@ def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparis
     elif crossing.cost == math.inf:
         where = "by the means neither is ahead at the end"
     else:
-        where = f"the curves cross {'last ' * crossing.several}at {format_cost(crossing.cost, 'flops')} FLOPs"
-    return f"{'; '.join([*parts, where])}{_describe_interval(crossing.interval)}."
+        where = f"the curves cross {'last ' * crossing.several}at {format_cost(crossing.cost)} FLOPs"
+    interval = crossing.describe_interval()
+    return f"{'; '.join([*parts, where])}{f' (95% interval of the crossing {interval})' * bool(interval)}."
 
 
 def _describe_span(span: Sequence[int], budgets: Sequence[int]) -> str:
@@ -457,23 +466,10 @@ def _ends(texts: Iterable[str]) -> str:
     return " to ".join([first, *rest[-1:]])
 
 
-def _describe_interval(interval: Interval | None) -> str:
-    if interval is None or interval.low == interval.high:
-        return ""
-    ends = [format_cost(end, "flops") for end in interval]
-    if interval.low == 0:
-        ends[0] = "below the smallest budget"
-    if interval.high == math.inf:
-        ends[1] = "above the largest"
-    return f" (95% interval of the crossing {' to '.join(ends)})"
-
-
-def format_cost(cost: float, kind: str) -> str:
-    """Format a cost of ``COSTS``: "2.9e14" FLOPs, or another one with two digits, "2,300" updates."""
-    if kind == "flops":
-        return f"{cost:.1e}".replace("e+", "e")
-    rounded = float(f"{cost:.2g}")
-    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:g}"
+def format_cost(cost: float) -> str:
+    """Format a cost with two digits: "2,300" or "2.9e14"."""
+    large = f"{cost:.1e}".replace("e+0", "e").replace("e+", "e")
+    return large if cost >= 1e6 else f"{float(f'{cost:.2g}'):,g}"
 
 
 def name_leaders(curves: Mapping[str, Curve], quality: str, cost: str) -> str:
@@ -492,6 +488,6 @@ def name_leaders(curves: Mapping[str, Curve], quality: str, cost: str) -> str:
     if not others:
         return f"{first} has the {best} at every training cost" if first else ""
     if len(others) == 1 and (crossing := find_crossing(curves[first], curves[others[0]])).is_inside:
-        where = f"{format_cost(crossing.cost, cost)} {COSTS[cost]}"
+        where = f"{format_cost(crossing.cost)} {COSTS[cost]}"
         return f"{first} has the {best} up to {where}, {others[0]} beyond"
     return f"{first} has the {best} at the lowest training cost, {others[-1]} at the highest"

@@ -293,14 +293,14 @@ def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = 
     tidy_axes(axes)
     _label_ends(axes, list(curves.values()), styles)
     for below_axes in strip:
-        _draw_crossings(axes, below_axes, crossings, rising, sign, against)
+        _draw_crossings(axes, below_axes, crossings, rising, sign)
     bottom = [axes, *strip][-1]
     bottom.set_xlabel(COSTS[against])
     _set_cost_ticks(bottom, curves.values(), against)
     title = textwrap.fill(name_leaders(rising, quality, against), TITLE_LENGTH)
     axes.set_title(title, loc="left", fontsize=12, fontweight="bold", parse_math=False)
     seeds = max(len(curve.scores) for curve in curves.values())
-    marks = " Circles: crossings, with 95% intervals over seeds." if crossings else ""
+    marks = " Circles: crossings." if crossings else ""
     add_caption(figure, (SEVERAL_SEEDS if seeds > 1 else ONE_RUN) + marks)
     return figure
 
@@ -341,7 +341,6 @@ def _draw_crossings(
     crossings: Sequence[tuple[str, str, Crossing]],
     curves: Mapping[str, Curve],
     sign: int,
-    against: str,
 ) -> None:
     """Circle each crossing, and draw its interval in a strip below the panel.
 
@@ -351,31 +350,22 @@ def _draw_crossings(
         crossings: labels of two models and their crossing.
         curves: of the models, rising with quality.
         sign: -1 if the panel has the negative of these curves.
-        against: a column of ``COSTS``.
     """
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     for row, (first, second, crossing) in enumerate(crossings):
         height = sign * curves[first].score_at(crossing.cost)
         axes.plot([crossing.cost], [height], "o", markersize=11, markerfacecolor="none", color="black")
         axes.vlines(crossing.cost, bottom, height, colors=REFERENCE_COLOR, linestyles=":")
-        text = f"{first} × {second}: {format_cost(crossing.cost, against)}"
+        text = f"{first} × {second}: {format_cost(crossing.cost)}"
         if crossing.interval is not None:
             low, high = (min(max(end, left), right) for end in crossing.interval)
             strip.hlines(row, low, high, colors=REFERENCE_COLOR, linewidth=4)
-            text += _describe_ends(crossing, against)
+            text += f" (95% interval {crossing.describe_interval()})"
         strip.plot([crossing.cost], [row], "o", markersize=6, color="black")
         strip.text(0.0, row - 0.5, text, transform=strip.get_yaxis_transform(), va="center", fontsize=9)
     strip.set_ylim(len(crossings) - 0.5, -1)
     strip.set_yticks([])
     strip.spines[["top", "right", "left"]].set_visible(False)
-
-
-def _describe_ends(crossing: Crossing, against: str) -> str:
-    """Format the interval of a crossing; an end beyond all budgets is open."""
-    assert crossing.interval is not None
-    low, high = crossing.interval
-    begin = f"{format_cost(low, against)}" if low > 0 else "below all budgets"
-    return f" ({begin} to {format_cost(high, against) if high < math.inf else 'beyond all budgets'})"
 
 
 def _set_cost_ticks(axes: Axes, curves: Iterable[Curve], against: str) -> None:
@@ -385,9 +375,7 @@ def _set_cost_ticks(axes: Axes, curves: Iterable[Curve], against: str) -> None:
     else:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda cost, _: format_cost(cost, against).replace(".0e", "e"))
-    )
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda cost, _: format_cost(cost).replace(".0e", "e")))
 
 
 def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:

@@ -191,7 +191,7 @@ def find_run(folder: Path) -> Path:
     """Return the folder of a run; of a name without its budget, the largest budget that has weights.
 
     Raises:
-        ValueError, FileNotFoundError: there is no such run.
+        ValueError: there is no such run.
     """
     if not folder.exists() and folder.parent.is_dir():
         stem = f"{folder.name}-budget"

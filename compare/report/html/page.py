@@ -133,7 +133,7 @@ def result_table(
         for label, results in groups.items()
     ]
     if not finished.no_texts:
-        rows.append({**nearest_row(finished), "title": NEAREST, "runs": []})
+        rows.append({**nearest_row(finished), "title": NEAREST, "status": "baseline", "runs": []})
     every = [*rows, *(run for row in rows for run in row["runs"])]
 
     def text(row: Mapping[str, Any]) -> str:

@@ -75,7 +75,7 @@ def test_the_baseline_copies_and_quarters_are_scored_apart(tmp_path: Path):
     assert (best[NEAREST, 1]["sentences"], best[NEAREST, 1]["bleu"]) == (2, pytest.approx(100))
     assert best["a", 1]["bleu"] < 1
     others = {row["label"]: row["bleu"] for row in rows if not row["similarity"].endswith("1.00")}
-    assert others == {"a": pytest.approx(100), NEAREST: pytest.approx(0, abs=5)}
+    assert others == {"a": pytest.approx(100), NEAREST: pytest.approx(0, abs=9)}
     row = nearest_row(finished)
     assert row["label"] == NEAREST
     assert 30 < row["bleu"] < 70

@@ -38,7 +38,7 @@ def test_a_run_of_a_gpu_is_read_without_one(copy: Path, monkeypatch: pytest.Monk
 
 
 def test_a_name_without_budget_is_the_largest_budget_that_has_weights(copy: Path):
-    with pytest.raises(FileNotFoundError, match="luong-seed9"):
+    with pytest.raises(ValueError, match="luong-seed9: no such folder"):
         find_run(copy / "luong-seed9")
     for budget in (8, 90, 400):
         shutil.copytree(copy / ROWS[0], copy / f"luong-seed9-budget{budget}")
