@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compare.results.store import read_result, save_result
-from tests.kits.report import write_experiment
+from tests.kits.experiments import write_experiment
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ from compare.analysis.cost import (
 )
 from compare.analysis.statistics import FloatArray, Interval, holm_correction
 from compare.results.table import Row
-from tests.kits.finished_experiments import make_finished, pairs
+from tests.kits.experiments import make_finished, pairs
 
 BUDGETS = [1000, 2000, 4000, 8000]
 COSTS = np.array([1e14, 2e14, 4e14, 8e14])

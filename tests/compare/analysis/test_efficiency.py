@@ -10,7 +10,7 @@ import pytest
 from compare.analysis.efficiency import expected_best, pareto, pareto_front, tuning_curve
 from compare.analysis.finished_experiment import Spread
 from compare.experiment.tune import TrialResult
-from tests.kits.finished_experiments import make_finished, pairs
+from tests.kits.experiments import make_finished, pairs
 
 LINES = pairs(("a", "x"))
 

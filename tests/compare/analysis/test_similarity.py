@@ -10,7 +10,7 @@ import pytest
 from compare.analysis import similarity
 from compare.analysis.quality import by_similarity
 from compare.analysis.similarity import NEAREST, find_nearest, nearest_row
-from tests.kits.finished_experiments import make_finished, pairs
+from tests.kits.experiments import make_finished, pairs
 
 
 def cosines(train: list[str], sentence: str) -> list[float]:
