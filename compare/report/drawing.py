@@ -278,7 +278,7 @@ def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = 
     if not (curves := make_curves(rows, quality, against)):
         raise ValueError(NO_BLEU)
     rising = {label: replace(curve, scores=sign * curve.scores) for label, curve in curves.items()}
-    crossings = list(_crossings(rising.values()))
+    crossings = _crossings(rising.values())
     width, height = COST_INCHES
     below = CROSSING_INCHES * len(crossings)
     figure = Figure(figsize=(width, height + below), layout="constrained")
@@ -293,7 +293,7 @@ def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = 
     tidy_axes(axes)
     _label_ends(axes, list(curves.values()), styles)
     for below_axes in strip:
-        _draw_crossings(axes, below_axes, crossings, rising, sign)
+        _draw_crossings(axes, below_axes, crossings, curves)
     bottom = [axes, *strip][-1]
     bottom.set_xlabel(COSTS[against])
     _set_cost_ticks(bottom, curves.values(), against)
@@ -311,7 +311,7 @@ def _ensure_cost(rows: Sequence[Row], against: str) -> None:
         raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
 
 
-def _crossings(curves: Iterable[Curve]) -> Iterable[tuple[str, str, Crossing]]:
+def _crossings(curves: Iterable[Curve]) -> list[tuple[str, str, Crossing]]:
     """Find the crossings of all pairs of models at costs that both have, by rising cost."""
     crossings = []
     for first, second in combinations([each for each in curves if len(each.updates) > 1], 2):
@@ -340,7 +340,6 @@ def _draw_crossings(
     strip: Axes,
     crossings: Sequence[tuple[str, str, Crossing]],
     curves: Mapping[str, Curve],
-    sign: int,
 ) -> None:
     """Circle each crossing, and draw its interval in a strip below the panel.
 
@@ -348,12 +347,11 @@ def _draw_crossings(
         axes: the panel.
         strip: the axes below it.
         crossings: labels of two models and their crossing.
-        curves: of the models, rising with quality.
-        sign: -1 if the panel has the negative of these curves.
+        curves: of the models.
     """
     (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
     for row, (first, second, crossing) in enumerate(crossings):
-        height = sign * curves[first].score_at(crossing.cost)
+        height = curves[first].score_at(crossing.cost)
         axes.plot([crossing.cost], [height], "o", markersize=11, markerfacecolor="none", color="black")
         axes.vlines(crossing.cost, bottom, height, colors=REFERENCE_COLOR, linestyles=":")
         text = f"{first} × {second}: {format_cost(crossing.cost)}"

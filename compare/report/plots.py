@@ -169,7 +169,7 @@ ATTENTION = "attention"
 
 
 def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: str = "") -> list[Path]:
-    """Draw learning curves of all models, and heat maps of their attention for the first test sentence.
+    """Draw curves of all models, and heat maps of their attention for the first test sentence.
 
     Heat maps need the corpus and weights; models without weights have none. ``draw_attention`` draws any
     sentence.
@@ -192,7 +192,7 @@ def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: 
         return []
     finished = load_finished(folder, data_root=data_root, needs_texts=False).trained
     written = []
-    for name in ("learning-updates", "learning-minutes"):
+    for name in ("learning-updates", "learning-minutes", *["cost"] * (len(finished.budgets) > 1)):
         plan = PLOTS[name]
         written += save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / name)
     if finished.no_texts:
