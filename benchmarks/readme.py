@@ -16,9 +16,10 @@ from pathlib import Path
 
 from pandas import DataFrame
 
-from compare.analysis.comparison import Comparison, compare_all
+from compare.analysis.comparison import compare_all
 from compare.analysis.cost import cost_points, time_to_quality
 from compare.analysis.finished_experiment import load_finished
+from compare.analysis.summary import summarise
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
 from compare.report.table import load_table, render_table
@@ -113,22 +114,16 @@ def intervals(folder: Path, corpus: str) -> str:
 
 
 @cache
-def compared(folder: Path, corpus: str) -> tuple[list[Comparison], list[str]]:
-    """Return the comparisons of the models of an experiment, and its outcome in sentences."""
-    return compare_all(load_finished(folder, data_root=corpus))[1:]
-
-
-@cache
 def outcome(folder: Path, corpus: str) -> str:
     """Return the sentences with which the report of an experiment begins, as a list."""
-    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1])
+    return "\n".join(f"- {sentence}" for sentence in summarise(folder, data_root=corpus).outcome)
 
 
 @cache
 def comparisons(folder: Path, corpus: str) -> str:
     """Return a table of all pairs: difference, its interval, p-value with Holm's correction, verdict."""
     lines = ["| difference | BLEU | 95% interval | p | p by Holm | verdict |", "|---|--:|--:|--:|--:|---|"]
-    for found in compared(folder, corpus)[0]:
+    for found in compare_all(load_finished(folder, data_root=corpus))[1]:
         each = found if found.difference >= 0 else found.swapped()
         low, high = each.interval
         cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}", f"{low:.1f} to {high:.1f}"]

@@ -155,7 +155,7 @@ def test_a_trunk_that_another_process_trains_is_left_to_it(
     [
         (["train.budgets=[40,20]"], "budgets must increase, found [40, 20]"),
         (["train.budgets=[20,20]"], "budgets must increase, found [20, 20]"),
-        (["train.budgets=[5,20]"], "models.luong: warmup_updates = 5 does not end before the smallest of"),
+        (["train.budgets=[5,20]"], "models.luong: warmup_updates = 5 must end before the smallest of"),
         (["train.budgets=[20]", "train.patience=2"], "patience = 2 could end the training before a budget"),
         (
             ["train.budgets=[20]", "models.luong.schedule=cosine"],
