@@ -107,11 +107,17 @@ class Trainer:
     def run(self) -> TrainerState:
         """Train to the end, from the start or from the saved state; the model then holds the chosen weights.
 
+        A training that has ended, and whose state was deleted then, only gets these weights.
+
         Raises:
             TrainingDiverged: loss or gradient became NaN or infinite.
             Interrupted: SIGINT or SIGTERM arrived. The state is saved; calling ``run`` again resumes from it.
             ValueError: the saved state is damaged, of another model or of another kind of GPU.
         """
+        final = self.folder / FINAL
+        if all(self.processes.gather(lambda: final.is_file() and not self.checkpoint.path.is_file())):
+            set_weights(self.model, load_weights(final), str(final))
+            return self.state
         self._resume()
         self._ensure_files_are_there()
         self.criterion.train()
