@@ -19,7 +19,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result
 from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
-from compare.system.plugins import code_version
+from compare.system.plugins import code_version, source_version
 from compare.system.timer import peak_flops, percentile
 from compare.training.checkpoints import load_weights, set_weights
 from compare.training.log import read_metrics
@@ -64,6 +64,12 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         **gpu_conditions(run),
         **dataclasses.asdict(this_machine(torch.device(run.train.device))),
     )
+
+
+def all_code_versions(run: Run, metrics: Sequence[Mapping[str, Any]]) -> str:
+    """Name the versions of the code that trained the parts of a run and, last, that of this process."""
+    trained_by = [line["code"] for line in metrics if line.get("code") not in (None, source_version())]
+    return " and ".join(dict.fromkeys([*trained_by, code_version(run.plugins)]))
 
 
 def gpu_conditions(run: Run) -> Figures:
@@ -276,6 +282,8 @@ def speed_figures(
     figures: Figures = {
         "decode_s": raw.decode_s,
         "peak_memory_bytes": raw.peak_memory_bytes,
+        "train_peak_memory_bytes": raw.train_peak_memory_bytes,
+        "decode_peak_memory_bytes": raw.decode_peak_memory_bytes,
         "trained_on": None if machines == [str(machine)] else " and ".join(machines),
     }
     if raw.timings is None:
@@ -292,6 +300,7 @@ def speed_figures(
         "train_mfu": None if peak is None else train.tokens_per_s * flops / peak,
         "cpu_share": min((share for share in shares if share is not None), default=None),
         "timed_together": session.timed_together,
+        "timed_code": session.code_version,
     }
     if (reference := raw.timings.reference_s) and session.best_reference_s:
         figures |= {

@@ -50,6 +50,8 @@ class Session(Machine):
     """Id of the timing, the same for all its models."""
     best_reference_s: Positive | None = None
     """Least seconds of ``ReferenceWork`` on this machine so far; None if it was not timed."""
+    code_version: str | None = None
+    """Version and hash of the sources that were timed; None where they are not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,10 @@ class RawSpeed:
     """Seconds of decoding all test sets; None where nothing is decoded."""
     peak_memory_bytes: Count | None
     """Peak memory of training and decoding; None where two processes did these."""
+    train_peak_memory_bytes: Count | None = None
+    """Peak memory of training; None where several processes did it one after the other."""
+    decode_peak_memory_bytes: Count | None = None
+    """Peak memory of decoding."""
     decoded_on: Machine | None = None
     """Machine and threads of decoding, which are not always those of the timings; None where unknown."""
     timings: Timings | None = None
