@@ -394,14 +394,14 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
     for phase, verb in VERBS.items():
         clauses = [_describe_ratio(label, each[phase]) for label, each in ratios.items() if phase in each]
         if clauses:
-            clauses[0] = f"{clauses[0][:-1]} over the rounds)"
-            sentences.append(f"{best} {verb} {_join(clauses)}.")
+            sentences.append(f"{best} {verb} {_join(clauses)}, with the range over the rounds.")
     results = [run.result for label in named for run in finished.labels[label]]
     shares = (share for result in results for share in (result.cpu_share, result.reference_share))
     least = min((share for share in shares if share is not None), default=1.0)
     if least < DISTURBED:
         sentences.append(
-            f"The machine was disturbed while it timed these models (down to {least:.0%}), which took turns."
+            "The timings of these models, which took turns, were disturbed: the lowest share of the processor "
+            f"or of the machine's best speed was {least:.0%}."
         )
     return sentences
 
@@ -409,8 +409,8 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
 def _describe_ratio(label: str, rounds: Sequence[float]) -> str:
     """Format ratios of speed to that of a model: "1.23 times as fast as lstm (1.20 to 1.24)"."""
     low, high = min(rounds), max(rounds)
-    how = "about" if low <= 1 <= high else f"{median(rounds):.2f} times"
-    return f"{how} as fast as {label} ({low:.2f} to {high:.2f})"
+    unclear = "; no difference is shown" if low <= 1 <= high else ""
+    return f"{median(rounds):.2f} times as fast as {label} ({low:.2f} to {high:.2f}{unclear})"
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:

@@ -397,20 +397,24 @@ def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
 @pytest.mark.parametrize(
     ("slow", "changes", "ratio"),
     [
-        (55.0, {}, "0.55 times as fast as Y (0.50 to 0.61"),
-        (109.0, {}, "about as fast as Y (0.99 to 1.21"),
-        (123.0, {}, "1.23 times as fast as Y (1.12 to 1.37"),
+        (55.0, {}, "0.55 times as fast as Y (0.50 to 0.61)"),
+        (109.0, {}, "1.09 times as fast as Y (0.99 to 1.21; no difference is shown)"),
+        (123.0, {}, "1.23 times as fast as Y (1.12 to 1.37)"),
         (55.0, {"timed_together": "b2"}, None),
-        (55.0, {"cpu_share": 0.95}, "0.55 times as fast as Y (0.50 to 0.61"),
-        (55.0, {"cpu_share": 0.95, "reference_share": 0.85}, "0.55 times as fast as Y (0.50 to 0.61"),
+        (55.0, {"cpu_share": 0.95}, "0.55 times as fast as Y (0.50 to 0.61)"),
+        (55.0, {"cpu_share": 0.95, "reference_share": 0.85}, "0.55 times as fast as Y (0.50 to 0.61)"),
     ],
 )
 def test_speeds_are_compared_round_by_round_in_each_phase(
     tmp_path: Path, slow: float, changes: dict[str, Any], ratio: str | None
 ):
-    words = [f"X {verb} {ratio} over the rounds)." for verb in ("trains", "searches by beam") if ratio]
+    over = "with the range over the rounds"
+    words = [f"X {verb} {ratio}, {over}." for verb in ("trains", "searches by beam") if ratio]
     if "reference_share" in changes:
-        words.append("The machine was disturbed while it timed these models (down to 85%), which took turns.")
+        words.append(
+            "The timings of these models, which took turns, were disturbed: the lowest share of the processor "
+            "or of the machine's best speed was 85%."
+        )
     for found in (compared("X", "Y", 2.1), compared("Y", "X", -2.1)):
         first, *others = headlines(two(tmp_path, slow, **changes), [found])
         assert first == "On test, X beats Y by 2.1 BLEU (p = 0.003), 3 seeds each."
