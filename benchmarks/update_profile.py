@@ -1,10 +1,10 @@
 """Measure what the time of a training update consists of, by kind of operation, on a processor.
 
-    OMP_NUM_THREADS=1 python benchmarks/update_profile.py configs/speed.toml --synthetic 14 --set train.precision=bf16
+    OMP_NUM_THREADS=1 python benchmarks/update_profile.py configs/speed.toml --synthetic 14
 
-The models of an experiment train on the same batches, one after the other; torch.profiler records every operation.
-A kind has the time in which its operations themselves ran. Python is what is left: Python itself, autograd, and the
-profiler, so that the last line of the table, without the profiler, tells how much of it is real.
+The models of an experiment train on the same batches, one after the other; torch.profiler records every
+operation. A kind has the time in which its operations themselves ran. Python is what is left: Python itself,
+autograd, and the profiler, so that the line "without profiler" tells how much of it is real.
 """
 
 import argparse
@@ -51,12 +51,13 @@ KINDS = {
     "normalisation": "native_layer_norm native_layer_norm_backward _fused_rms_norm _fused_rms_norm_backward",
     "softmax": "_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data",
     "dropout": "native_dropout native_dropout_backward bernoulli_ random_",
-    "lookups and copies": "copy_ cat stack fill_ zero_ index index_select index_put_ _index_put_impl_ gather scatter_ "
-    "scatter_add_ embedding embedding_dense_backward masked_select nonzero",
-    "views and memory": "view reshape _unsafe_view _reshape_alias t transpose permute expand slice select narrow "
-    "as_strided unsqueeze squeeze unbind split split_with_sizes chunk detach detach_ alias empty empty_like "
-    "empty_strided new_empty new_zeros zeros zeros_like ones ones_like resize_ unfold to _to_copy contiguous clone "
-    "linear matmul einsum item _local_scalar_dense lift_fresh slice_backward select_backward",
+    "lookups and copies": "copy_ cat stack fill_ zero_ index index_select index_put_ _index_put_impl_ gather "
+    "scatter_ scatter_add_ embedding embedding_dense_backward masked_select nonzero",
+    "views and memory": "view reshape _unsafe_view _reshape_alias t transpose permute expand slice select "
+    "narrow as_strided unsqueeze squeeze unbind split split_with_sizes chunk detach detach_ alias empty "
+    "empty_like empty_strided new_empty new_zeros zeros zeros_like ones ones_like resize_ unfold to _to_copy "
+    "contiguous clone linear matmul einsum item _local_scalar_dense lift_fresh slice_backward "
+    "select_backward",
 }
 """Operations of torch by kind; others are elementwise functions and sums."""
 KIND_OF = {f"aten::{name}": kind for kind, names in KINDS.items() for name in names.split()}
@@ -88,8 +89,10 @@ def profile_updates(work: TrainingWork, updates: int) -> tuple[dict[str, float],
     """
     work.warm_up()
     plain_s = min(timed(work, CPU) for _ in range(3))
+    update_weights, step.update_weights = step.update_weights, record_function(UPDATE)(step.update_weights)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True) as profiler:
         profiled_s = timed(work, CPU)
+    step.update_weights = update_weights
     kinds = Counter[str]()
     operations = 0.0
     for event in profiler.events() or ():
@@ -110,14 +113,6 @@ def profile_model(run: Run, inputs: Any, product_gflops: float) -> dict[str, str
     ms, rate = profile_updates(TrainingWork(run, model, inputs.updates), len(inputs.updates))
     cells = {kind: f"{value:,.1f} ({value / ms['all']:.0%})" for kind, value in ms.items()}
     return cells | {"products, GFLOP/s": f"{rate:,.0f} ({rate / product_gflops:.0%} of a large one)"}
-
-
-def _labelled_update(*arguments: Any) -> torch.Tensor:
-    with record_function(UPDATE):
-        return _update_weights(*arguments)
-
-
-_update_weights, step.update_weights = step.update_weights, _labelled_update
 
 
 def rows_of(columns: dict[str, dict[str, str]]) -> Iterator[dict[str, str]]:

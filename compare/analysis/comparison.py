@@ -400,8 +400,8 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
     least = min((share for share in shares if share is not None), default=1.0)
     if least < DISTURBED:
         sentences.append(
-            "The timings of these models, which took turns, were disturbed: the lowest share of the processor "
-            f"or of the machine's best speed was {least:.0%}."
+            "The timings of these models, which took turns, were disturbed: the lowest share of the "
+            f"processor or of the machine's best speed was {least:.0%}."
         )
     return sentences
 

@@ -412,8 +412,8 @@ def test_speeds_are_compared_round_by_round_in_each_phase(
     words = [f"X {verb} {ratio}, {over}." for verb in ("trains", "searches by beam") if ratio]
     if "reference_share" in changes:
         words.append(
-            "The timings of these models, which took turns, were disturbed: the lowest share of the processor "
-            "or of the machine's best speed was 85%."
+            "The timings of these models, which took turns, were disturbed: the lowest share of the "
+            "processor or of the machine's best speed was 85%."
         )
     for found in (compared("X", "Y", 2.1), compared("Y", "X", -2.1)):
         first, *others = headlines(two(tmp_path, slow, **changes), [found])

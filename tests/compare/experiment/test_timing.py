@@ -22,6 +22,7 @@ from compare.experiment import run as run_all
 from compare.experiment import timing as time_all
 from compare.experiment.compute_result import (
     UP_TO_ROUNDING,
+    all_code_versions,
     gpu_conditions,
     late_gain,
     size_figures,
@@ -200,6 +201,13 @@ def test_other_machines_of_training_are_named(
     raw = msgspec.convert(nested(SPEED) | {"decoded_on": machine}, RawSpeed)
     metrics = [line | {"machine": name} for line, name in zip(METRICS, logged, strict=False)] or METRICS
     assert speed_figures(raw, metrics, flops=1e9, precision="bf16")["trained_on"] == expected
+
+
+def test_the_code_of_each_part_of_a_training_is_named(tiny_toml: Path):
+    run = resolve_models(load_experiment(tiny_toml))[0]
+    parts = [{"code": "1+a"}, {"code": source_version()}, {"code": "1+b"}, {}, {"code": "1+a"}]
+    assert all_code_versions(run, parts) == f"1+a and 1+b and {source_version()}"
+    assert all_code_versions(run, [{}, {"code": source_version()}]) == source_version()
 
 
 def test_the_slowest_reference_work_tells_how_fast_the_machine_was(tmp_path: Path):
