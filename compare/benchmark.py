@@ -31,10 +31,10 @@ from compare.system.timer import (
     Speed,
     TimedRepeat,
     best_reference,
+    conditions_of,
     measure_machine,
     move,
     peak_flops,
-    repeat_fields,
     time_in_turn,
 )
 from data.batches import Batch, BatchStream, make_source_batch
@@ -129,9 +129,13 @@ class Measurement(Speed):
         """Return a copy with times, energy and memory of ``repeats``."""
         joules = [repeat.joules for repeat in repeats if repeat.joules is not None]
         peaks = [repeat.peak_memory_bytes for repeat in repeats if repeat.peak_memory_bytes is not None]
-        fields: dict[str, Any] = repeat_fields(repeats)
-        fields["joules"] = sum(joules) if len(joules) == len(repeats) else None
-        return replace(self, **fields, peak_memory_bytes=max(peaks, default=None))
+        return replace(
+            self,
+            seconds=[repeat.seconds for repeat in repeats],
+            joules=sum(joules) if len(joules) == len(repeats) else None,
+            peak_memory_bytes=max(peaks, default=None),
+            **conditions_of(repeats),
+        )
 
     def row(self, conditions: Mapping[str, Any]) -> Row:
         """Return the figures of a row of the table by ``COLUMNS``, None for what is unknown."""
@@ -162,58 +166,32 @@ def figure(value: float) -> str:
 OPERATIONS = (
     "FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over"
 )
+# fmt: off
 COLUMNS = (
     Column("model", "model", left=True),
     Column("phase", "phase", "forced: every hypothesis has exactly `steps` tokens", left=True),
     Column("precision", "precision", left=True),
-    Column(
-        "median",
-        "median",
-        "with lowest and highest, of the repeats, which the models do in turn after warming up",
-        spread=True,
-        form=figure,
-    ),
+    Column("median", "median", "with lowest and highest, of the repeats, which the models do in turn after "
+        "warming up", spread=True, form=figure),
     Column("unit", "unit", left=True),
     Column("tokens_per_s", "tokens/s", form=figure),
     Column("repeats", "repeats"),
-    Column(
-        "cpu_share",
-        "CPU share",
-        "share of the processor that the timing really had, the median over its repeats; disturbed below "
-        f"{DISTURBED:.0%}",
-        form=describe_share,
-    ),
-    Column(
-        "machine_speed",
-        "machine speed",
-        "of a fixed piece of work after each repeat, relative to its best on this machine so far",
-        form=describe_share,
-    ),
+    Column("cpu_share", "CPU share", "share of the processor that the timing really had, the median over its "
+        f"repeats; disturbed below {DISTURBED:.0%}", form=describe_share),
+    Column("machine_speed", "machine speed", "of a fixed piece of work after each repeat, relative to its "
+        "best on this machine so far", form=describe_share),
     Column("sentences", "sentences", "of a repeat, decoded together but for the latency"),
-    Column(
-        "tokens",
-        "tokens",
-        "of a repeat; train counts the source's without and the target's with end of sentence, decoding the "
-        "target's; padding never",
-    ),
-    Column(
-        "product_share",
-        "share of products",
-        f"{OPERATIONS} the measured speed of a large product of that precision",
-        unit="%",
-        decimals=0,
-    ),
-    Column(
-        "mfu",
-        "MFU",
-        f"{OPERATIONS} the data sheet's peak of that precision without sparsity; none for processors",
-        unit="%",
-        decimals=0,
-    ),
+    Column("tokens", "tokens", "of a repeat; train counts the source's without and the target's with end of "
+        "sentence, decoding the target's; padding never"),
+    Column("product_share", "share of products", f"{OPERATIONS} the measured speed of a large product of "
+        "that precision", unit="%", decimals=0),
+    Column("mfu", "MFU", f"{OPERATIONS} the data sheet's peak of that precision without sparsity; none for "
+        "processors", unit="%", decimals=0),
     Column("params", "params", unit="M", decimals=2),
     Column("peak_memory_bytes", "peak memory", "on a GPU, of each model alone", unit="GB", decimals=2),
     Column("joules", "J / 1k tokens", form=figure),
 )
+# fmt: on
 """Columns of the table; those without any figure are left out."""
 
 

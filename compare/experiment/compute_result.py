@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 
 from compare.config.resolve import Run, settings_hash
@@ -20,7 +21,7 @@ from compare.results.store import Result
 from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
 from compare.system.plugins import code_version, source_version
-from compare.system.timer import peak_flops, percentile
+from compare.system.timer import peak_flops
 from compare.training.checkpoints import load_weights, set_weights
 from compare.training.log import read_metrics
 from compare.training.loss import perplexity
@@ -314,9 +315,9 @@ def speed_figures(
     if beam is not None:
         figures["decode_tokens_per_s"] = beam.tokens_per_s
     if latency is not None:
-        medians = [percentile(repeat, 0.5) for repeat in latency.ms]
+        medians = list(map(median, latency.ms))
         figures |= _with_spread("latency_ms_p50", median(medians), medians)
-        p95 = median(percentile(repeat, 0.95) for repeat in latency.ms)
+        p95 = median(float(np.quantile(repeat, 0.95)) for repeat in latency.ms)
         figures["latency_ms_p95"] = p95 if len(latency.ms[0]) >= MIN_PERCENTILE_SENTENCES else None
     return figures
 

@@ -35,9 +35,9 @@ from compare.system.timer import (
     Speed,
     TimedRepeat,
     best_reference,
+    conditions_of,
     measure_machine,
     move,
-    repeat_fields,
     time_in_turn,
     timed,
 )
@@ -312,7 +312,8 @@ def _make_works(
 
 
 def _record(phase: str, work: TrainingWork | SearchWork, repeats: Sequence[TimedRepeat]) -> Speed | Latency:
-    fields: dict[str, Any] = repeat_fields(repeats)
+    conditions = conditions_of(repeats)
     if phase == "latency" and isinstance(work, SearchWork):
-        return Latency(ms=work.ms, cpu_shares=fields["cpu_shares"], reference_s=fields["reference_s"])
-    return Speed(sentences=work.sentences, tokens=work.tokens, **fields)
+        return Latency(ms=work.ms, **conditions)
+    seconds = [repeat.seconds for repeat in repeats]
+    return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, **conditions)

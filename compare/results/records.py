@@ -12,7 +12,7 @@ from msgspec import Meta
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty
 from compare.results.store import read_record
 from compare.system.device import Machine
-from compare.system.timer import Share, Speed
+from compare.system.timer import Repeats, Speed
 from compare.training.loss import perplexity
 
 Count = Annotated[int, Meta(ge=0)]
@@ -26,20 +26,11 @@ MEASURED_AGAIN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latency:
+class Latency(Repeats):
     """Times of sentences that were translated alone."""
 
     ms: list[list[Positive]]
     """Milliseconds by repeat and sentence."""
-    cpu_shares: Annotated[list[Share], Meta(min_length=1)]
-    """Share of the processor in each repeat."""
-    reference_s: list[float] = field(default_factory=list)
-    """Seconds of ``ReferenceWork`` after each repeat; empty if it was not timed."""
-
-    @property
-    def cpu_share(self) -> float:
-        """Median share of the processor over the repeats."""
-        return statistics.median(self.cpu_shares)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -107,17 +107,6 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def rng_state(device: torch.device) -> torch.Tensor:
-    """Return the state of a GPU's generator of random numbers; empty for a processor."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.empty(0)
-
-
-def set_rng_state(state: torch.Tensor, device: torch.device) -> None:
-    """Restore what ``rng_state`` returned."""
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-
-
 # Machine that figures were measured on.
 
 

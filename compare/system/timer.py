@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import msgspec
-import numpy as np
 import torch
 from msgspec import Meta
 from torch import Tensor, nn
@@ -34,15 +33,9 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speed:
-    """Times of the repeats of some work, and how much work one repeat is."""
+class Repeats:
+    """Conditions in the repeats of some work."""
 
-    sentences: Annotated[int, Meta(ge=0)]
-    """Sentences per repeat."""
-    tokens: Annotated[int, Meta(ge=0)]
-    """Tokens per repeat; for decoding the target tokens, end of sentence included."""
-    seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
-    """Seconds of each repeat, the mean of the times that it was done."""
     cpu_shares: list[Share] = field(default_factory=list)
     """Share of the processor in each repeat, see ``CpuMeter``; empty if it was not measured."""
     reference_s: list[float] = field(default_factory=list)
@@ -52,6 +45,18 @@ class Speed:
     def cpu_share(self) -> float | None:
         """Median share of the processor over the repeats."""
         return statistics.median(self.cpu_shares) if self.cpu_shares else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed(Repeats):
+    """Times of the repeats of some work, and how much work one repeat is."""
+
+    sentences: Annotated[int, Meta(ge=0)]
+    """Sentences per repeat."""
+    tokens: Annotated[int, Meta(ge=0)]
+    """Tokens per repeat; for decoding the target tokens, end of sentence included."""
+    seconds: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1)]
+    """Seconds of each repeat, the mean of the times that it was done."""
 
     @property
     def sentences_per_s(self) -> float:
@@ -88,10 +93,9 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"),
 """Folder of the user that keeps the best time of ``ReferenceWork``."""
 
 
-def repeat_fields(repeats: Sequence[TimedRepeat]) -> dict[str, list[float]]:
-    """Return the repeats as fields of ``Speed``."""
+def conditions_of(repeats: Sequence[TimedRepeat]) -> dict[str, Any]:
+    """Return the fields of ``Repeats``."""
     return {
-        "seconds": [repeat.seconds for repeat in repeats],
         "cpu_shares": [repeat.cpu_share for repeat in repeats],
         "reference_s": [repeat.reference_s for repeat in repeats],
     }
@@ -99,7 +103,7 @@ def repeat_fields(repeats: Sequence[TimedRepeat]) -> dict[str, list[float]]:
 
 PRODUCT_SIZE = {"cpu": 1_024, "cuda": 8_192}
 """Rows and columns of the matrices of large products, by the type of the device."""
-PRODUCT_S, GPU_REFERENCE_S, GPU_WARM_UP_S = 0.2, 0.05, 3.0
+PRODUCT_S, GPU_REFERENCE_S, GPU_WARM_UP_S = 0.1, 0.05, 3.0
 """Least seconds of a measurement of products, and on a GPU of the reference work and of warming up."""
 
 
@@ -109,11 +113,16 @@ def _random_matrix(device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.randn(size, size, generator=draws, device=device).to(dtype)
 
 
-def product_gflops(device: torch.device, precision: str) -> float:
-    """Measure the billion operations per second of a large matrix product: the limit of every model."""
+def product_gflops(device: torch.device, precision: str, seconds: float = PRODUCT_S) -> float:
+    """Measure the billion operations per second of a large matrix product: the limit of every model.
+
+    Args:
+        device: where it is computed.
+        precision: fp32 or bf16.
+        seconds: least time of the measurement, of which the fastest product counts.
+    """
     matrix = _random_matrix(device, DTYPES[precision])
-    seconds = best_of(lambda: matrix @ matrix, device, seconds=PRODUCT_S)
-    return 2e-9 * len(matrix) ** 3 / seconds
+    return 2e-9 * len(matrix) ** 3 / best_of(lambda: matrix @ matrix, device, seconds=seconds)
 
 
 class ReferenceWork:
@@ -300,11 +309,6 @@ def best_of(
     while len(times) < repeats or sum(times) < seconds:
         times.append(timed(work, device))
     return min(times)
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Compute the value below which ``share`` (0 to 1) of the values lie, interpolated."""
-    return float(np.quantile(values, share))
 
 
 def timed(work: Callable[[], object], device: torch.device) -> float:

@@ -13,7 +13,7 @@ from torch import nn
 from compare.system import timer
 from compare.system.device import this_machine
 from compare.system.measure import Clock as DeviceClock
-from compare.system.timer import ReferenceWork, Speed, measure_machine, peak_flops, percentile, time_in_turn
+from compare.system.timer import ReferenceWork, Speed, measure_machine, peak_flops, time_in_turn
 from tests.kits.clock import Clock
 
 CPU = torch.device("cpu")
@@ -40,11 +40,9 @@ class Work:
     warm_up = __call__
 
 
-def test_speeds_and_percentiles_by_hand():
+def test_speeds_by_hand():
     speed = Speed(sentences=12, tokens=60, seconds=[3.0, 1.0, 50.0])
     assert (speed.sentences_per_s, speed.tokens_per_s) == (4.0, 20.0)  # of the median repeat
-    assert percentile([4.0, 1.0, 2.0, 3.0], 0.5) == 2.5
-    assert percentile(list(range(101)), 0.95) == pytest.approx(95.0)
     assert timer.timed(lambda: time.sleep(0.02), CPU) >= 0.02
 
 
