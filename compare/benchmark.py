@@ -443,7 +443,7 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
             **{name: round(v) if isinstance(v, float) else v for name, v in asdict(machine).items()},
             "batch_tokens": train.batch_tokens,
             "seconds_per_repeat": runs[0].bench.seconds,
-            "best_reference_s": round(best_reference(machine, reference), 4),
+            "best_reference_s": round(best_reference(machine, reference), 6),
             **amounts,
             "python": platform.python_version(),
             "code": code_version(),
