@@ -34,7 +34,7 @@ from compare.system.measure import Clock as DeviceClock
 from compare.system.timer import TimedRepeat
 from data.batches import Batch
 from data.vocabulary import SPECIALS
-from tests.kits.clock import Clock
+from tests.kits.common import Clock
 from tests.kits.contract import EOS, PAD, VARIANTS, V, make, sharpen
 
 LABELS = ["luong", "transformer"]

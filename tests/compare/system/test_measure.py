@@ -17,7 +17,7 @@ from compare.system.measure import Clock as DeviceClock
 from compare.system.measure import CpuMeter, EnergyMeter, read_clock
 from compare.system.processes import Interrupted
 from data.batches import BatchStream
-from tests.kits.clock import Clock
+from tests.kits.common import Clock
 from tests.kits.training import bleus, make_stream, metrics, trainer
 
 CPU = torch.device("cpu")

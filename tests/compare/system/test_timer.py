@@ -14,7 +14,7 @@ from compare.system import timer
 from compare.system.device import this_machine
 from compare.system.measure import Clock as DeviceClock
 from compare.system.timer import ReferenceWork, Speed, measure_machine, peak_flops, time_in_turn
-from tests.kits.clock import Clock
+from tests.kits.common import Clock
 
 CPU = torch.device("cpu")
 
