@@ -175,6 +175,10 @@ COLUMNS = (
         "warming up", spread=True, form=figure),
     Column("unit", "unit", left=True),
     Column("tokens_per_s", "tokens/s", form=figure),
+    Column("product_share", "share of products", f"{OPERATIONS} the measured speed of a large product of "
+        "that precision", unit="%", decimals=0),
+    Column("mfu", "MFU", f"{OPERATIONS} the data sheet's peak of that precision without sparsity; none for "
+        "processors", unit="%", decimals=0),
     Column("repeats", "repeats"),
     Column("cpu_share", "CPU share", "share of the processor that the timing really had, the median over its "
         f"repeats; disturbed below {DISTURBED:.0%}", form=describe_share),
@@ -183,10 +187,6 @@ COLUMNS = (
     Column("sentences", "sentences", "of a repeat, decoded together but for the latency"),
     Column("tokens", "tokens", "of a repeat; train counts the source's without and the target's with end of "
         "sentence, decoding the target's; padding never"),
-    Column("product_share", "share of products", f"{OPERATIONS} the measured speed of a large product of "
-        "that precision", unit="%", decimals=0),
-    Column("mfu", "MFU", f"{OPERATIONS} the data sheet's peak of that precision without sparsity; none for "
-        "processors", unit="%", decimals=0),
     Column("params", "params", unit="M", decimals=2),
     Column("peak_memory_bytes", "peak memory", "on a GPU, of each model alone", unit="GB", decimals=2),
     Column("joules", "J / 1k tokens", form=figure),
