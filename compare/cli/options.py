@@ -156,12 +156,13 @@ def parse_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def parse_seeds(text: str) -> list[int]:
-    """Read a list such as "1,2,3"."""
-    seeds = parse_list(text)
-    if not all(seed.isdecimal() for seed in seeds) or len(set(seeds)) < len(seeds):
-        raise ValueError(f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3")
-    return list(map(int, seeds))
+def parse_numbers(text: str, option: str, least: int = 0) -> list[int]:
+    """Read a list such as "1,2,3" of an option."""
+    parts = parse_list(text)
+    numbers = [int(part) for part in parts if part.isdecimal() and int(part) >= least]
+    if len({*numbers}) < len(parts):
+        raise ValueError(f"{option} {text}: must be different whole numbers from {least} on, such as 1,2,3")
+    return numbers
 
 
 @app.callback()

@@ -55,7 +55,7 @@ def run(
     experiment = compare.load_experiment(config, settings or [])
     folder = out or Path("runs") / experiment.name
     options: dict[str, Any] = {"launch": compare.parse_launch(jobs, slurm), "context": str(config)}
-    options |= {"seeds": cli.parse_seeds(seeds), "only": cli.parse_list(only)}
+    options |= {"seeds": cli.parse_numbers(seeds, "--seeds"), "only": cli.parse_list(only)}
     reporter = compare.TrackingReporter(folder, track) if track else Reporter()
     if dry_run:
         if is_main_process():
@@ -150,7 +150,7 @@ def tune(
         trials=trials,
         updates=updates,
         seed=seed,
-        seeds=cli.parse_seeds(seeds),
+        seeds=cli.parse_numbers(seeds, "--seeds"),
         space=compare.parse_space(space or []),
         by=by,
         only=cli.parse_list(only),
@@ -196,7 +196,9 @@ def bench(
     phase: Annotated[str, typer.Option(help="Some of train,greedy,beam,latency.")] = "train,greedy,beam",
     updates: Annotated[int, typer.Option(min=1, help="Training batches per repeat.")] = 10,
     repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
-    batch: Annotated[int, typer.Option(min=1, help="Sentences decoded together.")] = 64,
+    batch: Annotated[
+        str, typer.Option(help="Sentences decoded together [default: 64, on a GPU 1,32,256].")
+    ] = "",
     steps: Annotated[int, typer.Option(min=1, help="Tokens of each hypothesis; its length is forced.")] = 20,
     synthetic: Annotated[
         float | None, typer.Option(min=1, help="Use random ids, with this mean sentence length.")
@@ -220,7 +222,7 @@ def bench(
         phases=convert_setting(cli.parse_list(phase) or [""], tuple[Phase, ...], "--phase"),
         updates=updates,
         repeats=repeats,
-        batch=batch,
+        batches=tuple(cli.parse_numbers(batch, "--batch", least=1)),
         steps=steps,
         synthetic=synthetic,
     )

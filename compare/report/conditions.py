@@ -220,7 +220,7 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
         disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
         if disturbed:
             names_and_shares = ", ".join(text.removesuffix(", disturbed") for text in disturbed)
-            yield f"Warning: disturbed timings, {reason}: {names_and_shares}"
+            yield f"Note: disturbed timings, {reason}: {names_and_shares}"
 
 
 def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
