@@ -72,9 +72,8 @@ def translate(
             for each in several:  # the text itself, whatever it holds
                 several_asked = max(sample, n_best) > 1
                 print(f"{number} ||| {each.text} ||| {each.score:.6f}" if several_asked else each.text)
-    if unknown := model.count_unknown(lines):  # translations read as if these words had been understood
-        text = f"warning: {unknown:,} of {len(lines):,} lines have words that the vocabulary lacks: the model"
-        cli.print_visible(f"{text} reads <unk> in their place", file=sys.stderr)
+    for warning in model.describe_translations(lines, [several[0] for several in found]):
+        cli.print_visible(f"warning: {warning}", file=sys.stderr)
     return 0
 
 

@@ -26,10 +26,11 @@ from compare.protocol import EncoderDecoder
 from compare.system.device import DTYPES
 from compare.system.processes import SINGLE, Processes
 from data.batches import decode_batches, make_source_batch
-from data.encode import Ints
+from data.encode import Ints, describe_unknown, ensure_lengths
 from data.files import ProgressCallback, no_progress
+from data.forms import CUT, MIN_SHARE, describe_repetition, describe_text
 from data.text import list_lines
-from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
+from data.vocabulary import BOS, EOS, SPECIALS, VocabularyPair
 
 if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
@@ -107,6 +108,15 @@ class Translation(NamedTuple):
     """Log-probability, end of sentence included; of a search divided by the length penalty."""
     tokens: list[int]
     """Ids without begin and end of sentence."""
+    is_cut: bool = False
+    """Whether search ended it at the limit of its length."""
+
+
+def describe_cuts(cut: int, total: int) -> list[str]:
+    """Say how many translations search ended at the limit of their length, if they are many."""
+    if cut <= MIN_SHARE * total:
+        return []
+    return [f"{cut:,} of {total:,} translations are cut at the limit of their length, decode.max_ratio"]
 
 
 class Request(NamedTuple):
@@ -244,8 +254,7 @@ class Translator:
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
-        sources = self.vocabularies.src.encode_all(lines)
-        (found,) = self._find(sources, [self.penalty], beam_size)
+        (found,) = self._find(self._encode(lines), [self.penalty], beam_size)
         return [best for (best,) in found]
 
     def _translations(
@@ -258,18 +267,34 @@ class Translator:
     ) -> list[list[list[Translation]]]:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         lines = list_lines(lines)
-        sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        found = self._find(sources, penalties, beam_size, n_best, sampling)
+        sources = self._encode(lines)
+        full = [ids for ids, line in zip(sources, lines, strict=True) if line.strip()]
+        found = self._find(full, penalties, beam_size, n_best, sampling)
         decode = self.vocabularies.tgt.decode
         return [
             [
-                [Translation(decode(each.tokens), each.score, each.tokens) for each in next(hypotheses)]
+                [
+                    Translation(
+                        decode(each.tokens), each.score, each.tokens, len(each.tokens) >= self._limit(ids)
+                    )
+                    for each in next(hypotheses)
+                ]
                 if line.strip()
                 else [Translation("", 0.0, [])]
-                for line in lines
+                for ids, line in zip(sources, lines, strict=True)
             ]
             for hypotheses in map(iter, found)
         ]
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Encode sources; raises ValueError, with its number, for a line that is too long."""
+        sources = self.vocabularies.src.encode_all(lines)
+        ensure_lengths(sources, "the source text")
+        return sources
+
+    def _limit(self, ids: Sequence[int]) -> int:
+        """Return the largest number of tokens of the translation of a source."""
+        return int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS
 
     def _find(
         self,
@@ -325,7 +350,7 @@ class Translator:
             done += len(rows)
             sources = [request.sources[row] for row in rows]
             batch = [part.to(self.device) for part in make_source_batch(sources)]
-            limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
+            limits = list(map(self._limit, sources))
             options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
             if request.sampling is not None:
                 options |= {"sampling": request.sampling, "number": request.n_best}
@@ -336,9 +361,21 @@ class Translator:
         self.progress("translating", total, total)
         return found
 
-    def count_unknown(self, lines: Sequence[str]) -> int:
-        """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""
-        return sum(UNK in self.vocabularies.src.encode(line) for line in lines)
+    def describe_sources(self, lines: Sequence[str]) -> list[str]:
+        """List what is wrong with a text for this model: tokens that it does not know, and its form."""
+        vocabulary = self.vocabularies.src
+        forms = [finding for finding in describe_text(lines, unspaced=False) if finding.form not in CUT]
+        unknown = describe_unknown(vocabulary.encode_all(lines), vocabulary, "source text")
+        return [*unknown, *(f"source text: {finding}" for finding in forms)]
+
+    def describe_translations(self, lines: Sequence[str], translations: Sequence[Translation]) -> list[str]:
+        """List what is wrong with sources and their translations: unknown tokens, forms, cuts, repetition."""
+        texts = [each.text for each in translations if each.text]
+        return [
+            *self.describe_sources([line for line in lines if line.strip()]),
+            *describe_cuts(sum(each.is_cut for each in translations), len(translations)),
+            *describe_repetition(texts, [line for line in lines if line.strip()]),
+        ]
 
     @torch.inference_mode()
     def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
@@ -356,8 +393,10 @@ class Translator:
         from compare.models.styles import picture_family, style_of
 
         src_vocabulary, tgt = self.vocabularies
+        if translation is not None:
+            ensure_lengths([tgt.encode(translation)], "the translation")
         ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
-        src, src_mask = (part.to(self.device) for part in make_source_batch([src_vocabulary.encode(line)]))
+        src, src_mask = (part.to(self.device) for part in make_source_batch(self._encode([line])))
         self.model.eval()
         weights = self.model.attention(src, src_mask, torch.tensor([[BOS, *ids]], device=self.device))
         arrays = {name: value[0].float().cpu().numpy() for name, value in weights.items()}
