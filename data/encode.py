@@ -327,8 +327,8 @@ def describe_unknown(ids: Sequence[Sequence[int]], vocabulary: Vocabulary, name:
     count = sum(map(bool, unknown))
     return [
         f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are unknown to "
-        "the vocabulary (<unk> or single bytes): is it the language of training? Subwords or a larger vocabulary.size know "
-        "more words"
+        "the vocabulary (<unk> or single bytes): is it the language of training? Subwords or a larger "
+        "vocabulary.size know more words"
     ]
 
 
