@@ -445,7 +445,7 @@ def repeats_phrase(line: str) -> bool:
     Text without spaces has a phrase of two to twenty characters four times.
     """
     words, shortest, longest, times = line.split(), 1, 8, 3
-    if len(line) > 20 * len(words) and PLAIN_LACKS[UNSPACED].search(line):
+    if len(line) > 8 * len(words) and PLAIN_LACKS[UNSPACED].search(line):
         words, shortest, longest, times = list(line), 2, 20, 4
     for period in range(shortest, min(longest, len(words) // times) + 1):
         equal = 0

@@ -1,6 +1,7 @@
 """Lines of text: control characters, counting of words, compression, and text that stays on disk."""
 
 import bz2
+import codecs
 import gzip
 import hashlib
 import io
@@ -183,9 +184,10 @@ def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
             return what
     if start[257:262] == b"ustar":
         return "a tar archive: unpack it"
-    if start.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or b"\0" in start:
-        encoding = _wide_encoding(start)
-        return f"text in {encoding}: save it as UTF-8" if encoding else "no text: it has zero bytes"
+    if encoding := _wide_encoding(start):
+        return f"text in {encoding}: save it as UTF-8"
+    if start.count(0) > 0.05 * len(start) and not _is_utf8(start):
+        return "no text: it has many zero bytes"
     match = None if allow_markup else _MARKUP.match(start.removeprefix(b"\xef\xbb\xbf"))
     if match is None or match[1].lower() in (b"unk", b"s", b"pad", b"bos", b"eos"):
         return ""
@@ -193,16 +195,30 @@ def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
 
 
 def _wide_encoding(start: bytes) -> str:
-    """Return the encoding of UTF-16 or UTF-32, with or without a mark; empty for other bytes."""
+    """Return the encoding of text in UTF-16 or UTF-32, with or without a mark; empty for other bytes."""
     if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         return "UTF-32"
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "UTF-16"
-    for encoding in ("UTF-32-LE", "UTF-32-BE", "UTF-16-LE", "UTF-16-BE"):
-        text = start[: len(start) // 4 * 4].decode(encoding, "replace")
-        if text and all(char.isprintable() or char in "\t\r\n" for char in text):
-            return encoding[:-3]
+    if b"\0" not in start or (start.count(0) < 0.2 * len(start) and _is_utf8(start)):
+        return ""
+    for encoding, width in {"UTF-32-LE": 4, "UTF-32-BE": 4, "UTF-16-LE": 2, "UTF-16-BE": 2}.items():
+        try:
+            text = start[: len(start) // width * width].decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if set(text) & {" ", "\n"} and all(each.isprintable() or each in "\t\r\n" for each in text):
+            return encoding[:6]
     return ""
+
+
+def _is_utf8(start: bytes) -> bool:
+    """Return whether the first bytes of a file are UTF-8, of which the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @contextmanager

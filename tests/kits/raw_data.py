@@ -1,14 +1,21 @@
 """Helpers for tests of raw data: files of any format and compression, a made-up corpus, errors."""
 
+import bz2
 import gzip
 import json
+import lzma
 import random
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
-PACK: dict[str, Callable[[bytes], bytes]] = {"": lambda content: content, ".gz": gzip.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda content: content,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
 WORDS = {
     "red": "roter",
     "old": "alter",
