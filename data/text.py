@@ -112,11 +112,13 @@ def list_lines(lines: Iterable[str]) -> list[str]:
     Raises:
         ValueError: one string instead of several, or what is no string, such as a missing value of pandas.
     """
-    found = [lines] if isinstance(lines, str) else list(lines)
-    strange = found if isinstance(lines, str) else [line for line in found if not isinstance(line, str)]
-    if strange:
-        raise ValueError(f"expected a list of lines of text, found {strange[0]!r:.60}")
-    return found
+    if isinstance(lines, str) or not isinstance(lines, Iterable):
+        raise ValueError(f"expected a list of lines of text, found {lines!r:.60}")
+    listed = list(lines)
+    for line in listed:
+        if not isinstance(line, str):
+            raise ValueError(f"expected a list of lines of text, found {line!r:.60}")
+    return listed
 
 
 def count_words(text: str) -> int:

@@ -83,7 +83,7 @@ def score(
         list[Path],
         typer.Argument(help="Translations, detokenised, plain or .gz, or folders of finished runs."),
     ],
-    ref: Annotated[list[Path] | None, typer.Option(help="References, plain or .gz; one or several.")] = None,
+    ref: Annotated[list[Path] | None, typer.Option(help="References; for several, repeat --ref.")] = None,
     src: Annotated[Path | None, typer.Option(help="Source text, for runs and for --external.")] = None,
     metrics: Annotated[
         list[str] | None,

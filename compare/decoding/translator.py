@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from compare.decoding.sampling import Sampling
     from compare.models.registry import Model
 
+MAX_SHOWN = 1_000
+"""Tokens of the longest sentence whose attention is drawn, one row or column per token."""
 T = TypeVar("T")
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Lines = TypeVar("Lines", str, Sequence[str])
@@ -393,8 +395,8 @@ class Translator:
         from compare.models.styles import picture_family, style_of
 
         src_vocabulary, tgt = self.vocabularies
-        if translation is not None:
-            ensure_lengths([tgt.encode(translation)], "the translation")
+        ensure_lengths([src_vocabulary.encode(line)], "the sentence", MAX_SHOWN)
+        ensure_lengths([tgt.encode(translation or "")], "the translation", MAX_SHOWN)
         ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
         src, src_mask = (part.to(self.device) for part in make_source_batch(self._encode([line])))
         self.model.eval()
