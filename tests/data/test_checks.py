@@ -11,7 +11,7 @@ from compare.cli import main
 from data.checks import CorpusCheck, Finding, SideCheck, check_corpus
 from data.formats import Table, TwoFiles
 from data.text import find_unusual
-from tests.kits.raw_data import Pair, lines, made_up, two_files, write
+from tests.kits.texts import Pair, lines, made_up, two_files, write
 
 
 def check(folder: Path, **splits: list[Pair]) -> CorpusCheck:

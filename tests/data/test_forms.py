@@ -20,7 +20,7 @@ from data.forms import (
     repeats_phrase,
 )
 from data.text import read_lines
-from tests.kits.paths import SHARED
+from tests.kits.common import SHARED
 
 PLAIN = [
     f"{line[:-1]}, das „größte“ Haus Nr. {n % 7} und Süd-Bahn." if n % 3 else line

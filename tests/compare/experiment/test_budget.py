@@ -24,7 +24,7 @@ from compare.experiment.run import run_experiment
 from compare.models.presets import PRESETS
 from compare.models.registry import ResolvedModel, build
 from compare.system.log import Reporter
-from tests.kits.runs import first_run
+from tests.kits.common import first_run
 
 MAY_CHANGE = {"d_model", "num_heads", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
 MAY_CHANGE |= {"embedding_size"}
