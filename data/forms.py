@@ -39,6 +39,7 @@ SAME_LINES = 0.7
 # Signs of a line.
 
 
+_Two = tuple[int, int]
 Sign = tuple[str, str]
 """One of ``KINDS``, and which one."""
 KINDS = ("form", "character", "end", "first word", "last word", "word", "beside")
@@ -88,7 +89,7 @@ SHAPES = {"capital letters": "A", "small letters": "a", "digits": "0", "spaces":
 BEYOND_ASCII = "letters beyond ASCII"
 COMPATIBLE = "characters such as ½, ﬁ or full-width ones"
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
-_ENCODINGS = (
+_ENCODINGS = [
     "cp1252",
     "latin-1",
     "mac-roman",
@@ -99,16 +100,15 @@ _ENCODINGS = (
     "cp850",
     "koi8-r",
     "gbk",
-)
+]
 
 
 def plain_forms(line: str) -> set[str]:
     """Name what one line has and no plain text does."""
     names = {name for name, pattern in PLAIN_LACKS.items() if pattern.search(line)}
     names |= {_cut(sign) for sign, style in PIECES.items() if sign in line and style.cut.search(line)}
-    if len(words := line.split()) > FACTOR and 2 * sum(
-        len(word) == 1 for word in words if word.isalpha()
-    ) > len(words):
+    words = line.split()
+    if len(words) > FACTOR and 2 * sum(len(each) == 1 and each.isalpha() for each in words) > len(words):
         names.add(LONE_LETTERS)
     if not line.isascii():
         encodings = {_wrong_encoding(run) for run in _NOT_ASCII.findall(line)}
@@ -306,7 +306,13 @@ def compare_texts(
             (kind, value)
             for kind in KINDS
             for value, count in having[kind].items()
-            if _is_notable(kind, value, (count, lacking[kind][value]), sizes, missing, same_sentences)
+            if _is_notable(
+                (kind, value),
+                (count, lacking[kind][value]),
+                sizes,
+                missing=missing,
+                same_sentences=same_sentences,
+            )
         ]
         for kind, value in _merge(notable, texts[missing], missing=missing):
             count, there = (each[kind][value] for each in counts)
@@ -325,15 +331,9 @@ MAX_FINDINGS = 5
 """Findings that are listed in each direction."""
 
 
-def _is_notable(
-    kind: str,
-    value: str,
-    counts: tuple[int, int],
-    sizes: tuple[int, int],
-    missing: bool,
-    same_sentences: bool,
-) -> bool:
+def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_sentences: bool) -> bool:
     """Decide whether the lines with a sign are many in one text and none in the other."""
+    kind, value = sign
     share, other_share = (count / max(size, 1) for count, size in zip(counts, sizes, strict=True))
     if kind == "end":
         return min(sizes) >= 4 * MIN_LINES and share >= USUAL and other_share <= USUAL / 2

@@ -1,5 +1,6 @@
 """Commands that use trained models: translate, score, align, export."""
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
@@ -14,6 +15,8 @@ from compare.report.render import draw, table_text, terminal_width
 from compare.results.table import Row, describe_p, listing
 from compare.scoring import METRICS
 from data.text import STDIN, read_lines
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from compare.analysis.statistics import PairedDifference
@@ -307,6 +310,8 @@ def align(
     rows: list[dict[str, Any]] = []
     for run in runs:
         translator = compare.load_model(run)
+        for warning in translator.describe_sources([pair.src for pair in pairs.pairs]):
+            logger.warning(f"{run}: {warning}")
         measured = compare.measure_alignment(translator, pairs)
         if measured is None:
             raise ValueError(
