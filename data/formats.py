@@ -314,7 +314,7 @@ def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
     """Make a source of every two files."""
     if not files or len(files) % 2:
         raise ValueError(
-            f"number of files: {len(files)}, expected source and target in turn; "
+            f"{len(files)} file{'s' * (len(files) != 1)}: expected source and target in turn; "
             "for tables give --columns 1,2, for JSON lines --fields en,de"
         )
     sources = [TwoFiles(src=src, tgt=tgt) for src, tgt in zip(files[::2], files[1::2], strict=True)]

@@ -548,7 +548,7 @@ def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]
     repeated = sum(map(repeats_phrase, lines))
     if repeated > max(MIN_SHARE * size, 2 * sum(map(repeats_phrase, other))):
         warnings.append(f"a phrase stands three times in a row in {repeated:,} of {size:,} lines")
-    if distinct_lines(lines) < DISTINCT * distinct_lines(other):
+    if size >= 4 * MIN_LINES and distinct_lines(lines) < DISTINCT * distinct_lines(other):
         warnings.append(f"only {round(distinct_lines(lines) * size):,} of {size:,} lines are different")
     return warnings
 
@@ -580,8 +580,8 @@ def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> li
             for finding in findings:
                 if finding.form in CUT and finding.most and kind != "given":
                     raise ValueError(
-                        f"{corpus.name}, {language}: {split} is cut into pieces already, {finding}: set "
-                        'vocabulary.kind = "given", which takes these pieces and joins them before scoring'
+                        f"{corpus.name}, {language}: {finding.form} in {finding.lines} of {finding.total} "
+                        f'lines of {split}: set vocabulary.kind = "given", which joins them before scoring'
                     )
             if split != "train":
                 compared = compare_texts(pairs[side], train[side], "training set", same_sentences=False)
