@@ -224,9 +224,16 @@ def test_unequal_files_are_counted_to_their_ends(tmp_path: Path, left: int, righ
     refused(lambda: rows(TwoFiles(src=src, tgt=tgt)), *parts)
 
 
+def test_the_quotes_of_spreadsheets_are_read_and_others_stay(tmp_path: Path):
+    cells = ['"A ""big"" dog."', '"quoted"', 'a "b" c', '""', '"" x ""', '"a"" b']
+    path = write(tmp_path / "t.tsv", "".join(f"{cell}\tx\n" for cell in cells).encode())
+    assert [src for src, _ in rows(Table(path=path))] == ['A "big" dog.', *cells[1:]]
+
+
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
+        (b'[\n{"a": "x"}\n]', ("line 1: not JSON", "jq -c '.[]'")),
         (b"\n[1, 2]\n", ("line 2: no field 'a'", "--fields")),
         (b'{"b": 1, "c": {}}', ("line 1: no field 'a'; known are 'b', 'c'",)),
         (b'{"a": null}', ("line 1: field 'a' must be a text, found NoneType",)),
