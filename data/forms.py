@@ -5,12 +5,14 @@ compared with what no plain text has.
 """
 
 import re
+import tomllib
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain, pairwise
 from math import log
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -393,30 +395,9 @@ def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
     return f"the {kind} {value!r:.40}"
 
 
-REMEDIES: Mapping[str, str] = {
-    TOKENISED: "detokenise it, such as by sacremoses",
-    "words in angle brackets": "these stand for no text: remove them; subwords know every word",
-    "HTML entities": "html.unescape undoes it",
-    "codes of characters": "decode them to characters: \\u00fc and %C3%BC are ü",
-    LONE_LETTERS: "join the letters; BLEU's tokenizer char cuts them by itself",
-    "lost characters": "they were lost when the text was read or decoded: make it again from its source",
-    NOT_NFC: "unicodedata.normalize('NFC', text) undoes it",
-    UNSPACED: "as targets they need a tokenizer of BLEU, which Chinese and Japanese have by default; others: "
-    "char",
-    COMPATIBLE: "unicodedata.normalize('NFKC', text) makes them plain: apply it to both texts or to none",
-    f"no {COMPATIBLE}": "NFKC was applied to this text alone: write them as the other text does",
-    "no capital letters": "restore the case, or compare without it by --lowercase",
-    "no small letters": "restore the case, or compare without it by --lowercase",
-    "no a capital letter first": "restore the case, or compare without it by --lowercase",
-    f"no {BEYOND_ASCII}": "accents were lost or spelt out: make the text again from its source",
-    "no spaces": "the words were joined: keep the spaces",
-    "no punctuation last": "the punctuation was removed: keep it",
-    "a number first": "keep the text alone: remove the numbers of the lines",
-    "a number last": "keep the text alone: remove the scores of the lines",
-    "a space first or last": "strip the lines",
-    "\t": "keep the column of the text, such as by cut -f 2",
-    "|": "keep the text between the bars, such as by sed 's/.* ||| \\(.*\\) ||| .*/\\1/'",
-}
+REMEDIES: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[
+    "remedies"
+]
 """By form or character, how to undo it; "no " stands before what is missing."""
 
 

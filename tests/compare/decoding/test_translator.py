@@ -154,4 +154,4 @@ def test_the_command_translates_standard_input(
         assert main(["translate", str(row)]) == 0
         printed = capsys.readouterr()
         assert printed.out.splitlines()[: len(LINES)] == translator.translate(LINES)
-        assert ("% of the tokens, in 3 of 8 lines, are unknown to the vocabulary" in printed.err) == unknown
+        assert ("% of the tokens, in 3 of 9 lines, are unknown to the vocabulary" in printed.err) == unknown
