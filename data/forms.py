@@ -554,10 +554,10 @@ def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> li
     ]
     for split, count in corpus.overlaps().items():
         warnings.append(f"{count} of {len(corpus.splits[split].src)} sources of {split} also occur in train")
-    train = tuple(map(_sample, corpus.splits["train"][:2]))  # which is read from disk
+    samples = {split: (_sample(pairs.src), _sample(pairs.tgt)) for split, pairs in corpus.splits.items()}
     for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
-        for split, pairs in corpus.splits.items():
-            findings = describe_text(pairs[side], unspaced=unspaced and side == 1)
+        for split, sample in samples.items():
+            findings = describe_text(sample[side], unspaced=unspaced and side == 1)
             for finding in findings:
                 if finding.form in CUT and finding.most and kind != "given":
                     raise ValueError(
@@ -565,7 +565,9 @@ def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> li
                         f'lines of {split}: set vocabulary.kind = "given", which joins them before scoring'
                     )
             if split != "train":
-                compared = compare_texts(pairs[side], train[side], "training set", same_sentences=False)
+                compared = compare_texts(
+                    sample[side], samples["train"][side], "training set", same_sentences=False
+                )
                 findings = [*findings, *compared]
             forms = {each.form: each for each in findings if each.form not in CUT or kind != "given"}
             warnings += [f"{split}, {language}: {finding}" for finding in forms.values()]
