@@ -344,7 +344,8 @@ def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_se
         return False
     is_style = kind in KINDS[3:] or (kind == "character" and value.isalnum()) or of_text
     factor = (FACTOR if missing or is_style else 1) * (1 if same_sentences else OTHER_LINES)
-    least = max(factor * MIN_SHARE, WORD_SHARE if kind.endswith("word") or value in ".,;:?!" else 0)
+    is_of_sentence = kind.endswith("word") or (kind != "form" and not set(".,;:?!").isdisjoint(value))
+    least = max(factor * MIN_SHARE, WORD_SHARE * is_of_sentence)
     expected = min(counts[0], share * sizes[1])
     return share >= least and expected >= factor * MIN_LINES and other_share <= share / RARE
 
