@@ -1,5 +1,6 @@
 """Commands that use trained models: translate, score, align, export."""
 
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
@@ -14,6 +15,8 @@ from compare.report.render import draw, table_text, terminal_width
 from compare.results.table import Row, describe_p, listing
 from compare.scoring import METRICS
 from data.text import STDIN, read_lines
+
+logger = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from compare.analysis.statistics import PairedDifference
@@ -72,9 +75,8 @@ def translate(
             for each in several:  # the text itself, whatever it holds
                 several_asked = max(sample, n_best) > 1
                 print(f"{number} ||| {each.text} ||| {each.score:.6f}" if several_asked else each.text)
-    if unknown := model.count_unknown(lines):  # translations read as if these words had been understood
-        text = f"warning: {unknown:,} of {len(lines):,} lines have words that the vocabulary lacks: the model"
-        cli.print_visible(f"{text} reads <unk> in their place", file=sys.stderr)
+    for warning in model.describe_translations(lines, [several[0] for several in found]):
+        cli.print_visible(f"warning: {warning}", file=sys.stderr)
     return 0
 
 
@@ -84,7 +86,7 @@ def score(
         list[Path],
         typer.Argument(help="Translations, detokenised, plain or .gz, or folders of finished runs."),
     ],
-    ref: Annotated[list[Path] | None, typer.Option(help="References, plain or .gz; one or several.")] = None,
+    ref: Annotated[list[Path] | None, typer.Option(help="References; for several, repeat --ref.")] = None,
     src: Annotated[Path | None, typer.Option(help="Source text, for runs and for --external.")] = None,
     metrics: Annotated[
         list[str] | None,
@@ -308,6 +310,8 @@ def align(
     rows: list[dict[str, Any]] = []
     for run in runs:
         translator = compare.load_model(run)
+        for warning in translator.describe_sources([pair.src for pair in pairs.pairs]):
+            logger.warning(f"{run}: {warning}")
         measured = compare.measure_alignment(translator, pairs)
         if measured is None:
             raise ValueError(

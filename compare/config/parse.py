@@ -17,6 +17,7 @@ from compare.models.presets import PRESETS
 from compare.settings import convert_setting
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import load_plugins
+from data.text import describe_start
 
 Section = TypeVar("Section")
 
@@ -73,8 +74,11 @@ def load_experiment(
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raise ValueError if it is not TOML."""
+    content = path.read_bytes()
+    if what := describe_start(content, allow_markup=True):
+        raise ValueError(f"{path} is {what}")
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # Notepad writes a byte order mark
+        return tomllib.loads(content.decode("utf-8-sig"))  # Notepad writes a byte order mark
     except ValueError as error:  # invalid TOML or UTF-8
         hint = "put text in quotes, and write / instead of \\ in paths"
         raise ValueError(f"{path}: not TOML: {error}; {hint}") from None

@@ -13,6 +13,7 @@ import torch
 
 from compare.config.resolve import Run, settings_hash
 from compare.config.sections import BudgetConfig
+from compare.decoding.translator import describe_cuts
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import Architecture, build_meta_model, count_weights
 from compare.results.records import RawSpeed, read_speed
@@ -203,7 +204,10 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
     penalties = folder.run.decode.length_penalties
     if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
         warnings.append(f"length penalty {penalty} is the largest of the grid: larger ones may be better")
-    perplexities = {test: folder.perplexities(test) for test in corpus.tests}
+    by_model = {test: folder.model_figures(test) for test in corpus.tests}
+    for test in corpus.tests:
+        cut, size = int(by_model[test].get("at_limit") or 0), len(corpus.splits[test].src)
+        warnings += (f"{test}: {warning}" for warning in describe_cuts(cut, size))
     first, *further = corpus.tests
     headline = scores[first].columns() if scores else {}
     fields = {item.name for item in dataclasses.fields(SystemScores)} & Result.__dataclass_fields__.keys()
@@ -213,10 +217,8 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
         "warnings": "\n".join(warnings) or None,
         "length_penalty": None if penalty is None else penalty.alpha,
         "length_normalization": None if penalty is None else penalty.normalization,
-        **perplexities[first],
-        "tests": {
-            test: {**(scores[test].columns() if scores else {}), **perplexities[test]} for test in further
-        },
+        **by_model[first],
+        "tests": {test: {**(scores[test].columns() if scores else {}), **by_model[test]} for test in further},
     }
 
 

@@ -146,16 +146,17 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
     Returns:
         Seconds of translation; None for language models and without test sets.
     """
-    seconds = None
+    seconds, at_limit = None, dict[str, int]()
     if folder.run.translates and corpus.tests:
         translator.penalty = select_penalty(folder, translator, corpus.splits["valid"])
         logger.info(f"{folder.run.label}: decoding {', '.join(corpus.tests)}")
         seconds = 0.0
         for test in corpus.tests:
             start = time.perf_counter()
-            translations = translator.translate(corpus.splits[test].src)
+            translations = [best for (best,) in translator.generate(corpus.splits[test].src)]
             seconds += time.perf_counter() - start
-            write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in translations))
+            at_limit[test] = sum(each.is_cut for each in translations)
+            write_atomically(folder.plain_output(test), "".join(f"{each.text}\n" for each in translations))
     if corpus.tests:
         scores = {
             test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt)
@@ -164,6 +165,7 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
         likelihoods = Likelihoods(
             tests={test: forced.sums for test, forced in scores.items()},
             weights=hash_file(folder.weights),
+            at_limit=at_limit,
             sentences={test: [round(one.total, 4) for one in scores[test].sentences] for test in scores},
         )
         write_atomically(folder.likelihoods, json_text(likelihoods, indent=0) + "\n")

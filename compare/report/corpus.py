@@ -6,7 +6,6 @@ from typing import Any
 
 from compare.report.render import terminal_width
 from data.checks import QUANTILES, CorpusCheck, Finding, SplitCheck
-from data.marks import BROKEN, REMEDIES
 from data.named import CORPORA, NamedCorpus, named_corpus
 
 # Text output of ``data check`` and ``data prepare``.
@@ -56,8 +55,8 @@ def _block(name: str, split: SplitCheck) -> Iterator[str]:
             yield _line(label, finding)
     for side, check in split.sides.items():
         for kind, finding in check.unusual.items():
-            if finding.count:
-                yield _line(f"{side}: {kind}", finding, kind)
+            yield _line(f"{side}: {kind}", finding, kind)
+        yield from (f"  {side}: {form}" for form in check.forms)
 
 
 def _line(label: str, finding: Finding, kind: str = "") -> str:
@@ -66,9 +65,7 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
     more = ", ..." if finding.count > len(finding.lines) else ""
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
-    if kind in REMEDIES:
-        characters = REMEDIES[kind]
-    if kind == BROKEN:
+    if kind == "not text":
         characters = (
             "not UTF-8: save the file as UTF-8 (Windows: iconv -f CP1252 -t UTF-8); few lines: --drop-broken"
         )

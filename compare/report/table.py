@@ -21,7 +21,7 @@ from compare.report.conditions import (
     name_models,
     signature_columns,
 )
-from compare.report.render import latex, markdown, terminal
+from compare.report.render import csv_text, latex, markdown, terminal
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -239,7 +239,7 @@ def render_table(
         chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
     ensure_form(form)
     if form == "csv":
-        return str(chosen.to_csv(index=False, lineterminator="\n"))
+        return csv_text(chosen)
     if form == "json":
         return visible_lines(json_text(frame_rows(chosen))) + "\n"
     shown = frame_rows(frame)

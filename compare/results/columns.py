@@ -65,7 +65,10 @@ def varied_settings(rows: Sequence[Row]) -> list[str]:
 # Columns of scores in result tables, from the registry of metrics.
 
 
-TEXT_FIGURES = ("perplexity", "char_perplexity", "length_ratio", "brevity_penalty")
+TEXT_FIGURES = (
+    *("perplexity", "char_perplexity", "length_ratio", "brevity_penalty"),
+    *("distinct_lines", "repeats", "at_limit"),
+)
 """Figures of each test set that are no scores."""
 PRIMARY = "bleu"
 """The metric with confidence intervals over seeds and columns of further test sets."""

@@ -124,6 +124,8 @@ class Likelihoods:
     """The sums by test set; its references are the scored translations."""
     weights: str
     """sha256 of the weights file that they were computed with."""
+    at_limit: Mapping[str, int] = field(default_factory=dict)
+    """Translations of each test set that search ended at the limit; runs of earlier versions lack it."""
     sentences: Mapping[str, list[float]] = field(default_factory=dict)
     """Log-likelihood of each sentence by test set, to four decimals; runs of earlier versions lack it."""
 

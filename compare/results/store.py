@@ -104,6 +104,12 @@ class Result:
         3, "always")
     brevity_penalty: Number = quality("brevity penalty", "factor of BLEU for translations that are too short",
         3, "always")
+    distinct_lines: Number = quality("different lines (%)", "different translations over all; weak models "
+        "write the same line for many sources", 1, "in the report", added=True)
+    repeats: Whole = quality("repeated phrases", "translations in which a phrase stands three times in a row",
+        0, "in the report", added=True)
+    at_limit: Whole = quality("cut at the limit", "translations that search ended at decode.max_ratio", 0,
+        "in the report", added=True)
     length_penalty: Number = quality("length penalty", "alpha of the translations' length penalty, chosen on "
         "validation", 2, "where known")
     length_normalization: Text = quality("form of length penalty", "wu: ((5 + length) / 6) ** alpha; length: "

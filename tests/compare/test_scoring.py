@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
 from functools import partial
@@ -147,18 +148,16 @@ def test_scores_are_those_of_sacrebleus_own_program(texts: list[str], tokenize: 
 
 @pytest.mark.parametrize(
     ("line", "mark"),
-    [("the c@@ at sat on m@@ at", "@@"), ("the cat sat on mat .", "tokenised"), ("", "nothing")],
+    [("the c@@ at sat on m@@ at", "@@"), ("the cat sat on mat .", "a space before"), ("", "nothing")],
 )
 def test_text_that_is_not_plain_is_scored_with_a_warning(texts: list[str], line: str, mark: str, capsys):
     """As the last lines of the text, and in JSON; the plain reference has none."""
     Path(texts[0]).write_text(f"{line}\n" * 3, encoding="utf-8")
     assert main(["score", texts[0], "--ref", texts[2], "--json"]) == 0
-    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
-    assert warning.startswith("translations: ")
-    assert mark in warning
-    assert " in 3 of 3 lines: " in warning
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any(re.match(rf"translations: .*{mark}.* in 3 of 3 lines: ", warning) for warning in warnings)
     assert main(["score", texts[0], "--ref", texts[2]]) == 0
-    assert capsys.readouterr().out.endswith(f"warning: {warning}\n")
+    assert capsys.readouterr().out.endswith(f"warning: {warnings[-1]}\n")
 
 
 def test_several_systems_stand_in_one_table(texts: list[str], capsys: pytest.CaptureFixture[str]):

@@ -12,8 +12,8 @@ from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.config.starter import SIZES, starter_experiment
 from data.corpus import read_corpus
+from data.forms import UNSPACED, Finding
 from data.grammar import embedded_splits
-from data.marks import UNSPACED, MarkedLines
 from data.prepare import FirstPass
 from data.vocabulary import build_pair
 from tests.kits.texts import Pair, made_up, two_files, write
@@ -30,8 +30,8 @@ def test_each_size_of_corpus_gets_an_experiment(
     tmp_path: Path, size: Any, words: int, unspaced: bool, kind: str
 ):
     pairs = 2_000_000 if size.pairs == float("inf") else size.pairs
-    marks = [MarkedLines(UNSPACED, 2, 2)] if unspaced else []
-    first_pass = FirstPass(labels=np.zeros(0, np.uint8), dropped={}, distinct_words=words, marks=marks)
+    forms = [Finding(UNSPACED, 2, 2, "")] if unspaced else []
+    first_pass = FirstPass(labels=np.zeros(0, np.uint8), dropped={}, distinct_words=words, forms=forms)
     (tmp_path / 'a "b"').mkdir()
     path = write(
         tmp_path / 'a "b"' / "e.toml", starter_experiment(("en", "de"), first_pass, {"train": pairs}).encode()

@@ -145,7 +145,8 @@ def test_what_is_no_device_is_refused(row: Path):
 def test_the_command_translates_standard_input(
     row: Path, translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    for end, extra, warned in (("\n", [], ""), ("\r\n", ["xylophone"], "warning: 1 of 7 lines have words")):
+    """A model that has hardly learnt repeats itself and is cut, which is told too."""
+    for end, extra, unknown in (("\n", [], False), ("\r\n", ["xylophone 😀 ⁂"] * 3, True)):
         content = "".join(line + end for line in [*LINES, *extra]).encode()
         monkeypatch.setattr(
             "sys.stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)), encoding="ascii")
@@ -153,5 +154,4 @@ def test_the_command_translates_standard_input(
         assert main(["translate", str(row)]) == 0
         printed = capsys.readouterr()
         assert printed.out.splitlines()[: len(LINES)] == translator.translate(LINES)
-        assert printed.err.startswith(warned)
-        assert bool(printed.err) == bool(warned)
+        assert ("% of the tokens, in 3 of 9 lines, are unknown to the vocabulary" in printed.err) == unknown

@@ -280,10 +280,21 @@ def test_csv_and_json_hold_every_column_in_full():
     assert json.loads(render_table(frame, "json")) == expected
     cells = next(csv.DictReader(io.StringIO(render_table(frame, "csv"), newline="")))
     assert list(cells) == list(frame.columns)
-    assert (cells["label"], float(cells["bleu"])) == (awkward.label, awkward.bleu)
+    assert (cells["label"], float(cells["bleu"])) == ('a "quoted", label; of two lines', awkward.bleu)
     assert (int(cells["params"]), float(cells["bleu_long"])) == (awkward.params, 1 / 3)
     (row,) = json.loads(render_table([changed(valid_loss=math.nan, ter=math.inf)], "json"))
     assert (row["valid_loss"], row["ter"]) == (None, None)  # JSON has no word for them
+
+
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+A1", "-2+3", "@SUM(A1)", " =A1", "＝A1", "-2", "+1.5", "a=b", "1\n=2"]
+)
+def test_a_spreadsheet_shows_the_texts_of_csv_and_computes_none(text: str):
+    (cell,) = csv.reader(
+        io.StringIO(render_table([changed(reason=text)], "csv", ["reason"]).partition("\n")[2])
+    )
+    line = text.replace("\n", "; ")
+    assert cell == [line if text in ("-2", "+1.5", "a=b", "1\n=2") else f"'{line}"]
 
 
 # Tables of analyses.
