@@ -85,7 +85,7 @@ def describe_text(*texts: Iterable[str], tokenize: str) -> list[MarkedLines]:
 
 
 def describe_corpus(corpus: "Corpus", tokenize: str, kind: str) -> list[str]:
-    """List what is notable of the texts: cut test sets, test sources that occur in train, and marks.
+    """List what is notable of the texts: test sources that occur in train, and marks.
 
     Args:
         corpus: the corpus.
@@ -95,8 +95,7 @@ def describe_corpus(corpus: "Corpus", tokenize: str, kind: str) -> list[str]:
     Raises:
         ValueError: most of the text is cut into pieces.
     """
-    cut = corpus.uncut.items()
-    warnings = [f"scores on {len(corpus.splits[test].src)} of {n:,} sentences of {test}" for test, n in cut]
+    warnings = []
     for test in corpus.tests:
         if overlap := corpus.overlap(test):
             size = len(corpus.splits[test].src)

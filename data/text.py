@@ -57,11 +57,11 @@ def list_lines(lines: Iterable[str]) -> list[str]:
     Raises:
         ValueError: one string instead of several, or what is no string, such as a missing value of pandas.
     """
-    found = [lines] if isinstance(lines, str) else list(lines)
-    strange = found if isinstance(lines, str) else [line for line in found if not isinstance(line, str)]
-    if strange:
-        raise ValueError(f"expected a list of lines of text, found {strange[0]!r:.60}")
-    return found
+    texts = list(lines) if isinstance(lines, Iterable) and not isinstance(lines, str) else [lines]
+    strange = [text for text in texts if not isinstance(text, str)]
+    if strange or isinstance(lines, str):
+        raise ValueError(f"expected a list of lines of text, found {[*strange, lines][0]!r:.60}")
+    return texts
 
 
 def count_words(text: str) -> int:

@@ -70,17 +70,13 @@ def run(
     if as_json:
         cli.print_visible(compare.render_table(shown, "json"), end="")
     else:
-        text = (folder / "table.md").read_text(encoding="utf-8")
-        if (width := terminal_width()) is not None:
-            labels = {result.label for result in shown}
-            text = show_experiment(folder, width=width, only=labels, closing=not only)
-        elif only:
-            text = compare.render_table(shown)
+        labels = {result.label for result in shown}
+        text = show_experiment(folder, width=terminal_width(), only=labels, closing=True)
         cli.print_visible(text, end="", flush=True)
-        if not only and any(result.status == "done" and not result.is_external for result in shown):
+        if any(result.status == "done" and not result.is_external for result in shown):
             from compare.report.closing import show_closing  # slow to import, as matplotlib is
 
-            cli.print_visible(show_closing(folder), end="", flush=True)
+            cli.print_visible(show_closing(folder, labels), end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
 
 
@@ -110,6 +106,8 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
         if total is not None
         else "training: unknown where the device is not here, or a model is too large for it",
     ]
+    changes = {each.name.rpartition("-seed")[0]: each.budget_changes for each in estimates}
+    conditions[:0] = [f"changed by the budget: {label}: {text}" for label, text in changes.items() if text]
     if total is not None:
         conditions.insert(0, f"all runs: about {format_duration(total)} of training")
     return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")

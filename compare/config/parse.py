@@ -214,6 +214,9 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
             each[setting] = parse_value(text)
             if section == "train" and setting in LENGTHS:  # either replaces the other of the file
                 each.pop(LENGTHS[setting], None)
+            if (section, setting, each[setting]) == ("budget", "match", "none"):  # what the file adds to it
+                each.pop("reference", None)
+                each.pop("amount", None)
 
 
 def parse_value(text: str) -> Any:

@@ -346,6 +346,9 @@ class BudgetConfig(Section):
     amount: NonNegative = setting(
         0.0, "The budget in weights or FLOPs per token; 0: the amount of the reference."
     )
+    changed: str = setting(
+        "", "Widths that the budget has changed, written into the config.toml of a run.", shared=False
+    )
 
     def __post_init__(self) -> None:
         """Reject settings that would have no effect."""

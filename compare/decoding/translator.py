@@ -160,6 +160,15 @@ class Translator:
         self.progress: ProgressCallback = no_progress
         """Called with the sentences translated so far; not set where searches are timed."""
 
+    def __repr__(self) -> str:
+        """Name the model, its size and its vocabularies."""
+        sizes = "/".join(str(len(side)) for side in self.vocabularies)
+        weights = sum(weight.numel() for weight in self.model.parameters())
+        return (
+            f"<Translator {self.label}: {type(self.model).__name__}, {weights:,} weights, "
+            f"vocabulary {sizes}, beam {self.decode.beam_size}, {self.device}>"
+        )
+
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
 
@@ -243,8 +252,8 @@ class Translator:
         return found
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
-        sources = self.vocabularies.src.encode_all(lines)
+        """Find the best hypothesis of each of several lines, blank ones included; see ``translate``."""
+        sources = self.vocabularies.src.encode_all(list_lines(lines))
         (found,) = self._find(sources, [self.penalty], beam_size)
         return [best for (best,) in found]
 
@@ -338,7 +347,7 @@ class Translator:
 
     def count_unknown(self, lines: Sequence[str]) -> int:
         """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""
-        return sum(UNK in self.vocabularies.src.encode(line) for line in lines)
+        return sum(UNK in self.vocabularies.src.encode(line) for line in list_lines(lines))
 
     @torch.inference_mode()
     def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
@@ -355,6 +364,9 @@ class Translator:
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
 
+        for name, text in (("line", line), ("translation", translation)):
+            if not isinstance(text, str) and (text is not None or name == "line"):
+                raise ValueError(f"{name} must be one text, found {text!r:.60}")
         src_vocabulary, tgt = self.vocabularies
         ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
         src, src_mask = (part.to(self.device) for part in make_source_batch([src_vocabulary.encode(line)]))

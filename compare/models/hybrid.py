@@ -20,7 +20,7 @@ from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.stack import Packing, RecurrentStack, StepwiseStack
 from transformer import Parts, Transformer
-from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
+from transformer.config import IN_ATTENTION, Config, LayerConfig, TransformerConfig
 from transformer.gated_linear import GatedLinearAttention, StateDecay
 from transformer.model import Residual
 from transformer.model import initialise as initialise_transformer
@@ -43,7 +43,7 @@ UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class HybridConfig:
+class HybridConfig(Config):
     """Transformer encoder and RNN decoder, or the other way round (compare Chen et al. 2018)."""
 
     encoder: HalfConfig

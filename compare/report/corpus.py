@@ -139,7 +139,7 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "see": corpus.home,
         "hashes": f"{known} of {len(remotes)} files published",
     }
-    width, later = terminal_width() or 10_000, " " * 13
+    width, later = terminal_width(), " " * 13
     lines = (f"  {label:<10} {text}" for label, text in details.items())
     return "\n".join(
         fill(line, width, subsequent_indent=later, break_on_hyphens=False, break_long_words=False)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from compare.analysis.seeds import describe_seeds
 from compare.config.sections import EXTERNAL
 from compare.report.conditions import (
+    describe_budget,
+    describe_ends,
     describe_presets,
     distinct,
     find_warnings,
@@ -123,7 +125,7 @@ def _are_means(rows: Sequence[Row]) -> bool:
 
 def _concerns(condition: str, columns: Iterable[Column]) -> bool:
     """Return whether a condition is one of the figures in chosen columns."""
-    if condition == "Presets":
+    if condition in ("Presets", "Changed by the budget"):
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
         return any(column.group == "speed" for column in columns)
@@ -489,12 +491,11 @@ def show_experiment(
     summary = find_summary(folder, results, data_root)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
+    table = screen_table(rows if has_means(results) else shown, shown, width, outcome)
     path, has_file = quote(str(folder)), (folder / "table.md").is_file()
-    whole = f"{folder}/table.md" if has_file else f"attnbench table {path} --columns wide"
-    where = f"more columns, and conditions: {whole}"
+    text = terminal(table, width) + _more(f"{folder}/table.md" if has_file else f"{TABLE} {path}")
     out = " --out report.html" if write_protection(folder) else ""
-    last = where if closing else f"{where}   next: attnbench report {path}{out}"
-    return terminal(screen_table(rows if has_means(results) else shown, shown, width, outcome, last), width)
+    return text if closing else f"{text}next:\n  attnbench report {path}{out}\n"
 
 
 def show_experiments(
@@ -504,13 +505,19 @@ def show_experiments(
     shape = default_shape(folders, budget)
     rows = frame_rows(load_table(folders, shape, data_root=data_root, budget=budget))
     runs = frame_rows(load_results(*folders, budget=budget))
-    whole = f"attnbench table {' '.join(quote(str(folder)) for folder in folders)} --columns wide"
-    return terminal(screen_table(rows, runs, width, last=f"more columns, and conditions: {whole}"), width)
+    paths = " ".join(quote(str(folder)) for folder in folders)
+    return terminal(screen_table(rows, runs, width), width) + _more(f"{TABLE} {paths}")
 
 
-def screen_table(
-    rows: Sequence[Row], runs: Sequence[Row], width: int, outcome: Sequence[str] = (), last: str = ""
-) -> Table:
+TABLE = "attnbench table --columns all"
+
+
+def _more(where: str) -> str:
+    """Say where the whole table is, on a line of its own, so that it can be copied."""
+    return f"\nmore columns and conditions:\n  {where}\n"
+
+
+def screen_table(rows: Sequence[Row], runs: Sequence[Row], width: int, outcome: Sequence[str] = ()) -> Table:
     """Make the table that a terminal shows, sorted by BLEU, its columns in the order of their importance.
 
     Args:
@@ -518,7 +525,6 @@ def screen_table(
         runs: the runs that they stand for.
         width: of the terminal.
         outcome: lines above the table.
-        last: the last line.
     """
     ended = [run for run in runs if run["status"] == "done"]
     ordered = sorted(fill_settings(rows), key=lambda row: -(row.get(PRIMARY) or -1.0))
@@ -526,12 +532,13 @@ def screen_table(
         ordered = sorted(ordered, key=lambda row: row.get("perplexity") or float("inf"))
     ordered.sort(key=lambda row: row.get("budget") or 0)
     presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
+    widths = [f"Changed by the budget: {'; '.join(found)}."] if (found := describe_budget(ended)) else []
     return Table(
         "",
         ordered,
         layout=_screen_columns(ordered, width),
         outcome=outcome,
-        conditions=[line for line in (*presets, _shared(ended), last) if line],
+        conditions=[line for line in (*presets, *widths, _shared(ended)) if line],
         warnings=[*list_left_out(runs), *find_warnings(ended)],
     )
 
@@ -585,6 +592,8 @@ def _shared(runs: Sequence[Row]) -> str:
     parts = [describe_seeds(zip(name_models(trained), (run["seed"] for run in trained), strict=True))]
     parts += [f"equal {quantity}" for quantity in distinct(runs, "matched")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
+    parts += [end for end in describe_ends(runs) if end.startswith("stopped")]
+    parts += [f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test")]
     plural = "s" if threads != ["1"] else ""
     is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")
     parts += [f"{threads[0]} CPU thread{plural}"] if is_of_training else []

@@ -85,6 +85,8 @@ class Result:
         shown="where known", left=True, cell=_matched)
     matched: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
         "dash: only the batches are equal")
+    budget_changes: Text = size("changed by the budget", "widths before and after matching", left=True,
+        added=True)
     width_multiple: Whole = size("widths divisible by", "largest power of two; matrix products are fastest "
         "at multiples of 8", shown="in the report")
 

@@ -51,7 +51,6 @@ def test_another_seed_has_other_initial_weights(tiny_toml: Path, tmp_path: Path)
         ("这是第{n}个句子", ["scoring.tokenize=zh"], []),
         ("s{n} ist gut &amp; alt", [], ["de: entities (&amp;) in 76 of 76 lines"]),
         ("s{n} i@@ st g@@ ut", ["vocabulary.kind=given"], []),
-        ("s{n} ist gut", ["data.max_test=2"], ["scores on 2 of 8 sentences of test"]),
         ("s{n} ist gut", ["data.max_tokens=3"], ["1 of 60 training pairs are left out"]),
         ("s{n} ist gut", ["vocabulary.size=6"], ["of the en tokens of valid", "of the de tokens of valid"]),
         ("s{n} ist gut", ["vocabulary.kind=bpe", "vocabulary.size=999"], ["the text gives no more than"]),
