@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -55,10 +56,17 @@ def translate(
         option = next(iter(given)).replace("_", "-")
         raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
     sampling = compare.Sampling(**given) if sample else None
+    if texts := [str(run) for run in runs if " " in str(run) and not run.exists()]:
+        raise ValueError(
+            f"{texts[0]}: no such folder; text comes from standard input: "
+            f"echo {quote(texts[0])} | attnbench translate RUN"
+        )
     tune_cpu()
     model = compare.load_ensemble(runs, device) if len(runs) > 1 else compare.load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
+    if sys.stdin.isatty():
+        cli.print_visible("one sentence per line; Ctrl-D ends", file=sys.stderr)
     lines = read_lines(STDIN, allow_blank=True)
     found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
     if as_json:

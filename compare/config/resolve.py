@@ -12,6 +12,7 @@ from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     EXTERNAL,
+    QUICK_TRY,
     SECTIONS,
     SHARED,
     DecodeConfig,
@@ -143,7 +144,7 @@ class Run(Sections):
     def warnings(self) -> list[str]:
         """What to know of the settings."""
         warm_up, updates = self.model.optim.warmup_updates, self.train.max_updates
-        found, held = [], self.model.settings().get("attention_warmup", 0)
+        found, held = [QUICK_TRY] * self.train.quick, self.model.settings().get("attention_warmup", 0)
         if warm_up > updates:
             found.append(f"the warm-up of {warm_up:,} updates is longer than the training of {updates:,}")
         if held >= updates:

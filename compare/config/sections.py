@@ -30,6 +30,10 @@ EXTRA_TOKENS = 10
 """Tokens that a translation may have beyond ``max_ratio`` times those of its source."""
 
 
+QUICK_TRY = "QUICK TRY: small models and few updates, so the figures mean nothing."
+"""Mark of a quick try, above its tables and in its results."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
     """The corpus and the direction of translation."""
@@ -128,6 +132,7 @@ class TrainConfig(Section):
     decay: Annotated[float, Meta(gt=0, lt=1)] = setting(
         DECAY, "Last share of the updates, in which the learning rate of the schedule stable falls to 0."
     )
+    quick: bool = setting(False, "Marks a quick try (`run --quick`), whose figures mean nothing.")
     label_smoothing: Fraction = setting(
         0.1, "Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."
     )

@@ -187,7 +187,15 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData) -> list[Run]:
         measure = partial(prepared.training_flops, passes=runs[0].regularization.passes)
     amount = budget.amount or measure(reference.model.architecture)
     unchanged = () if budget.amount else (reference,)
-    matched = [run if run in unchanged else match_widths(run, amount, measure) for run in runs]
+    widths: dict[str, Mapping[str, int]] = {}
+
+    def match(run: Run) -> Run:  # the trials of a search differ in rates and dropouts, which have no weights
+        sizes = {name: value for name, value in run.model.settings().items() if not isinstance(value, float)}
+        if repr(sizes) not in widths:
+            widths[repr(sizes)] = match_widths(run, amount, measure).model.widths()
+        return replace(run, model=run.model.override(widths[repr(sizes)]))
+
+    matched = [run if run in unchanged else match(run) for run in runs]
     exact = replace(budget, amount=amount, reference=reference.label)
     changes = [describe_changes(*pair) for pair in zip(runs, matched, strict=True)]
     for run, change in zip(runs, changes, strict=True):
