@@ -1,7 +1,7 @@
 """attnbench from Python: run experiments, load models and results, translate, score, and register extensions.
 
-Everything a command does is a function here; ``docs/api.md`` describes each with an example. Names are
-imported when they are first used, so ``import compare`` needs neither torch nor pandas.
+``docs/api.md`` describes each function with an example. Names are imported when they are first used, so
+``import compare`` needs neither torch nor pandas.
 """
 
 import ast
@@ -17,13 +17,12 @@ _MODULES = {
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
 }
-"""The module that defines each public name; ``__init__.pyi`` lists them, for type checkers too."""
+"""The module of each public name, as ``__init__.pyi`` lists them for type checkers."""
 
 __all__ = ["__version__", *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
     if name == "__version__":
         from compare.system.plugins import package_version
 
@@ -36,27 +35,21 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All public names, for tab completion."""
     return sorted(__all__)
 
 
 def _refuse_hidden_packages() -> None:
-    """Fail with a clear message where a module of the user's own hides one of our packages.
-
-    Raises:
-        ImportError: naming the file that hides it.
-    """
+    """Raise ImportError if a module of the user hides one of our packages."""
     for name in ("data", "seq2seq", "transformer"):
         ours = Path(__file__).resolve().parent.parent / name / "__init__.py"
         spec = find_spec(name)
-        found = Path(spec.origin).resolve() if spec is not None and spec.origin else None
-        if found != ours:
-            hiding = found or "a folder without __init__.py"
+        imported = Path(spec.origin).resolve() if spec is not None and spec.origin else None
+        if imported != ours:
             raise ImportError(
-                f"attnbench's package {name!r} ({ours.parent}) is hidden by {hiding}: "
-                "rename that file, or start Python in another folder"
+                f"attnbench's package {name!r} ({ours.parent}) is hidden by "
+                f"{imported or 'a folder without __init__.py'}: rename that, or start Python elsewhere"
             )
 
 
 _refuse_hidden_packages()
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # print nothing unless logging is configured
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # no output unless logging is configured

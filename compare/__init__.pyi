@@ -13,7 +13,7 @@ from compare.attention.weights import SentenceAttention as SentenceAttention
 from compare.benchmark import BenchPlan as BenchPlan
 from compare.benchmark import planned_timings as planned_timings
 from compare.benchmark import run_benchmark as run_benchmark
-from compare.check.recompute import check_experiment as check_experiment
+from compare.check import check_experiment as check_experiment
 from compare.config.parse import load_experiment as load_experiment
 from compare.config.resolve import Run as Run
 from compare.config.resolve import resolve_models as resolve_models

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] != str(Path(__file__).parents[1]):
-    del sys.path[0]  # the working directory, which may be a folder of results with modules in it
+    del sys.path[0]  # the working directory may contain modules with our names
 
 
 def main() -> int:
-    """Run a command; a Ctrl-C before, after or while another one is handled ends it without a traceback."""
+    """Run a command; Ctrl-C at any moment ends it without a traceback."""
     try:
         from compare.cli import main as run_command
 
@@ -17,8 +17,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else a shell has it ignored
-            signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's clean-up at exit prints a traceback
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell may have it ignored
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # else Python's clean-up would print a traceback
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What only speed needs: oneDNN, packed layers, copies for decoding, the best continuations, the loss.
 
-Delete this file: everything works, slower (hook.py). The gains are those of benchmarks/NOTES.md and of the
-commits that brought them.
+Delete this file and everything works, slower: each module imports these in place of its plain functions of
+the same name. The gains are those of benchmarks/NOTES.md and of the commits that brought them.
 """
 
 import ctypes
@@ -116,7 +116,6 @@ def _multiplies_in_fp32() -> bool:
 
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
-"""Largest difference between both products of the trial, whose results are about 1, by dtype."""
 MIN_MULTIPLY_ADDS = 2**20
 """Size of the smallest packed product: calling torch's operator costs more than it saves below."""
 
@@ -129,7 +128,6 @@ class PackedLinear(nn.Linear):
     """
 
     def __init__(self, layer: nn.Linear) -> None:
-        """Take over the parameters of a layer."""
         self.__dict__.update(vars(layer), _parameters=layer._parameters.copy())  # far faster than to create
         self.packed: Tensor | None = None
 
@@ -142,7 +140,6 @@ class PackedLinear(nn.Linear):
         return _multiply(x, self.packed, self.bias)
 
     def _is_faster(self, x: Tensor) -> bool:
-        """Return whether the packed product takes less time; autocast multiplies in another dtype."""
         several_rows = x.numel() > self.in_features  # for a product with one vector nothing is copied
         is_large = x.numel() * self.out_features >= MIN_MULTIPLY_ADDS
         return several_rows and is_large and not torch.is_autocast_enabled(x.device.type)
@@ -195,7 +192,6 @@ def _pack(weight: Tensor) -> Tensor:
 
 
 def _multiply(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute W x + b; the operator can also apply a function to it, here none."""
     operators: Any = torch.ops.mkldnn
     product: Tensor = operators._linear_pointwise(x, packed, bias, "none", [], "")
     return product
@@ -207,20 +203,19 @@ def _multiply(x: Tensor, packed: Tensor, bias: Tensor | None) -> Tensor:
 Module = TypeVar("Module", bound=nn.Module)
 
 _REGISTERED = ("_parameters", "_buffers", "_non_persistent_buffers_set", "_modules")
-"""Attributes in which a module keeps what is registered with it."""
 
 
 def decoding_copy(model: Module, *, always: bool = False) -> Module:
     """Return a copy of a model for as long as its weights stay, or the model itself where none is faster.
 
     In the copy linear layers are packed (``PackedLinear``), and modules with a method ``prepare_decoding``
-    are copied and told to prepare. Modules that hold one of these are new too. Everything else, parameters
-    included, is the model's own, so that nothing of a model has to be copyable: ``prepare_decoding`` may give
-    the copy other parameters, buffers and modules, and must not write to those that it has.
+    are copied and told to prepare. Modules that hold one of these are new too; everything else, parameters
+    included, is the model's own. ``prepare_decoding`` may give the copy other parameters, buffers and
+    modules, and must not write to those that it has.
 
-    A copy is made on a CPU if products of the model's dtype are packed there (``packs``), or always. It takes
-    less than a millisecond at the sizes of the demo, and longer where ``prepare_decoding`` copies large
-    weights: each LSTM layer of width 1,024 that reads as many inputs copies 34 MB of fp32 weights.
+    A copy takes less than a millisecond at the sizes of the demo, and longer where ``prepare_decoding``
+    copies large weights: each LSTM layer of width 1,024 that reads as many inputs copies 34 MB of fp32
+    weights.
 
     A search of 64 sentences is 1.16 (greedy) and 1.15 (beam 5) times as fast by Luong's general model, 1.16
     and 1.14 by the additive one, 1.02 and 1.09 by the Transformer.
@@ -233,9 +228,7 @@ def decoding_copy(model: Module, *, always: bool = False) -> Module:
 def _copy(module: Module, copies: dict[nn.Module, nn.Module]) -> Module:
     """Return the copy of a module, or itself if nothing in it changes.
 
-    Args:
-        module: the module.
-        copies: the copies made before. As a key, a module stays alive, and no other one gets its identity.
+    As a key of ``copies`` a module stays alive, and no other one gets its identity.
     """
     if module not in copies:
         copies[module] = PackedLinear(module) if is_packable(module) else _copy_tree(module, copies)
@@ -256,7 +249,6 @@ def _copy_tree(module: nn.Module, copies: dict[nn.Module, nn.Module]) -> nn.Modu
 
 
 def _shallow(module: Module) -> Module:
-    """Return a module with the same attributes, which can register others without changing the first."""
     result = object.__new__(type(module))
     result.__dict__.update(module.__dict__)
     result.__dict__.update({name: module.__dict__[name].copy() for name in _REGISTERED})
@@ -298,8 +290,7 @@ def sorts_all(values: Tensor) -> bool:
 def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Find them by ``torch.topk``, which leaves open the order of equal values, and which of them it returns.
 
-    One value more than needed shows where they do not all fit, which is rare: these rows are sorted as a
-    whole. A GPU sorts all rows (``sorts_all``).
+    One value more than needed shows where they do not all fit: these few rows are sorted as a whole.
     """
     if count == 1:
         best = values.max(dim=-1, keepdim=True)  # documented to return the first of equal values
@@ -330,7 +321,6 @@ def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 CHUNK_ELEMENTS = 1 << 22
 """Maximum number of logits in memory at once: 16 MB in fp32, which fits the last-level cache of a CPU."""
 GPU_CHUNK_ELEMENTS = 1 << 27
-"""The same on a GPU: 512 MB in fp32."""
 GPU_CHUNK_ROWS = 4096
 """Maximum number of rows of logits there: enough to keep a GPU busy, and few chunks per update."""
 Pair = tuple[float, float, float] | None
@@ -399,7 +389,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             )
         weight, bias, passes = ctx.gradients
         bias = None if bias is None else bias * grad
-        return weight * grad, bias, None, None, None, *(each * grad for each in passes)
+        return weight * grad, bias, None, None, None, *(gradient * grad for gradient in passes)
 
 
 class _Gradients(NamedTuple):
@@ -411,14 +401,12 @@ class _Gradients(NamedTuple):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None, passes: Sequence[Tensor]) -> "_Gradients":
-        """Return zeros."""
         zero = torch.zeros_like
-        return cls(zero(weight), None if bias is None else zero(bias), [zero(each) for each in passes])
+        return cls(zero(weight), None if bias is None else zero(bias), [zero(hidden) for hidden in passes])
 
     def add(
         self, chunk: slice, logits_grads: Sequence[Tensor], inputs: Sequence[Tensor], weight: Tensor
     ) -> None:
-        """Add the contribution of a chunk of rows."""
         for hidden_grad, logits_grad, hidden in zip(self.passes, logits_grads, inputs, strict=True):
             if self.bias is not None:
                 self.bias.add_(logits_grad.sum(dim=0))

@@ -143,7 +143,7 @@ def beam_step(scores: Tensor, logp: Tensor, size: int) -> tuple[Tensor, Tensor, 
 
 def ensemble(logits: list[Tensor]) -> Tensor:
     """Return the log of the mean probability of several models."""
-    return torch.stack([log_softmax(each).exp() for each in logits]).mean(0).log()
+    return torch.stack([log_softmax(member).exp() for member in logits]).mean(0).log()
 
 
 # Scores.

@@ -57,12 +57,9 @@ class OptimConfig(Section):
     )
 
     def learning_rate_at(self, update: int, max_updates: int, decay: float = DECAY) -> float:
-        """Compute the learning rate of one update.
+        """Compute the learning rate of an update, counted from 1, of ``max_updates``.
 
-        Args:
-            update: number of the update, counted from 1.
-            max_updates: updates of the whole training.
-            decay: share of the updates in which the rate of the schedule "stable" falls to 0.
+        ``decay`` is the share of the updates in which the rate of the schedule "stable" falls to 0.
         """
         if update <= self.warmup_updates:
             return self.learning_rate * update / self.warmup_updates

@@ -1,9 +1,9 @@
 """Structural interface that a translation model must implement; models need not import it.
 
 Shapes: B sentences, K hypotheses each, S source and T target positions, D hidden size, V vocabulary.
-Masks are bool, True = may be attended; padding is on the right. A ``Memory`` or ``State`` is a nesting of
-tuples. Its leaves are tensors, (B, ...) in a memory and (B, K, ...) in a state, or objects with methods
-``select(parents)`` and ``keep(rows)`` that act like the functions of these names on tensors.
+Masks are bool, True = may be attended; padding is on the right. A ``Memory`` or ``State`` is a nested tuple.
+Its leaves are tensors, (B, ...) in a memory and (B, K, ...) in a state, or objects with methods
+``select(parents)`` and ``keep(rows)`` that do what the functions of these names do with tensors.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ State = TypeVar("State")
 
 
 class Choices(Protocol):
-    """Source positions that hard attention has sampled in training; REINFORCE trains their distribution."""
+    """Source positions that hard attention samples in training, for REINFORCE."""
 
     @property
     def logp(self) -> Tensor:
@@ -24,15 +24,15 @@ class Choices(Protocol):
 
     @property
     def value(self) -> Tensor:
-        """Baseline of REINFORCE: the return expected before sampling, (B, T)."""
+        """Baseline: the return expected before sampling, (B, T)."""
 
     @property
     def entropy(self) -> Tensor | None:
-        """Weighted entropy of the choice, (B, T), which the loss maximises; None: not a part of the loss."""
+        """Weighted entropy of the distribution, (B, T), which the loss maximises; None: not in the loss."""
 
     @property
     def average(self) -> Tensor | None:
-        """Moving average of the returns, (1,), which the loss updates in place; None: there is none."""
+        """Moving average of the returns, (1,), which the loss updates in place; None: not used."""
 
 
 class Features(Protocol):
@@ -44,7 +44,7 @@ class Features(Protocol):
 
     @property
     def choices(self) -> Choices | None:
-        """What hard attention has sampled; None without it and in evaluation."""
+        """The sampled positions; None without hard attention and in evaluation."""
 
 
 class EncoderDecoder(Protocol[Memory, State]):
@@ -65,31 +65,25 @@ class EncoderDecoder(Protocol[Memory, State]):
         Args:
             src: source ids, (B, S).
             src_mask: True at real source tokens, which come first, at least one per sentence, (B, S). None:
-                all are real. The models of this project take 0 and 1 of any type too, and reject other masks
-                with a ValueError.
+                all are real. The models of this project also accept 0 and 1 of any type, and reject other
+                masks with a ValueError.
             tgt_in: target ids, beginning with the begin-of-sentence id, (B, T).
-            src_lengths: number of real source tokens of each sentence, on the CPU, (B,), for models that
-                would otherwise wait for a GPU to read it from the mask; None: it is in the mask alone.
+            src_lengths: number of real source tokens of each sentence, on the CPU, (B,); it saves a model
+                from waiting for the GPU to count them in the mask.
         """
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Memory:
-        """Encode src (B, S) with src_mask (B, S); every tensor of the memory has one row per sentence."""
+        """Encode src (B, S) with src_mask (B, S)."""
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token.
-
-        Args:
-            memory: result of ``encode``.
-            beam: number of hypotheses per sentence, K.
-            capacity: maximum number of tokens per hypothesis.
-        """
+        """Build the state before the first token of ``beam`` hypotheses of up to ``capacity`` tokens."""
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
         """Decode one position.
 
         Args:
             tokens: the previous token of each hypothesis, (B, K).
-            state: the state before these tokens; it must not be used afterwards.
+            state: the state before these tokens, which must not be used afterwards.
             memory: result of ``encode``.
 
         Returns:
@@ -105,21 +99,18 @@ class EncoderDecoder(Protocol[Memory, State]):
 
 @runtime_checkable
 class Scheduled(Protocol):
-    """A model, or a module of one, that computes something else in the first updates of training."""
+    """A model or module that computes something else in the first updates of training."""
 
     def begin_update(self, update: int) -> None:
         """Prepare for an update, counted from 1."""
 
 
 def select(tree: Any, parents: Tensor) -> Any:
-    """Reorder the hypotheses of a state.
+    """Reorder the hypotheses of a state, or of a part of one.
 
     Args:
-        tree: a state, or a part of one.
+        tree: the state.
         parents: index of the hypothesis that hypothesis k of sentence b continues, (B, K).
-
-    Returns:
-        The reordered state, of the same structure.
     """
     if isinstance(tree, Tensor):
         index = parents.reshape(parents.shape + (1,) * (tree.dim() - 2)).expand(-1, -1, *tree.shape[2:])
@@ -130,14 +121,11 @@ def select(tree: Any, parents: Tensor) -> Any:
 
 
 def keep(tree: Any, rows: Tensor) -> Any:
-    """Drop finished sentences.
+    """Keep some sentences of a memory or a state, or of a part of one.
 
     Args:
-        tree: a memory or a state, or a part of one.
+        tree: the memory or state.
         rows: indices of the sentences to keep, (B',).
-
-    Returns:
-        The memory or state of these sentences, of the same structure.
     """
     if isinstance(tree, Tensor):
         return tree.index_select(0, rows)
@@ -147,7 +135,6 @@ def keep(tree: Any, rows: Tensor) -> Any:
 
 
 def _rebuild(tree: tuple[Any, ...], parts: list[Any]) -> tuple[Any, ...]:
-    """Build a tuple of the type of ``tree`` from other parts."""
     return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
 
 

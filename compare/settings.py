@@ -1,7 +1,7 @@
-"""Declaration of settings: fields made by ``setting``, of a ``Section``, which checks their values.
+"""Declaration of settings as dataclass fields, and the check of their values.
 
-The annotation of a field has its type and bounds, in the form that ``msgspec`` reads. Every list of settings
-is derived from these fields.
+The annotation of a field gives type and bounds, in the form that ``msgspec`` reads. Every list of settings is
+derived from these fields.
 """
 
 import math
@@ -22,39 +22,40 @@ Fraction = Annotated[float, Meta(ge=0, lt=1)]
 
 
 def setting(default: Any, about: str, *, shared: bool = True) -> Any:
-    """Declare a setting as a field of a dataclass; the annotation has its type and bounds.
+    """Declare a setting as a dataclass field.
 
     Args:
-        default: value of a file that does not name it; one that means "as before" changes no hash.
-        about: help, as Markdown, for docs/settings.md.
-        shared: whether all rows of a table must have the same value; a setting that changes no score need
-            not, nor does the seed.
+        default: value where a file does not name the setting. A new setting whose default means "as before"
+            changes no hash.
+        about: help text, in Markdown, for docs/settings.md.
+        shared: whether all rows of a table must have the same value.
     """
     return field(default=default, metadata={"about": about, "shared": shared})
 
 
 class Section:
-    """Base class of frozen dataclasses of settings: each value is checked, and converted to its type."""
+    """Base class of frozen dataclasses of settings, which converts each value to its type."""
 
     def __post_init__(self) -> None:
-        """Reject values of another type or out of bounds."""
-        for each in fields(self):  # type: ignore[arg-type]  # a base class of dataclasses alone
-            value = convert_setting(getattr(self, each.name), each.type, each.name)
-            object.__setattr__(self, each.name, value)
+        """Raise ValueError for a value of another type or out of bounds."""
+        for item in fields(self):  # type: ignore[arg-type]  # only dataclasses derive from this class
+            value = convert_setting(getattr(self, item.name), item.type, item.name)
+            object.__setattr__(self, item.name, value)
 
 
 def convert_setting(value: Any, kind: Any, name: str) -> Any:
-    """Return ``value`` as the type ``kind``; an int is accepted as a float, a bool not as an int.
+    """Convert a value from TOML to the type of its setting.
 
-    For a tuple, a list is accepted, or a single value, which is a list of one.
+    An int is accepted as a float, but a bool is not accepted as an int. A tuple may be given as a list or as
+    a single value.
 
     Args:
         value: the value, as TOML gives it.
         kind: the annotation of the field.
-        name: what the error message begins with.
+        name: name of the setting in error messages.
 
     Raises:
-        ValueError: a value of another type, out of bounds or not finite, or none of the choices.
+        ValueError: the value has another type, is out of bounds, not finite, or none of the choices.
     """
     base = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     if get_origin(base) is tuple and not isinstance(value, list | tuple):

@@ -5,13 +5,13 @@ positions i from 0 on, H size of a decoder state s, E size of an encoder state h
 value.
 """
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .config import AttentionConfig
-from .hook import use_fast
 from .normalisers import NORMALISERS, Choices
 from .scores import SCORES, Past, ProductScore, Queries, split_heads
 
@@ -23,24 +23,13 @@ class GlobalScope(nn.Module):
     """All source positions: Bahdanau et al. 2015, and Luong et al. 2015, section 3.1."""
 
     def __init__(self, query_size: int, config: AttentionConfig) -> None:
-        """Create a scope.
-
-        Args:
-            query_size: H, the size of a decoder state.
-            config: the half-width of the window.
-        """
         super().__init__()
 
     def forward(self, queries: Queries, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Select the source positions that each query can attend to.
+        """Select the source positions that each query can attend to, by a mask (B, S) of real tokens.
 
-        Args:
-            queries: Q queries per sentence.
-            mask: True for real tokens, which come first, at least one per sentence, (B, S).
-
-        Returns:
-            True where a query may attend, at least once per query, and a factor of its normalised weights,
-            None for 1; both broadcast to (B, heads, Q, S).
+        Returns True where a query may attend, at least once per query, and a factor of its normalised
+        weights, None for 1; both broadcast to (B, heads, Q, S).
         """
         return mask[:, None, None], None
 
@@ -48,9 +37,8 @@ class GlobalScope(nn.Module):
 class MonotonicScope(GlobalScope):
     """Positions |i - p| <= D, p = min(t, S - 1): local-m of Luong et al. 2015, section 3.2.
 
-    t is the target position of the query and S the length of its source sentence. The paper sets p = t. The
-    minimum keeps the window at the last word if the target is longer than the source, so that no window is
-    empty.
+    t is the target position of the query and S the length of its source sentence, at most ``max_source``. The
+    paper sets p = t; the minimum keeps the window at the last word, so that it is never empty.
     """
 
     def __init__(self, query_size: int, config: AttentionConfig) -> None:
@@ -67,9 +55,9 @@ class MonotonicScope(GlobalScope):
 class PredictiveScope(MonotonicScope):
     """Positions |i - p| <= D, p = S sigmoid(v . tanh(W s)): local-p of Luong et al. 2015, eq. 9 and 10.
 
-    S is the length of the source sentence. After the softmax over the window, the weights are multiplied by
-    exp(-(i - p)^2 / (2 sigma^2)) with sigma = D / 2, as in the paper, so that they sum to at most 1. Since
-    p is in [0, S] and D is at least 1, no window is empty.
+    S is the length of the source sentence, at most ``max_source``. After the softmax over the window, the
+    weights are multiplied by exp(-(i - p)^2 / (2 sigma^2)) with sigma = D / 2, so that they sum to at most 1.
+    Since p is in [0, S] and D is at least 1, no window is empty.
     """
 
     def __init__(self, query_size: int, config: AttentionConfig) -> None:
@@ -89,7 +77,6 @@ class PredictiveScope(MonotonicScope):
 
 
 def _offsets(centre: Tensor, mask: Tensor) -> Tensor:
-    """Return i - p for every position i of ``mask`` (B, S) and centre p (B, Q), (B, Q, S)."""
     return torch.arange(mask.size(1), device=mask.device) - centre.unsqueeze(-1)
 
 
@@ -98,7 +85,6 @@ SCOPES: dict[str, type[GlobalScope]] = {
     "local-m": MonotonicScope,
     "local-p": PredictiveScope,
 }
-"""Scope classes by ``AttentionConfig.scope``."""
 
 
 class Source(NamedTuple):
@@ -109,7 +95,6 @@ class Source(NamedTuple):
     values: Tensor
     """Encoder states as mapped by ``Score.project_values``, (B, S, C)."""
     mask: Tensor
-    """True where a query may attend, (B, S)."""
 
 
 class AttentionOutput(NamedTuple):
@@ -120,33 +105,22 @@ class AttentionOutput(NamedTuple):
     weights: Tensor
     """Attention weights, exactly 0 at masked positions, (B, heads, Q, S)."""
     choices: Choices | None = None
-    """The sampled positions; only with normaliser "reinforce" in training."""
 
 
 class Attention(nn.Module):
     """c = sum over i of a_i h_i, a = normalise(score(s, h_i) for i in scope): Bahdanau et al. 2015, eq. 5.
 
-    h_i are the encoder states and s is the decoder state that attends; some scores map h_i first. A
-    temperature other than 1 divides the scores before they are normalised. During the first updates of
-    training the scores are 0 if ``attention_warmup`` says so and ``begin_update`` is called.
+    h_i are the encoder states and s is the decoder state that attends.
 
-    Examples:
-        >>> attention = Attention(AttentionConfig(score="general"), query_size=8, value_size=10)
-        >>> source = attention.remember(states, mask)  # (B, S, 10) and (B, S)
-        >>> context = attention(Queries(state, position), source).context  # (B, Q, 10) for state (B, Q, 8)
+    Example::
+
+        attention = Attention(AttentionConfig(score="general"), query_size=8, value_size=10)
+        source = attention.remember(states, mask)  # (B, S, 10) and (B, S)
+        context = attention(Queries(state, position), source).context  # (B, Q, 10) for state (B, Q, 8)
     """
 
     def __init__(self, config: AttentionConfig, query_size: int, value_size: int) -> None:
-        """Create an attention.
-
-        Args:
-            config: names of the score, scope and normaliser, and their sizes.
-            query_size: H, the size of a decoder state.
-            value_size: E, the size of an encoder state.
-
-        Raises:
-            ValueError: the score does not accept these sizes.
-        """
+        """Create an attention of states (..., query_size) to (..., value_size), or raise a ValueError."""
         super().__init__()
         self.scorer = SCORES[config.score](query_size, value_size, config)
         self.scope = SCOPES[config.scope](query_size, config)
@@ -155,23 +129,16 @@ class Attention(nn.Module):
         self.num_heads, self.temperature = config.num_heads, config.temperature
         self.warmup, self.is_uniform = config.attention_warmup, False
         self.needs_past = self.scorer.needs_past or self.normaliser.needs_past
-        """Whether a step reads the weights of the steps before it."""
         self.is_product = type(self.scorer).score is ProductScore.score
         """Whether the scores are ``product_scores`` of what the scorer makes of queries and keys."""
         self.context_size = self.scorer.context_size
-        """C, the size of a context vector."""
 
     def begin_update(self, update: int) -> None:
         """Prepare for an update of training, counted from 1: the first ones have uniform attention."""
         self.is_uniform = update <= self.warmup
 
     def remember(self, states: Tensor, mask: Tensor) -> Source:
-        """Compute keys and values, once per sentence.
-
-        Args:
-            states: encoder states h, (B, S, E).
-            mask: True for real tokens, which come first, at least one per sentence, (B, S).
-        """
+        """Compute keys and values of states (B, S, E); mask (B, S) is True for real tokens."""
         return Source(
             self.scorer.project_keys(states),
             self.scorer.project_values(states),
@@ -179,25 +146,14 @@ class Attention(nn.Module):
         )
 
     def first_past(self, source: Source, queries: int) -> Past:
-        """Return the past before the first step, for a number of queries per sentence.
-
-        Args:
-            source: output of ``remember``.
-            queries: Q.
-        """
+        """Return the past before the first step, for a number of queries per sentence."""
         batch, length = source.mask.shape
         dtype = torch.promote_types(source.values.dtype, torch.float32)
         zeros = source.values.new_zeros(batch, queries, self.num_heads, length, dtype=dtype)
         return Past(self.normaliser.first_weights(zeros), zeros)
 
     def forward(self, queries: Queries, source: Source) -> AttentionOutput:
-        """Attend from Q queries per sentence, which do not influence each other.
-
-        Args:
-            queries: decoder states (B, Q, H), their target positions (B, Q) and, if this attention
-                ``needs_past``, the weights of their earlier steps.
-            source: output of ``remember``.
-        """
+        """Attend from Q queries per sentence, which do not influence each other."""
         if self.needs_past and queries.past is None:
             queries = queries._replace(past=self.first_past(source, queries.state.size(1)))
         visible, factor = self.scope(queries, source.mask)
@@ -218,22 +174,17 @@ class Attention(nn.Module):
         return AttentionOutput(weighted_sum(weights, source.values), weights, choices)
 
 
-@use_fast
 def join_gradients(attention: Attention, source: Source, steps: int) -> Source:
     """Return ``source`` for a loop over ``steps`` with one query per sentence and step."""
     return source
 
 
-@use_fast
 def weighted_sum(weights: Tensor, values: Tensor) -> Tensor:
-    """Sum the values with the attention weights; each head sums its own slice of the C features.
-
-    Args:
-        weights: attention weights, (B, heads, Q, S).
-        values: (B, S, C), C being a multiple of heads.
-
-    Returns:
-        Context vectors, the heads concatenated, (B, Q, C).
-    """
+    """Sum values (B, S, C) with weights (B, heads, Q, S): (B, Q, C); each head sums its own slice of C."""
     context = weights.to(values.dtype) @ split_heads(values, weights.size(1))
     return context.transpose(1, 2).flatten(2)
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import join_gradients as join_gradients
+    from .fast import weighted_sum

@@ -22,18 +22,11 @@ Steps = TypeVar("Steps", Tensor, PackedSequence)
 def lstm_step(
     gates: Tensor, h: Tensor, c: Tensor, normalise: Callable[[Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute one step of an LSTM (Hochreiter and Schmidhuber 1997, forget gate of Gers et al. 2000).
+    """Compute h' = sigmoid(o) * tanh(c') and c' = sigmoid(f) * c + sigmoid(i) * tanh(g), (N, H) each.
 
-    c' = sigmoid(f) * c + sigmoid(i) * tanh(g) and h' = sigmoid(o) * tanh(c').
-
-    Args:
-        gates: sums of the gates before their activation, in torch's order i, f, g, o, (N, 4 H).
-        h: previous hidden state, (N, H), of which only the type is read.
-        c: previous cell state, (N, H); float32 with 16-bit weights too, as a sum over all steps.
-        normalise: applied to c' inside the second tanh; None: nothing is.
-
-    Returns:
-        The next hidden state h' and the next cell state c', (N, H) each, of the types of h and c.
+    Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000. The gates (N, 4 H) are in
+    torch's order i, f, g, o, before their activation. c is float32 with 16-bit weights too, as a sum over all
+    steps; of h only the type is read. ``normalise`` is applied to c' inside the second tanh.
     """
     if h.dtype != c.dtype:
         gates = gates.to(c.dtype)
@@ -43,29 +36,16 @@ def lstm_step(
 
 
 def activate(gates: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute one step of an LSTM, or of a plain RNN, h' = tanh(gates) (Elman 1990), as G tells.
-
-    Args:
-        gates: W_x x + W_h h + b, (N, G).
-        h: previous hidden state, (N, H).
-        c: previous cell state, (N, H); of a plain RNN it is returned as it is.
-    """
+    """Compute h' and c' from gates (N, G) of an LSTM, or of a plain RNN, h' = tanh(gates) (Elman 1990)."""
     return (gates.tanh(), c) if gates.size(-1) == h.size(-1) else lstm_step(gates, h, c)
 
 
 def gru_step(inputs: Tensor, recurrent: Tensor, h: Tensor) -> Tensor:
-    """Compute one step of a GRU (Cho et al. 2014, section 2.3) in the variant of ``torch.nn.GRU``.
+    """Compute one step of a GRU (Cho et al. 2014, section 2.3), as ``torch.nn.GRU`` does: h', (N, H).
 
-    r = sigmoid(r_x + r_h), z = sigmoid(z_x + z_h), n = tanh(n_x + r * n_h) and h' = (1 - z) * n + z * h.
-    The paper applies r to h before the matrix product; torch, like cuDNN, applies it after.
-
-    Args:
-        inputs: the input's share of the gates, r_x, z_x, n_x, (N, 3 H).
-        recurrent: the state's share of the gates, r_h, z_h, n_h, (N, 3 H).
-        h: previous hidden state, (N, H).
-
-    Returns:
-        The next hidden state h', (N, H).
+    r = sigmoid(r_x + r_h), z = sigmoid(z_x + z_h), n = tanh(n_x + r * n_h) and h' = (1 - z) * n + z * h, for
+    the shares of the input (r_x, z_x, n_x) and of the state in the gates, (N, 3 H) each. The paper applies r
+    to h before the matrix product; torch, like cuDNN, applies it after.
     """
     r_x, z_x, n_x = inputs.chunk(3, dim=-1)
     r_h, z_h, n_h = recurrent.chunk(3, dim=-1)
@@ -80,26 +60,14 @@ class TorchCell(NamedTuple):
     """Of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN``."""
 
     weight_ih: Tensor
-    """Weight of the inputs, (G, X)."""
     weight_hh: Tensor
-    """Weight of the state, (G, H)."""
     input_bias: Tensor
     """Bias of the gates, of a GRU that of the inputs' product alone, (G,)."""
     recurrent_bias: Tensor | None
     """Bias of the state's product of a GRU, (G,); None in others, whose gates are sums of both products."""
 
     def advance(self, inputs: Tensor, recurrent: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute one step.
-
-        Args:
-            inputs: W_x x + b, (N, G).
-            recurrent: W_h h (GRU: + b_h), (N, G).
-            h: previous hidden state, (N, H).
-            c: previous cell state, (N, H); of a GRU it is returned as it is.
-
-        Returns:
-            The next h and the next c, (N, H) each, of the types of h and c.
-        """
+        """Compute the next h and c (N, H) from W_x x + b and W_h h (GRU: + b_h), (N, G) each."""
         if self.recurrent_bias is None:
             return activate(inputs + recurrent, h, c)
         return gru_step(inputs, recurrent, h), c
@@ -108,15 +76,13 @@ class TorchCell(NamedTuple):
 class LayerNormLSTMCell(nn.Module):
     """i, f, g, o = LN(W_x x) + LN(W_h h) + b, c' = f * c + i * g, h' = o * tanh(LN(c')): Ba et al. 2016.
 
-    The activations are those of an LSTM (``lstm_step``). LN subtracts the mean, divides by the standard
-    deviation and multiplies by a gain. It normalises each gate on its own (Chen et al. 2018), where eq. 20
-    of Ba et al. 2016 takes the four of them together. LN(c') has a bias of its own.
+    LN subtracts the mean, divides by the standard deviation and multiplies by a gain. It normalises each gate
+    on its own (Chen et al. 2018), where eq. 20 of Ba et al. 2016 takes the four of them together.
     """
 
     input_bias = recurrent_bias = None
 
     def __init__(self, input_size: int, size: int) -> None:
-        """Create weights for inputs (..., input_size) and states (..., size)."""
         super().__init__()
         self.weight_ih = nn.Parameter(nn.init.xavier_uniform_(torch.empty(4 * size, input_size)))
         self.weight_hh = nn.Parameter(nn.init.xavier_uniform_(torch.empty(4 * size, size)))
@@ -143,46 +109,35 @@ class LayerNormLSTM(nn.Module):
     """One layer of ``LayerNormLSTMCell`` in one or both directions, for ``run_step_by_step``."""
 
     def __init__(self, input_size: int, size: int, bidirectional: bool = False) -> None:
-        """Create one cell per direction; ``size`` is H, that of one direction."""
         super().__init__()
         directions = 2 if bidirectional else 1
         self.cells = nn.ModuleList(LayerNormLSTMCell(input_size, size) for _ in range(directions))
 
 
 def _normalise_gates(product: Tensor, gain: Tensor) -> Tensor:
-    """Normalise each gate of (..., 4 H) on its own; the gains are (4, H)."""
     gates = product.view(*product.shape[:-1], 4, -1)
     return (layer_norm(gates, gates.shape[-1:]) * gain.to(gates.dtype)).flatten(-2)
 
 
 MIN_CELLS = {"min-gru": "zn", "min-lstm": "ifn"}
-"""The gates, candidate included, by the name of the cell."""
 
 
 class MinCell(nn.Module):
     """h(t) = a(t) * h(t-1) + (1 - a(t)) * n(t), a and n being functions of x(t) alone: Feng et al. 2024.
 
     minGRU (section 3.1): a = 1 - sigmoid(W_z x + b_z). minLSTM (section 3.2): f and i are sigmoids of W_f x +
-    b_f and W_i x + b_i, and a = f / (f + i). Both: n = W_h x + b_h, of any sign, as in these sections; the
-    form for a scan of logarithms (appendix B) needs n > 0, which ``linear_scan`` does not.
+    b_f and W_i x + b_i, and a = f / (f + i). Both: n = W_h x + b_h, of any sign, while the scan of logarithms
+    in appendix B needs n > 0.
     """
 
     def __init__(self, input_size: int, size: int, gates: str) -> None:
-        """Create weights for inputs (..., input_size) and states (..., size); ``gates`` are their names."""
         super().__init__()
         self.gates = gates
         self.weight_ih = nn.Parameter(nn.init.xavier_uniform_(torch.empty(len(gates) * size, input_size)))
         self.bias_ih = nn.Parameter(torch.zeros(len(gates) * size))
 
     def split(self, gates: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute what a step does to the state, h' = a * h + b.
-
-        Args:
-            gates: W x + b; minGRU: z, n; minLSTM: i, f, n, (..., G).
-
-        Returns:
-            a, between 0 and 1, and b = (1 - a) * n, (..., H) each.
-        """
+        """Compute a and b = (1 - a) * n, (..., H), from z, n (minGRU) or i, f, n (minLSTM), (..., G)."""
         *inner, candidate = gates.chunk(len(self.gates), dim=-1)
         # i / (f + i) = sigmoid(log i - log f), which is exact where both f and i round to 0.
         update = inner[0] if len(inner) == 1 else logsigmoid(inner[0]) - logsigmoid(inner[1])
@@ -190,14 +145,11 @@ class MinCell(nn.Module):
 
     @property
     def input_bias(self) -> Tensor:
-        """Bias of the gates, (G,)."""
+        """Bias of the gates."""
         return self.bias_ih
 
     def advance(self, inputs: Tensor, h: Tensor) -> Tensor:
-        """Compute the next h from W x + b, (N, G), and h (N, H).
-
-        A half-precision h is rounded at every step, which ``MinRNN.forward`` avoids.
-        """
+        """Compute the next h from W x + b, (N, G), and h (N, H); half precision rounds it at every step."""
         decay, added = self.split(inputs.to(h.dtype))
         return decay * h + added
 
@@ -231,16 +183,14 @@ def run_torch_layer(rnn: nn.RNNBase, x: Steps, state: State | None) -> tuple[Ste
 def run_step_by_step(
     rnn: nn.Module, x: Steps, state: State | None, recurrent_dropout: float
 ) -> tuple[Steps, State]:
-    """Run one layer in all its directions by a loop, for what torch's own layers cannot do.
-
-    That is layer normalisation inside the cell, and dropout of the recurrent state.
+    """Run one layer in all its directions by a loop, for layer norm in the cell and dropout of the state.
 
     Args:
         rnn: one layer of torch, or ``LayerNormLSTM``.
         x: inputs, packed or (T, N, X).
         state: initial h and (LSTM) c, (D, N, H) each; None: 0. Only for inputs that are not packed.
-        recurrent_dropout: probability to drop a unit of h in the recurrent product, at all steps alike (Gal
-            and Ghahramani 2016); 0 outside training.
+        recurrent_dropout: probability to drop a unit of h in the product, at all steps alike (Gal and
+            Ghahramani 2016); 0 outside training.
 
     Returns:
         The outputs, packed as ``x`` is or (T, N, D * H), and the final states, shaped as ``state``.
@@ -265,8 +215,8 @@ def run_step_by_step(
         steps: list[Tensor] = [h] * len(sizes)
         for t in range(len(sizes)) if direction == 0 else reversed(range(len(sizes))):
             n = sizes[t]
-            kept = h[:n] if mask is None else h[:n] * mask[:n]
-            recurrent = linear(kept, cell.weight_hh, cell.recurrent_bias)
+            before = h[:n] if mask is None else h[:n] * mask[:n]
+            recurrent = linear(before, cell.weight_hh, cell.recurrent_bias)
             steps[t], next_c = cell.advance(inputs[t], recurrent, h[:n], c[:n])
             # Sentences that have ended, or, from the right, have not begun, keep their state.
             h = steps[t] if n == len(h) else torch.cat((steps[t], h[n:]))

@@ -26,11 +26,7 @@ class Config:
 
 
 def check_fields(config: Any) -> None:
-    """Raise a ValueError for names that do not exist, sizes below 1 and dropouts outside [0, 1).
-
-    Args:
-        config: a dataclass; its types say what a field is.
-    """
+    """Raise a ValueError for names that do not exist, sizes below 1 and dropouts outside [0, 1)."""
     for field in fields(config):
         name, kind, value = field.name, field.type, getattr(config, field.name)
         choices = [
@@ -46,14 +42,7 @@ def check_fields(config: Any) -> None:
 
 
 def check_rule(config: Any, name: str, holds: bool, rule: str) -> None:
-    """Raise a ValueError if a setting breaks a rule, such as "window 3 needs a local scope"; no default does.
-
-    Args:
-        config: a dataclass.
-        name: the setting.
-        holds: whether it obeys the rule.
-        rule: what it needs, or has no effect with.
-    """
+    """Raise a ValueError if a setting has another value than its default and breaks a rule."""
     value = getattr(config, name)
     if not holds and value != getattr(type(config), name):
         raise ValueError(f"{name} {json.dumps(value, default=repr)} {rule}")
@@ -73,7 +62,6 @@ class ReinforceConfig(Config):
     """lambda_e, the weight of the entropy of the choices, which training then raises."""
 
     def __post_init__(self) -> None:
-        """Reject unknown baselines and weights that are negative or not finite."""
         check_fields(self)
         for name in ("reward_weight", "entropy_weight"):
             is_finite = 0 <= getattr(self, name) < float("inf")
@@ -85,10 +73,7 @@ DEFAULT_REINFORCE = ReinforceConfig()
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionConfig(Config):
-    """Attention of a recurrent decoder: score x scope x normaliser x placement.
-
-    Options that would have no effect are rejected by a ValueError.
-    """
+    """Attention of a recurrent decoder: score x scope x normaliser x placement."""
 
     score: str = "additive"
     """Score of a decoder state and an encoder state; a plug-in can add one."""
@@ -137,7 +122,6 @@ class AttentionConfig(Config):
     """Number of target positions of a static score; later ones use the last; default 100."""
 
     def __post_init__(self) -> None:
-        """Reject invalid combinations and options that would have no effect."""
         rule = partial(check_rule, self)
         rule("score", self.score in list(SCORES), f"must be one of {', '.join(SCORES)}")
         check_fields(self)
@@ -183,17 +167,12 @@ class RegularisationConfig(Config):
     """Probability to drop all units of the embedding of a token, on both sides (Sennrich et al. 2016)."""
 
     def __post_init__(self) -> None:
-        """Reject values that are no probability below 1."""
         check_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seq2SeqConfig(Config):
-    """Architecture and sizes of a ``Seq2Seq``.
-
-    Every accepted combination can be built and trained; options that would have no effect are rejected by a
-    ValueError.
-    """
+    """Architecture and sizes of a ``Seq2Seq``; a ValueError rejects options that would have no effect."""
 
     attention: AttentionConfig | None = AttentionConfig()
     """Attention to the source; None for an encoder-decoder without attention (Sutskever et al. 2014)."""
@@ -240,18 +219,17 @@ class Seq2SeqConfig(Config):
     """Share one matrix between target embedding and output layer ("output"), and source embedding ("all")."""
 
     def __post_init__(self) -> None:
-        """Reject invalid combinations and options that would have no effect."""
         check_fields(self)
-        own, layers, attention = self.self_attention, self.num_layers, self.attention
+        attends, layers, attention = self.self_attention, self.num_layers, self.attention
         rule, both_bottom = partial(check_rule, self), self.direction == "both-bottom"
         if attention is None:
             rule("decoder_start", self.start != "zeros", 'needs an attention: use "last" or "bridge"')
-            rule("self_attention", own == "decoder", 'needs an attention: use "decoder"')
+            rule("self_attention", attends == "decoder", 'needs an attention: use "decoder"')
         else:
             rule_of_attention = partial(check_rule, attention)
             in_model = attention.query_layer is None or attention.query_layer <= layers
             rule_of_attention("query_layer", in_model, f"must be at most num_layers, {layers}")
-            at_top = own in ("none", "encoder") or not self.queries_below_top
+            at_top = attends in ("none", "encoder") or not self.queries_below_top
             rule_of_attention("query_layer", at_top, 'needs self_attention "none", which is of the top layer')
             at_top = not (self.pre_norm and self.queries_below_top)
             rule_of_attention("query_layer", at_top, "needs pre_norm false: top outputs are normalised")
@@ -260,7 +238,7 @@ class Seq2SeqConfig(Config):
             rule("feed_summary", False, "needs attention None: a context is fed at every step anyway")
             SCORES[attention.score].check_sizes(self.hidden_size, self.states_size, attention)
         rule("direction", not both_bottom or self.encoder_depth > 1, "needs more than one encoder layer")
-        is_one_way = own == "decoder" or not both_bottom
+        is_one_way = attends == "decoder" or not both_bottom
         rule("self_attention", is_one_way, 'needs direction "both", "forward" or "backward"')
         states = "hidden_size" if self.encoder_size is None else "encoder_size"
         is_shared = self.direction != "both" or self.states_size % 2 == 0
@@ -293,7 +271,7 @@ class Seq2SeqConfig(Config):
 
     @property
     def has_cell_state(self) -> bool:
-        """Whether a layer has a cell state c, as LSTMs have."""
+        """Whether layers have a cell state c."""
         return self.cell in ("lstm", "layer-norm-lstm")
 
     @property
@@ -322,9 +300,8 @@ class Seq2SeqConfig(Config):
     def output_size(self) -> int:
         """D, the size of the readout.
 
-        Without a readout it is the size of [s; c] or s. A tied output layer needs the size of an embedding.
-        Otherwise maxout halves the size of the state, as in Bahdanau et al. 2015 (1,000 to 500), and tanh
-        keeps it.
+        Without a readout it is the size of [s; c] or s; a tied output layer needs the size of an embedding;
+        maxout halves the size of the state, as in Bahdanau et al. 2015 (1,000 to 500).
         """
         if self.readout == "none":
             attention, width = self.attention, 0
@@ -339,11 +316,7 @@ class Seq2SeqConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentLanguageModelConfig(Config):
-    """Architecture and sizes of a ``RecurrentLanguageModel``: the options of a decoder without a source.
-
-    Every accepted combination can be built and trained; options that would have no effect are rejected by a
-    ValueError.
-    """
+    """Architecture and sizes of a ``RecurrentLanguageModel``: the options of a decoder without a source."""
 
     cell: Cell = "lstm"
     """Recurrent cell, as in ``Seq2SeqConfig``; all cells of torch, minGRU and minLSTM train all steps at
@@ -365,7 +338,6 @@ class RecurrentLanguageModelConfig(Config):
     """Share one matrix between embedding and output layer ("output", Press and Wolf 2017), or none."""
 
     def __post_init__(self) -> None:
-        """Reject invalid combinations and options that would have no effect."""
         if self.tie == "all":
             raise ValueError(
                 'tie "all" shares a source embedding, which a language model lacks: use "output"'

@@ -6,6 +6,7 @@ the input that does not depend on attention (embedding and summary).
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -15,12 +16,10 @@ from torch.nn.functional import dropout, pad
 from .attention import Attention, AttentionOutput, Source, join_gradients
 from .cells import Cell
 from .config import AttentionConfig, Seq2SeqConfig
-from .hook import use_fast
 from .scores import Past, Queries
 from .stack import RecurrentStack, StepwiseLinear, StepwiseStack, embed_tokens
 
 
-@use_fast
 def join_gates(cells: Sequence[Cell]) -> Any:
     """Return what computes the gates of an LSTM by one product per layer in a search; None: nothing does."""
 
@@ -32,7 +31,6 @@ class Readout(nn.Linear):
     """
 
     def __init__(self, input_size: int, output_size: int, maxout: bool) -> None:
-        """Create a layer from ``input_size`` to ``output_size`` features; W is twice as high with maxout."""
         super().__init__(input_size, output_size * (2 if maxout else 1))
         self.maxout = maxout
 
@@ -48,31 +46,18 @@ class Readout(nn.Linear):
 class SelfAttention(nn.Module):
     """h'(t) = tanh(W [h(t); c(t)]), c(t) = sum over i < t of a(i, t) h(i), a(t) = softmax of h(i) . h(t).
 
-    c(1) is 0, as there are no earlier states. The recurrence itself continues with h, not with h': all states
-    are known before any of them attends. In the LSTMN of Cheng et al. 2016 (section 3), c takes the place of
-    h(t - 1) in the recurrence.
+    c(1) is 0. The recurrence itself continues with h, not with h', so that all states are known before any of
+    them attends; in the LSTMN of Cheng et al. 2016 (section 3), c replaces h(t - 1) in the recurrence.
     """
 
     def __init__(self, size: int) -> None:
-        """Create the matrix W.
-
-        Args:
-            size: H, the size of a state.
-        """
         super().__init__()
         self.join = nn.Linear(2 * size, size, bias=False)
 
     def forward(self, states: Tensor, earlier: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend from states to earlier states and combine them.
+        """Combine states (..., Q, H) with those of earlier (..., P, H) that are visible (..., Q, P).
 
-        Args:
-            states: h(t), (..., Q, H).
-            earlier: h(i), (..., P, H).
-            visible: True where state t may attend to i, (..., Q, P).
-
-        Returns:
-            The combined states h' (..., Q, H) and the weights (..., Q, P). The weights of a state that may
-            attend to nothing are all 0.
+        Returns the combined states (..., Q, H) and the weights (..., Q, P), all 0 for a state that sees none.
         """
         scores = states @ earlier.transpose(-1, -2)
         # Not -inf: the softmax of a state that may attend to nothing would be NaN.
@@ -89,7 +74,6 @@ class EncoderOutput(NamedTuple):
     states: Tensor
     """Encoder states h, one per source position, in source order, (B, S, E)."""
     mask: Tensor
-    """True for real tokens, (B, S)."""
     summary: Tensor
     """One vector per sentence, from which the decoder computes its initial state, (B, summary size)."""
     self_attention: Tensor | None = None
@@ -100,7 +84,6 @@ class Memory(NamedTuple):
     """Everything that the decoder reads of the source, one row per sentence."""
 
     source: Source
-    """Keys, values and mask; without attention S is 0."""
     start: Tensor
     """Initial state of every layer, h and (LSTM) c concatenated, (B, L, H or 2 H)."""
 
@@ -109,29 +92,23 @@ class State(NamedTuple):
     """State of each hypothesis between two steps; parts that a model does not need have width 0."""
 
     h: Tensor
-    """Hidden states, (B, K, L, H)."""
     c: Tensor
     """Cell states of an LSTM, (B, K, L, H or 0), float32 with 16-bit weights too."""
     feedback: Tensor
     """Output of the previous step that the next step reads: with placement "before" the decoder state that
     attends, (B, K, H); with input feeding the attentional vector, (B, K, D)."""
     position: Tensor
-    """Number of tokens fed so far, long, (B, K)."""
     past: Tensor
     """Outputs of the RNN at all previous steps, for self-attention, (B, K, steps or 0, H)."""
     attended: Past | tuple[()] = ()
-    """Attention weights of the earlier steps, if the attention reads them."""
 
 
 class DecoderOutput(NamedTuple):
-    """Output of a decoder for a whole target or for a single step."""
+    """Output of a decoder: the input of the output layer (B, T, D), and the weights that there are."""
 
     readout: Tensor
-    """Input of the output layer, (B, T, D)."""
     attention: AttentionOutput | None
-    """Context vectors and weights of T queries to the source; None without attention."""
     self_attention: Tensor | None
-    """Weights on the decoder's own earlier outputs, (B, 1, T, T); None without self-attention."""
 
 
 def concatenate_steps(steps: Sequence[Any]) -> Any:
@@ -145,7 +122,7 @@ def concatenate_steps(steps: Sequence[Any]) -> Any:
 
 
 class Decoder(nn.Module):
-    """An LSTM or GRU over the target that may attend to the source and to its own earlier states.
+    """A recurrence over the target that may attend to the source and to its own earlier states.
 
     y(t-1) is the embedding of the previous token, s and h are the output of the top layer, c is the context
     and f is tanh or maxout.
@@ -158,38 +135,23 @@ class Decoder(nn.Module):
     c(t) is computed from h(t). The readout is the attentional vector a(t) = f(W [h(t); c(t)]). Without input
     feeding a(t-1) is left out; with it a(0) = 0.
 
-    Without attention: as "before", but without c(t). ``feed_summary`` replaces c(t) by the initial h of the
-    top layer, the same at every step (Cho et al. 2014, section 2.2).
+    Without attention: as "before", but without c(t), which ``feed_summary`` replaces by the initial h of the
+    top layer (Cho et al. 2014, section 2.2).
 
-    Initial states (B, L, H), and as many c of an LSTM, by ``decoder_start``, with f the final states of all
-    layers and directions of the encoder, concatenated:
+    Initial states, by ``decoder_start``, from the final states f of all layers and directions of the encoder:
 
-    - "bridge": tanh(W f + b), W being (L H, F) for f (B, F), or (2 L H, F) for an LSTM. In Bahdanau et al.
-      2015, appendix A.2.2, f is the state of the backward direction alone. The default with attention.
+    - "bridge": tanh(W f + b). In Bahdanau et al. 2015, appendix A.2.2, f is the state of the backward
+      direction alone. The default with attention.
     - "last": f itself, layer by layer (Sutskever et al. 2014). The default without attention, where all
-      information on the source passes through these states, and a trained tanh layer saturates early.
+      information passes through these states, and a trained tanh layer saturates early.
     - "zeros": 0, so that the decoder sees the source through attention alone.
 
-    The layer that attends (``query_layer``), the layers that read the context (``context_to``) and whether
-    the readout reads it (``context_to_readout``) are settings. With placement "before", layers above the one
-    that attends feed nothing back: in training one call computes all their time steps (Wu et al. 2016).
-
-    With self-attention, s and h stand for the states that ``SelfAttention`` returns; the recurrence itself
-    continues with the states of the RNN.
+    With placement "before", layers above the one that attends feed nothing back: in training one call
+    computes all their time steps (Wu et al. 2016).
     """
 
     def __init__(self, config: Seq2SeqConfig, vocabulary: int, value_size: int, summary_size: int) -> None:
-        """Create a decoder for any encoder that returns an ``EncoderOutput``.
-
-        Args:
-            config: cell, sizes, attention, readout, dropout and self-attention.
-            vocabulary: number of target token ids.
-            value_size: E, the size of an encoder state.
-            summary_size: size of the encoder's summary.
-
-        Raises:
-            ValueError: the attention does not accept these sizes.
-        """
+        """Create a decoder of source states (..., value_size); a ValueError if the attention rejects them."""
         super().__init__()
         self.config, size, settings = config, config.hidden_size, config.attention or AttentionConfig()
         self.attends_before = config.attention is not None and settings.placement == "before"
@@ -209,7 +171,7 @@ class Decoder(nn.Module):
         self.joined_gates: Any = None
         self.attention = attention
         self.needs_past = attention is not None and attention.needs_past
-        self.own = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
+        self.self_attention = SelfAttention(size) if config.self_attention in ("decoder", "both") else None
         readout_size = size + (0 if self.attends_after else input_size)
         readout_size += context_size if self.context_to_readout else 0
         self.readout = None
@@ -221,11 +183,7 @@ class Decoder(nn.Module):
         self.joined_gates = join_gates(self.rnn.cells)
 
     def remember(self, encoded: EncoderOutput) -> Memory:
-        """Compute keys, values and initial states, once for all steps and hypotheses.
-
-        Args:
-            encoded: output of the encoder.
-        """
+        """Compute keys, values and initial states, once for all steps and hypotheses."""
         states, mask, summary, _ = encoded
         start = summary if self.bridge is None else self.bridge(summary).tanh()
         if self.starts_at_zero:
@@ -237,12 +195,7 @@ class Decoder(nn.Module):
         return Memory(self.attention.remember(states, mask), start)
 
     def init_state(self, memory: Memory, beam: int) -> State:
-        """Return the state before the first token.
-
-        Args:
-            memory: result of ``remember``.
-            beam: number of hypotheses per sentence, K.
-        """
+        """Return the state before the first token of K = ``beam`` hypotheses per sentence."""
         start, size = memory.start.unsqueeze(1).expand(-1, beam, -1, -1), self.config.hidden_size
         h, c, rows = start[..., :size], start[..., size:], start.shape[:2]
         c = c.to(torch.promote_types(c.dtype, torch.float32))
@@ -253,12 +206,7 @@ class Decoder(nn.Module):
         return State(h, c, feedback, position, h.new_zeros(*rows, 0, size), attended)
 
     def forward(self, tgt_in: Tensor, memory: Memory) -> DecoderOutput:
-        """Run a whole target with teacher forcing.
-
-        Args:
-            tgt_in: token ids, (B, T).
-            memory: output of ``remember``.
-        """
+        """Run a whole target tgt_in (B, T) with teacher forcing."""
         inputs, state = self._inputs(tgt_in.t(), memory), self.init_state(memory, beam=1)
         is_fed_back = self.attends_before or self.input_feeding or self.needs_past
         if is_fed_back or self.query_depth < len(self.rnn.layers):
@@ -268,21 +216,11 @@ class Decoder(nn.Module):
         return output._replace(readout=dropout(output.readout, self.config.dropout, self.training))
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed one token per hypothesis.
-
-        Args:
-            tokens: token ids, (B, K).
-            state: output of ``init_state`` or of the previous step.
-            memory: output of ``remember``.
-
-        Returns:
-            The readout (B, K, D) and the next state.
-        """
+        """Feed tokens (B, K), one per hypothesis; returns the readout (B, K, D) and the next state."""
         output, state = self._run_stepwise(self._inputs(tokens.reshape(1, -1), memory), state, memory)
         return dropout(output.readout, self.config.dropout, self.training), state
 
     def _inputs(self, tokens: Tensor, memory: Memory) -> Tensor:
-        """Return the inputs that do not depend on attention, (T, N, X), for tokens (T, N)."""
         embedded = embed_tokens(self.embedding, tokens, self.config, self.training, time_dim=0)
         if not self.config.feed_summary:
             return embedded
@@ -295,8 +233,8 @@ class Decoder(nn.Module):
         h, c = (part.squeeze(1).transpose(0, 1).contiguous() for part in (state.h, state.c))
         top = self.rnn(inputs, (h, c.to(h.dtype)))[0].transpose(0, 1)  # (B, T, H)
         position, weights, attention = torch.arange(inputs.size(0), device=inputs.device), None, None
-        if self.own is not None:
-            top, weights = self.own(top, top, visible=position < position.unsqueeze(1))
+        if self.self_attention is not None:
+            top, weights = self.self_attention(top, top, visible=position < position.unsqueeze(1))
             weights = weights.unsqueeze(1)
         if self.attention is not None and self.attends_after:
             attention = self.attention(Queries(top, position.expand(top.shape[:2])), memory.source)
@@ -305,13 +243,10 @@ class Decoder(nn.Module):
         )
 
     def _run_stepwise(self, inputs: Tensor, state: State, memory: Memory) -> tuple[DecoderOutput, State]:
-        """Run inputs (T, N, X) step by step, feeding back the context or the attentional vector.
-
-        T or K is 1. The other one is Q in the shapes (B, Q, ...) of the output.
-        """
+        """Run inputs (T, N, X) step by step, feeding back context or attentional vector; T or K is 1."""
         steps, (rows, beam), depth = inputs.size(0), state.position.shape, self.query_depth
         source, attention = memory.source, None
-        attend, own, layer = self.attention, self.own, self.readout  # looked up once, not at every step
+        attend, self_attend, layer = self.attention, self.self_attention, self.readout  # looked up once
         if attend is not None and steps > 1:
             source = join_gradients(attend, source, steps)
         has_upper = self.attends_before and steps > 1 and depth < len(self.rnn.layers)
@@ -331,9 +266,9 @@ class Decoder(nn.Module):
                 fed = attention.context
             tops = cells(fed.flatten(0, 1), h, c)  # by layer
             top, weights = tops[-1].view(rows, beam, -1), None
-            if own is not None:
+            if self_attend is not None:
                 now, visible = top.unsqueeze(2), past.new_ones(1, past.size(2), dtype=torch.bool)
-                combined, weights = own(now, past, visible)  # (B, K, 1, H) and (B, K, 1, t)
+                combined, weights = self_attend(now, past, visible)  # (B, K, 1, H) and (B, K, 1, t)
                 top, past = combined.squeeze(2), torch.cat((past, now), dim=2)
                 weights = pad(weights.transpose(1, 2), (0, steps - t))
             query = top if depth == len(tops) else tops[depth - 1].view(rows, beam, -1)
@@ -361,15 +296,10 @@ class Decoder(nn.Module):
         return output, State(next_h, next_c, feedback, position, past, attended)
 
     def _run_upper(self, output: DecoderOutput, h: list[Tensor], c: list[Tensor]) -> Tensor:
-        """Run the layers above the one that attends over all steps; nothing of them is fed back.
+        """Run the layers above the one that attends, with the outputs of that one as readout: (B, T, H).
 
-        Args:
-            output: its ``readout`` is the output of the layer that attends, (B, T, H).
-            h: hidden states of all layers, (B, H) each; those of the upper layers are the first ones.
-            c: cell states, as ``h``.
-
-        Returns:
-            The output of the top layer, (B, T, H).
+        ``h`` and ``c`` are the states of all layers, (B, H) each; those of the upper layers are still the
+        first ones.
         """
         assert output.attention is not None
         context = output.attention.context.transpose(0, 1) if self.rnn.context_size else None
@@ -378,12 +308,13 @@ class Decoder(nn.Module):
         return top.transpose(0, 1)
 
     def _compute_readout(self, top: Tensor, attention: AttentionOutput | None, inputs: Tensor) -> Tensor:
-        """Compute the readout (B, Q, D) of [top; c; inputs], without inputs (B, Q, X) if placed "after".
-
-        Without a readout layer it is [top; c] itself. Without ``context_to_readout`` c is left out.
-        """
+        """Compute the readout (B, Q, D) of [top; c; inputs], without inputs (B, Q, X) if placed "after"."""
         parts = (top, attention.context) if attention is not None and self.context_to_readout else (top,)
         if self.readout is None:
             return torch.cat(parts, dim=-1)
         readout: Tensor = self.readout(torch.cat(parts if self.attends_after else (*parts, inputs), dim=-1))
         return readout
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import join_gates

@@ -1,7 +1,7 @@
-"""What only speed needs: layers, packing, gradients of all steps at once, joined gates, a scan, tanh.
+"""What only speed needs: layers, packing, gradients of all steps at once, joined gates, tanh.
 
-Delete this file: everything works, slower (hook.py). The gains are those of benchmarks/NOTES.md and of the
-commits that brought them.
+Delete this file and everything works, slower: each module imports these in place of its plain functions of
+the same name. The gains are those of benchmarks/NOTES.md and of the commits that brought them.
 """
 
 from collections.abc import Sequence
@@ -14,22 +14,15 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .cells import Cell, State, Step, Steps, TorchCell, activate, run_step_by_step, run_torch_layer
 
-# Packing of padded sentences for recurrent layers, without waiting for a GPU.
-#
-# ``torch.nn.utils.rnn.pack_padded_sequence`` copies its indices in a way that waits for the device, and
-# ``pad_packed_sequence`` reads them back. Here all indices are computed on the host and copied at once.
-#
-# Shapes: B sentences, S positions, N real tokens, E features.
-
 
 class Packing:
     """Order of the real tokens of a batch: position by position, the longest sentence first.
 
-    It saves waiting for a GPU, a gain that has not been measured.
+    All indices are computed on the host and copied at once, so that a GPU need not be waited for, as torch's
+    own packing does; the gain has not been measured.
     """
 
     def __init__(self, lengths: Tensor, size: int, device: torch.device) -> None:
-        """Compute the order; arguments as for the plain class."""
         longest_first, sentences = torch.sort(lengths, descending=True)
         position = torch.arange(int(longest_first[0])).unsqueeze(1)  # (longest length, 1)
         is_real = position < longest_first  # (longest length, B)
@@ -60,9 +53,9 @@ class Packing:
 def run_layer(layer: nn.RNNBase, x: Steps, state: State | None) -> tuple[Steps, State]:
     """Run a layer in the fastest way: on a GPU by cuDNN; packed steps on a CPU by oneDNN or the loop.
 
-    Of packed steps on a CPU torch's own loop adds a gradient of all of them at every step, so that its time
-    grows with the square of the length. A GRU by ``run_step_by_step``, forward and backward pass of one
-    bidirectional layer on one core: 62 -> 47 ms for 14 steps, 88 -> 52 for 30, 155 -> 69 for 60 (fp32).
+    Torch's own loop over packed steps adds a gradient of all of them at every step. A GRU by
+    ``run_step_by_step``, forward and backward pass of one bidirectional layer on one core: 62 -> 47 ms for 14
+    steps, 155 -> 69 for 60 (fp32).
     """
     if x.data.is_cuda:
         return run_cudnn_layer(layer, x, state)
@@ -97,10 +90,10 @@ def run_padded_lstm(rnn: nn.LSTM, x: PackedSequence) -> tuple[PackedSequence, tu
     weights: Sequence[Sequence[Tensor]] = rnn.all_weights
     dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else weights[0][0].dtype
     is_real = torch.arange(rows) < x.batch_sizes.unsqueeze(1)  # (T, N)
-    places = is_real.flatten().nonzero().squeeze(1)
+    positions = is_real.flatten().nonzero().squeeze(1)
     entries = x.data.to(dtype)
     if len(entries) < is_real.numel():
-        padded = entries.new_zeros(is_real.numel(), entries.size(1)).index_copy(0, places, entries)
+        padded = entries.new_zeros(is_real.numel(), entries.size(1)).index_copy(0, positions, entries)
         entries = torch.cat((padded, (~is_real).view(-1, 1).to(dtype)), dim=1)
         hold = weights[0][0].new_zeros(4, size)
         hold[0], hold[1] = -HOLD, HOLD
@@ -116,7 +109,7 @@ def run_padded_lstm(rnn: nn.LSTM, x: PackedSequence) -> tuple[PackedSequence, tu
     h = torch.cat((outputs[..., :size].gather(0, last), h[1:]))  # in the padding h follows the output gate
     if x.unsorted_indices is not None:
         h, c = (part.index_select(1, x.unsorted_indices) for part in (h, c))
-    return x._replace(data=outputs.flatten(0, 1).index_select(0, places)), (h, c)
+    return x._replace(data=outputs.flatten(0, 1).index_select(0, positions)), (h, c)
 
 
 # A recurrent layer on a GPU: one call of cuDNN, in the precision that is asked for. Torch's own call always
@@ -128,7 +121,6 @@ def run_padded_lstm(rnn: nn.LSTM, x: PackedSequence) -> tuple[PackedSequence, tu
 FIRST_CUDNN_WITH_BF16 = 91300
 """Version of cuDNN, as torch numbers it, from which its recurrent layers compute in bfloat16."""
 FIRST_GPU_WITH_BF16 = (8, 0)
-"""Compute capability from which they do."""
 
 
 def has_bf16_layers() -> bool:
@@ -145,15 +137,9 @@ def has_bf16_layers() -> bool:
 def run_cudnn_layer(
     rnn: nn.RNNBase, x: Steps, state: tuple[Tensor, ...] | None
 ) -> tuple[Steps, tuple[Tensor, ...]]:
-    """Run one layer of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` in one call; the gain has not been measured.
+    """Run one layer of torch in one call; arguments as for ``run_step_by_step``.
 
-    Args:
-        rnn: the layer, with biases and time first.
-        x: inputs, packed or (T, N, X).
-        state: initial h and (LSTM) c, (D, N, H) each; None: 0. Only for inputs that are not packed.
-
-    Returns:
-        The outputs, packed as ``x`` is or (T, N, D * H), and the final states, shaped as ``state``.
+    The gain has not been measured.
     """
     packed = x if isinstance(x, PackedSequence) else None
     entries = x.data if isinstance(x, PackedSequence) else x
@@ -183,10 +169,7 @@ def run_cudnn_layer(
 
 
 def _flatten(weights: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> list[Tensor]:
-    """Copy the weights of a layer into one block of memory, in cuDNN's order: all matrices, then all biases.
-
-    Otherwise cuDNN's caller makes such a copy, with a warning. Returns them in the order of ``weights``.
-    """
+    """Copy a layer's weights into one block in cuDNN's order, or its caller would, with a warning."""
     ordered = [weight for direction in weights for weight in direction]
     in_memory = sorted(range(len(ordered)), key=lambda i: -ordered[i].dim())
     block = torch.cat([ordered[i].flatten() for i in in_memory]).to(dtype)
@@ -198,15 +181,11 @@ def _flatten(weights: Sequence[Sequence[Tensor]], dtype: torch.dtype) -> list[Te
 
 
 def joins_gradients() -> bool:
-    """Return whether the gradients of all steps are computed at once: not without gradients, nor in a trace.
-
-    ``torch.compile`` would trace the backward pass before the loop has run.
-    """
+    """Return whether to compute the gradients of all steps at once; ``torch.compile`` traces too early."""
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
 
 
 def _cast_once(matrix: Tensor) -> Tensor:
-    """Cast a matrix as autocast would at every step; autocast remembers only its casts of parameters."""
     kind = matrix.device.type
     is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # not on "meta"
     if is_cast and matrix.dtype != torch.float64:  # which it leaves as it is
@@ -246,7 +225,6 @@ class StepwiseLinear:
     """
 
     def __init__(self, offsets: Tensor, *weights: Tensor) -> None:
-        """Prepare one run over T steps, with one offset per step and row, (T, N, O), and matrices (O, I)."""
         self._matrices = [_cast_once(weight.to(offsets.dtype)).t() for weight in weights]
         self._inputs: list[list[Tensor]] | None = None
         if joins_gradients():  # they flow through the offsets only
@@ -267,14 +245,9 @@ class StepwiseLinear:
 
 
 class StepwiseProduct:
-    """y[t] = x[t] M for the time steps t of a loop, M being a matrix of each sentence, such as its keys.
-
-    For a loop with gradients outside traces, see ``joins_gradients``. Call it exactly once for each step, in
-    order.
-    """
+    """y[t] = x[t] M for the time steps of a loop with gradients, M (B, I, O) or (B, heads, I, O)."""
 
     def __init__(self, matrix: Tensor, steps: int) -> None:
-        """Prepare one run over ``steps`` time steps with M, (B, I, O) or (B, heads, I, O)."""
         matrix = _cast_once(matrix).flatten(0, -3)
         self._inputs: list[Tensor] = []
         zeros = matrix.new_zeros(1).expand(steps, len(matrix), 1, matrix.size(2))
@@ -349,9 +322,9 @@ def join_gates(cells: Sequence[Cell]) -> JoinedGates | None:
     return JoinedGates(layers)
 
 
-def _join_layer(joined: nn.Module, known: tuple[Tensor, ...]) -> Step:
+def _join_layer(joined: nn.Module, inputs: tuple[Tensor, ...]) -> Step:
     """Return the next step of a layer; ``known`` are the inputs (N, X) that are not fed back."""
-    return lambda x, h, c: activate(joined(torch.cat((*known, x, h), dim=-1)), h, c)
+    return lambda x, h, c: activate(joined(torch.cat((*inputs, x, h), dim=-1)), h, c)
 
 
 # The energy v . tanh(query + key) of additive attention, the largest tensor of a model.
@@ -382,55 +355,3 @@ def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
         doubled = 2 * query + keys.unsqueeze(1)  # (B, Q, S, A)
         energy = 2 * linear(doubled.sigmoid_(), vectors) - vectors.sum(1)
     return energy.permute(0, 3, 1, 2)
-
-
-# The recurrence h(t) = a(t) * h(t-1) + b(t), all time steps at once.
-#
-# Two neighbouring steps are one step of the same form: a = a2 * a1 and b = a2 * b1 + b2. This combination is
-# associative, so ceil(log2(T)) rounds, each over all steps in parallel, compute all h (Hillis and Steele
-# 1986; Blelloch 1990). With a between 0 and 1 no product can overflow, and one that becomes 0 in floating
-# point was to add next to nothing. Sums of logarithms (Feng et al. 2024, appendix B) would need b > 0, and
-# subtract large numbers from each other where a sentence is long, which costs digits.
-#
-# Shapes: T time steps, N batch rows, H features.
-
-
-def linear_scan(decay: Tensor, added: Tensor) -> Tensor:
-    """Compute h(t) = a(t) * h(t-1) + b(t) from h(0) = b(0), with all derivatives.
-
-    The result for a step is rounded the same, whatever follows it. It is made for GPUs, where the gain has
-    not been measured. On a processor it is slower than the loop: 14 steps of 146 sentences of 256 numbers,
-    forward and backward pass, take 4.8 instead of 2.3 ms (fp32, one thread of a shared AMD EPYC).
-    """
-    result: Tensor = _LinearScan.apply(decay, added)  # type: ignore[no-untyped-call]
-    return result
-
-
-def _combine(decay: Tensor, added: Tensor) -> Tensor:
-    """Combine each step with the one before it, then each pair with the pair before it, and so on."""
-    steps, distance = added.size(0), 1
-    while distance < steps:
-        later = decay[distance:]
-        added = torch.cat((added[:distance], torch.addcmul(added[distance:], later, added[:-distance])))
-        if 2 * distance < steps:
-            decay = torch.cat((decay[:distance], later * decay[:-distance]))
-        distance *= 2
-    return added
-
-
-class _LinearScan(torch.autograd.Function):
-    """The backward pass is a scan from the right, so that nothing of the rounds has to be kept."""
-
-    @staticmethod
-    def forward(ctx: Any, decay: Tensor, added: Tensor) -> Tensor:
-        h = _combine(decay, added)
-        ctx.save_for_backward(decay, h)
-        return h
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        decay, h = ctx.saved_tensors
-        # d(t) = grad(t) + a(t+1) d(t+1); the first factor of the reversed sequence is not read.
-        factors = torch.cat((decay[:1], decay[1:].flip(0)))
-        d = linear_scan(factors, grad.flip(0)).flip(0)
-        return torch.cat((torch.zeros_like(d[:1]), d[1:] * h[:-1])), d

@@ -148,7 +148,7 @@ def monotonic(e: Tensor, last: Tensor, r: Tensor) -> Tensor:
     """
     p = torch.sigmoid(e + r)
     arriving = [sum(last[i] * (1 - p[i:j]).prod() for i in range(j + 1)) for j in range(len(e))]
-    return p * torch.stack([torch.as_tensor(each) for each in arriving])
+    return p * torch.stack([torch.as_tensor(share) for share in arriving])
 
 
 def reinforce(rewards: Tensor, chosen_logp: Tensor, baseline: Tensor) -> Tensor:

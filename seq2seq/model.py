@@ -14,7 +14,7 @@ from .attention import Source
 from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .decoder import Decoder, EncoderOutput, Memory, SelfAttention, State
-from .min_rnn import Padding, reversal_index
+from .min_rnn import reversal_index
 from .normalisers import Choices
 from .stack import Packing, RecurrentStack, embed_tokens
 
@@ -25,17 +25,11 @@ READS_FORWARD = {"both": (True, False), "forward": (True,), "backward": (False,)
 def initialise_weights(module: nn.Module) -> None:
     """Initialise the parameters of one module in place; use it as ``model.apply(initialise_weights)``.
 
-    - Matrices are Xavier-uniform (Glorot and Bengio 2010, eq. 16).
+    - Matrices are Xavier-uniform (Glorot and Bengio 2010, eq. 16), those of recurrent cells gate by gate.
     - Recurrent matrices are orthogonal (Saxe et al. 2014).
-    - The matrices of recurrent cells are initialised gate by gate, since each gate is a layer of its own.
     - Embeddings are uniform in [-0.1, 0.1] (Luong et al. 2015, section 4.1).
-    - Biases are 0, except that the forget bias of an LSTM is 1, so that it remembers from the start
-      (Jozefowicz et al. 2015).
-
-    Args:
-        module: an ``nn.Embedding``, ``nn.Linear``, ``nn.Conv1d`` or recurrent layer of torch; all others
-            are left unchanged; ``LayerNormLSTMCell`` counts as ``nn.LSTM``, ``MinCell`` as its own kind. The
-            order of its gates is z, n (minGRU) or i, f, n (minLSTM).
+    - Biases are 0, but the forget bias of an LSTM is 1, so that it remembers from the start (Jozefowicz et
+      al. 2015).
     """
     if isinstance(module, nn.Embedding):
         nn.init.uniform_(module.weight, -0.1, 0.1)
@@ -66,27 +60,12 @@ class EncoderSelfAttention(nn.Module):
     """One ``SelfAttention`` per direction of an encoder, each over what this direction has read before."""
 
     def __init__(self, size: int, directions: tuple[bool, ...]) -> None:
-        """Create one self-attention per direction.
-
-        Args:
-            size: H, the size of a state of one direction.
-            directions: for each direction, whether it reads from left to right.
-        """
         super().__init__()
         self.directions = directions
         self.parts = nn.ModuleList(SelfAttention(size) for _ in directions)
 
     def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Attend within each direction.
-
-        Args:
-            states: encoder states in source order, the directions concatenated, (B, S, D * H).
-            mask: True for real tokens, (B, S).
-
-        Returns:
-            The combined states (B, S, D * H), which are 0 in the padding as ``states`` are, and the weights
-            (B, D, S, S).
-        """
+        """Attend within each direction; states (B, S, E) give states (B, S, E) and weights (B, D, S, S)."""
         both_real = mask.unsqueeze(1) & mask.unsqueeze(2)  # (B, S, S)
         outputs = [
             part(half, half, both_real.tril(-1) if forward else both_real.triu(1))
@@ -99,20 +78,14 @@ class EncoderSelfAttention(nn.Module):
 
 
 class Encoder(nn.Module):
-    """An LSTM or GRU over the source, in one or both directions: Bahdanau et al. 2015, appendix A.2.1.
+    """A recurrence over the source, in one or both directions: Bahdanau et al. 2015, appendix A.2.1.
 
-    It never reads padding. Direction "backward" reads the source from its end (Sutskever et al. 2014, section
-    3.3). With self-attention, the states are those that ``SelfAttention`` returns, while the summary is still
-    that of the recurrence.
+    Direction "backward" reads the source from its end (Sutskever et al. 2014, section 3.3). With
+    self-attention, the states are those of ``SelfAttention``, while the summary is still that of the
+    recurrence.
     """
 
     def __init__(self, config: Seq2SeqConfig, vocabulary: int) -> None:
-        """Create an encoder.
-
-        Args:
-            config: cell, sizes, direction, dropout and self-attention.
-            vocabulary: number of source token ids.
-        """
         super().__init__()
         directions = READS_FORWARD[config.direction]
         size = config.states_size // len(directions)
@@ -127,26 +100,16 @@ class Encoder(nn.Module):
             both_at_bottom=config.direction == "both-bottom",
         )
         attends = config.self_attention in ("encoder", "both")
-        self.own = EncoderSelfAttention(size, directions) if attends else None
+        self.self_attention = EncoderSelfAttention(size, directions) if attends else None
 
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
     ) -> EncoderOutput:
-        """Read the source sentences.
+        """Read src (B, S), padded on the right; arguments as for ``Seq2Seq.features``.
 
-        Args:
-            src: token ids, padded on the right, (B, S).
-            src_mask: True or 1 for real tokens, at least one per sentence, (B, S); None: all are real.
-            src_lengths: number of real tokens of each sentence, on the CPU, (B,). None reads them from the
-                mask, which waits for a GPU.
-
-        Returns:
-            States (B, S, E), 0 in the padding, and the summary, (B, ``config.summary_size``). The summary is,
-            layer by layer, the final h and then the final c of an LSTM, its directions concatenated; with
-            direction "both-bottom" the bottom layer's are those of the direction from the right.
-
-        Raises:
-            ValueError: ``src_mask`` is not such a mask.
+        The summary is, layer by layer, the final h and then the final c of an LSTM, its directions
+        concatenated; with direction "both-bottom" the bottom layer's are those of the direction from the
+        right.
         """
         mask = real_tokens(src, src_mask)
         lengths = mask.sum(1)
@@ -154,20 +117,21 @@ class Encoder(nn.Module):
             src = src.gather(1, reversal_index(lengths, src.size(1)))
         embedded = embed_tokens(self.embedding, src, self.config, self.training, time_dim=1)
         if self.config.cell in MIN_CELLS:  # minGRU and minLSTM scan padded tensors
-            layout: Packing | Padding = Padding(lengths)
+            outputs, final = self.rnn(embedded.transpose(0, 1), lengths=lengths)
+            states = outputs.transpose(0, 1).where(mask.unsqueeze(2), 0)
         else:
             on_host = lengths.cpu() if src_lengths is None else src_lengths
             layout = Packing(on_host, src.size(1), src.device)
-        outputs, final = self.rnn(layout.pack(embedded))
-        states = layout.unpack(outputs, src.size(1))
+            outputs, final = self.rnn(layout.pack(embedded))
+            states = layout.unpack(outputs, src.size(1))
         if self.reverse:
             states = states.gather(1, reversal_index(lengths, src.size(1)).unsqueeze(2).expand_as(states))
         # From final states (L * D, B, E / D) to (B, L, E), the directions concatenated.
         by_layer = [part.unflatten(0, (len(self.rnn.layers), -1)).permute(2, 0, 1, 3) for part in final]
         summary = torch.cat([part.flatten(2) for part in by_layer], dim=2).flatten(1)
-        if self.own is None:
+        if self.self_attention is None:
             return EncoderOutput(states, mask, summary)
-        states, weights = self.own(states, mask)
+        states, weights = self.self_attention(states, mask)
         return EncoderOutput(states, mask, summary, weights)
 
 
@@ -178,22 +142,10 @@ MASK_RULE = (
 
 
 def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
-    """Return the source mask as bool; reject masks that the model would misread.
+    """Return the source mask (B, S) as bool, True for None; raise a ValueError if it would be misread.
 
-    Values are checked on a CPU, and on CUDA by a device-side assertion, which does not wait for the device.
-    Inside ``torch.compile`` only the shape is checked.
-
-    Args:
-        src: token ids, (B, S).
-        src_mask: True or 1 at real tokens, which come first, at least one per sentence, (B, S). None means
-            that all tokens are real.
-
-    Returns:
-        The mask, bool, (B, S); ``src_mask`` itself if it is bool.
-
-    Raises:
-        ValueError: src is empty, or the mask has another shape, values other than 0 and 1, padding before a
-            real token, or a sentence without real tokens.
+    Padding must be on the right, and each sentence of src (B, S) must have a real token. Values are checked
+    on a CPU, and on CUDA by a device-side assertion; inside ``torch.compile`` only the shape is checked.
     """
     if 0 in src.shape:
         raise ValueError(f"src must have a sentence and a token, got the shape {tuple(src.shape)}")
@@ -231,7 +183,6 @@ class Features(NamedTuple):
     """Outputs of a model that the loss is computed from."""
 
     hidden: Tensor
-    """Input of the output layer, (B, T, D)."""
     choices: Choices | None = None
     """The sampled positions; only with normaliser "reinforce" in training."""
 
@@ -239,24 +190,19 @@ class Features(NamedTuple):
 class Seq2Seq(nn.Module):
     """A recurrent encoder-decoder with or without attention (Bahdanau et al. 2015, Luong et al. 2015).
 
-    Special token ids have no meaning to the model: padding is defined by ``src_mask`` alone. Padding of the
-    target needs no mask, because a decoder state depends on earlier tokens only; the loss must ignore it.
+    Special token ids have no meaning to the model. Padding of the target needs no mask, because a decoder
+    state depends on earlier tokens only; the loss must ignore it.
 
-    Examples:
-        >>> model = Seq2Seq(Seq2SeqConfig(hidden_size=64), src_vocabulary=1000, tgt_vocabulary=1000)
-        >>> logits = model(src, src_mask, tgt_in)  # (B, T, V) from (B, S), (B, S) and (B, T)
+    Example::
+
+        model = Seq2Seq(Seq2SeqConfig(hidden_size=64), src_vocabulary=1000, tgt_vocabulary=1000)
+        logits = model(src, src_mask, tgt_in)  # (B, T, V) from (B, S), (B, S) and (B, T)
     """
 
     def __init__(self, config: Seq2SeqConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
         """Create a model with initial weights.
 
-        Args:
-            config: architecture and sizes.
-            src_vocabulary: number of source token ids.
-            tgt_vocabulary: number of target token ids, V.
-
-        Raises:
-            ValueError: all embeddings are tied, but the vocabularies differ in size.
+        A ValueError says that all embeddings are tied, but the numbers of source and target token ids differ.
         """
         super().__init__()
         if config.tie == "all" and src_vocabulary != tgt_vocabulary:
@@ -275,11 +221,7 @@ class Seq2Seq(nn.Module):
             self.encoder.embedding.weight = self.decoder.embedding.weight
 
     def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Compute the logits of every target position; arguments as for ``features``.
-
-        Returns:
-            Logits (B, T, V); position t predicts the token after tgt_in[t].
-        """
+        """Compute the logits (B, T, V) of the token after each position; arguments as for ``features``."""
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
@@ -292,8 +234,8 @@ class Seq2Seq(nn.Module):
             src: source token ids, padded on the right, (B, S).
             src_mask: True or 1 for real tokens, at least one per sentence, (B, S); None: all are real.
             tgt_in: target token ids, each sentence beginning with its start token, (B, T).
-            src_lengths: number of real source tokens per sentence, on the CPU, (B,). None reads them from
-                the mask, which waits for a GPU.
+            src_lengths: number of real source tokens per sentence, on the CPU, (B,). None reads them from the
+                mask, which waits for a GPU.
 
         Raises:
             ValueError: ``src_mask`` is not such a mask, or ``tgt_in`` is of another number of sentences.
@@ -313,40 +255,19 @@ class Seq2Seq(nn.Module):
         return self.decoder.remember(self.encoder(src, src_mask, src_lengths))
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Return the state before the first token.
-
-        Args:
-            memory: output of ``encode``.
-            beam: number of hypotheses per sentence, K.
-            capacity: largest number of steps; unused, since a recurrent state does not grow.
-        """
+        """Return the state before the first token of ``beam`` hypotheses; it needs no ``capacity``."""
         return self.decoder.init_state(memory, beam)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Feed one token per hypothesis.
-
-        Args:
-            tokens: target token ids, (B, K).
-            state: output of ``init_state`` or of the previous step.
-            memory: output of ``encode``.
-
-        Returns:
-            Logits of the next token (B, K, V) and the next state.
-        """
+        """Feed tokens (B, K), one per hypothesis; returns the next logits (B, K, V) and the next state."""
         hidden, state = self.decoder.step(tokens, state, memory)
         return self.output(hidden), state
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute the attention weights of a whole target; arguments as for ``features``.
+        """Compute the attention weights of a whole target by name; arguments as for ``features``.
 
-        Returns:
-            The weights that the model has, by name:
-
-            - "cross" (B, heads, T, S): row t is used to predict the token after tgt_in[t].
-            - "encoder" (B, D, S, S), self-attention of the encoder in D directions.
-            - "decoder" (B, 1, T, T), self-attention of the decoder.
-
-            A row of self-attention is all 0 where no state came before.
+        "cross" is (B, heads, T, S), its row t being used to predict the token after tgt_in[t]; self-attention
+        is "encoder" (B, D, S, S) and "decoder" (B, 1, T, T), in rows of 0 where no state came before.
         """
         encoded = self.encoder(src, src_mask)
         check_target(src, tgt_in)
@@ -360,16 +281,15 @@ class Seq2Seq(nn.Module):
 class RecurrentLanguageModel(nn.Module):
     """p(x) = prod_t softmax(W h(t) + b)_x(t+1), h(t) = cell(x(t), h(t-1)), h(0) = 0 (Mikolov et al. 2010).
 
-    With LSTM layers and dropout outside the recurrence it is the model of Zaremba et al. 2014. Each text
-    starts from a state of zeros: sentences are independent of each other.
+    With LSTM layers and dropout outside the recurrence it is the model of Zaremba et al. 2014.
 
-    Examples:
-        >>> model = RecurrentLanguageModel(RecurrentLanguageModelConfig(), vocabulary=1000)
-        >>> logits = model(tokens)  # (B, T, V) from (B, T); position t predicts the token after tokens[t]
+    Example::
+
+        model = RecurrentLanguageModel(RecurrentLanguageModelConfig(), vocabulary=1000)
+        logits = model(tokens)  # (B, T, V) from (B, T); position t predicts the token after tokens[t]
     """
 
     def __init__(self, config: RecurrentLanguageModelConfig, vocabulary: int) -> None:
-        """Create a model with initial weights; ``vocabulary`` is the number of token ids, V."""
         super().__init__()
         self.config, decoder = config, config.decoder
         self.decoder = Decoder(decoder, vocabulary, value_size=0, summary_size=decoder.start_size)
@@ -379,10 +299,7 @@ class RecurrentLanguageModel(nn.Module):
             self.output.weight = self.decoder.embedding.weight
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Compute the logits (B, T, V) of the token after each position of tokens (B, T).
-
-        Position t depends on tokens 0 to t, so padding on the right needs no mask.
-        """
+        """Compute the logits (B, T, V) of the token after each position of tokens (B, T)."""
         logits: Tensor = self.output(self.states(tokens))
         return logits
 
@@ -405,7 +322,6 @@ class RecurrentLanguageModel(nn.Module):
         return self.output(hidden), state
 
     def _memory(self, sentences: int) -> Memory:
-        """Return what a decoder without attention reads of a source: a first state, here of zeros."""
         weight, config = self.decoder.embedding.weight, self.decoder.config
         nothing = weight.new_zeros(sentences, 0, 0)
         start = weight.new_zeros(sentences, config.num_layers, config.start_size // config.num_layers)

@@ -50,17 +50,13 @@ def cumulative_sum(x: Tensor) -> Tensor:
 
 
 def _shift_and_sort(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return z with the largest at 0, z in descending order, and the lengths 1 to n of its prefixes.
-
-    All below -2 are raised to it; tau is at least -1, so these get 0 anyway.
-    """
+    """Return z with the largest at 0, z in descending order, and the lengths 1 to n of its prefixes."""
     z = (z - z.detach().amax(-1, keepdim=True)).clamp(min=-2)
     lengths = torch.arange(1, z.size(-1) + 1, device=z.device, dtype=z.dtype)
     return z, z.detach().sort(-1, descending=True).values, lengths
 
 
 def _find_support(z: Tensor, ordered: Tensor, tau: Tensor) -> Tensor:
-    """Return which z are above tau, given for each prefix; the last one that is below its entry is right."""
     size = (tau < ordered).sum(-1, keepdim=True).clamp(min=1)  # 0 where a score is NaN
     return z > tau.gather(-1, size - 1)
 
@@ -84,20 +80,17 @@ class NormaliserOutput(NamedTuple):
     weights: Tensor
     """Attention weights, which sum to 1 over S, with "monotonic" to at most 1, (B, heads, Q, S)."""
     choices: Choices | None = None
-    """The sampled positions; only with normaliser "reinforce" in training."""
 
 
 class Softmax(nn.Module):
     """a = softmax(e): soft attention, Bahdanau et al. 2015, eq. 6."""
 
     needs_past = False
-    """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
     average: Tensor | None
     """Moving average of the rewards, which the loss must update in place; None without one, (1,)."""
 
     def __init__(self, query_size: int, reinforce: ReinforceConfig = DEFAULT_REINFORCE) -> None:
-        """Create a normaliser for decoder states of ``query_size``."""
         super().__init__()
         self.register_buffer("average", None)
 
@@ -106,20 +99,12 @@ class Softmax(nn.Module):
         return torch.zeros_like(like)
 
     def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
-        """Compute the attention weights.
-
-        Args:
-            scores: e, -inf at masked positions, at least one finite per query, (B, heads, Q, S).
-            queries: the queries, whose states are (B, Q, H).
-        """
+        """Compute the weights from scores (B, heads, Q, S), -inf at masked positions."""
         return NormaliserOutput(scores.softmax(-1))
 
 
 class Sparsemax(Softmax):
-    """a = max(e - tau, 0), the sum being 1: Martins and Astudillo 2016 (see Peters et al. 2019).
-
-    All positions whose scores are far enough below the largest one get a weight of exactly 0.
-    """
+    """a = max(e - tau, 0), the sum being 1: Martins and Astudillo 2016 (see Peters et al. 2019)."""
 
     def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
         """Compute the attention weights; arguments as for ``Softmax``."""
@@ -127,10 +112,7 @@ class Sparsemax(Softmax):
 
 
 class Entmax(Softmax):
-    """a = max(e / 2 - tau, 0)^2, the sum being 1: 1.5-entmax, Peters et al. 2019.
-
-    It is between softmax and sparsemax.
-    """
+    """a = max(e / 2 - tau, 0)^2, the sum being 1: 1.5-entmax, Peters et al. 2019."""
 
     def forward(self, scores: Tensor, queries: Queries) -> NormaliserOutput:
         """Compute the attention weights; arguments as for ``Softmax``."""
@@ -192,15 +174,15 @@ class Reinforce(Softmax):
 class Monotonic(Softmax):
     """a(t, j) = p(j) sum[i <= j] a(t-1, i) prod[i <= l < j] (1 - p(l)): Raffel et al. 2017, 2.3.
 
-    This is the probability that a reader who stands at position i with probability a(t-1, i), goes on from
-    word l with probability 1 - p(l) and never back, stops at word j, with p = sigmoid(e + r). The reader
-    begins at the first word. The weights need not sum to 1: with the rest the reader passes the last word,
-    and the context is the smaller, at all later steps too.
+    This is the probability that a reader, who stands at position i with probability a(t-1, i) and goes on
+    from word l with probability 1 - p(l), stops at word j; p = sigmoid(e + r). The reader begins at the first
+    word. With the rest of the probability it passes the last word, and the context is the smaller, at all
+    later steps too.
 
     In training, normal noise is added to e, so that p learns to be near 0 or 1 (section 2.5). In evaluation
-    the reader stops at the first word with e + r > 0 (section 2.2): the same formula for p of 0 and 1. The
-    sums run over all pairs i, j instead of the parallel form of the paper's appendix C, which divides by
-    products near 0. The offset r starts at 0, so that the reader goes on by about one word per step.
+    the reader stops at the first word with e + r > 0 (section 2.2). The sums run over all pairs i, j instead
+    of the parallel form of the paper's appendix C, which divides by products near 0. The offset r starts at
+    0, so that the reader goes on by about one word per step.
     """
 
     needs_past = True
@@ -233,12 +215,10 @@ class Monotonic(Softmax):
 
 
 def _at_least_float32(scores: Tensor) -> Tensor:
-    """Return scores in float32, as autocast computes a softmax, or in float64."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
 def _one_hot(index: Tensor, like: Tensor) -> Tensor:
-    """Return 1 at ``index`` (B, heads, Q, 1) and 0 elsewhere, in the shape and dtype of ``like``."""
     return torch.zeros_like(like).scatter_(-1, index, 1.0)
 
 
@@ -250,4 +230,3 @@ NORMALISERS: dict[str, type[Softmax]] = {
     "reinforce": Reinforce,
     "monotonic": Monotonic,
 }
-"""Normaliser classes by ``AttentionConfig.normaliser``."""

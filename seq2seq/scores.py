@@ -1,65 +1,35 @@
-"""Attention scores: one class per formula, and ``SCORES``, the registry of all scores.
-
-Most papers on attention differ only in the score e. To add one, write a class and register it
-(``register_score``).
+"""Attention scores: one class per formula, and ``SCORES``, the registry that ``register_score`` adds to.
 
 Shapes: B sentences, Q queries per sentence (T in training, K in beam search, 1 in greedy search), S source
 positions i, M = max_source, N = max_target target positions t, H size of a decoder state s, E size of an
 encoder state h, A size of a key, C size of a value.
 """
 
-from typing import ClassVar, NamedTuple, Protocol
+from contextlib import suppress
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, cat, nn
 from torch.nn.functional import linear, pad
 
-from .hook import use_fast
+if TYPE_CHECKING:
+    from .config import AttentionConfig
 
 DEFAULT_POSITIONS = 100
 """M and N if the config leaves them out."""
 DEFAULT_KERNEL = 11
 """Width of the filters over the previous weights, in source positions, if the config leaves it out."""
 NUM_FILTERS = 10
-"""Number of these filters, as in Chorowski et al. 2015."""
 MAX_FERTILITY = 2.0
 """The largest number of target words per source word: Tu et al. 2016, section 3.1.1."""
 MIN_FERTILITY = 1e-3
 """The smallest one, so that a coverage is finite in half precision too."""
 
 
-class AttentionSizes(Protocol):
-    """The settings of an ``AttentionConfig`` that scores read."""
-
-    @property
-    def num_heads(self) -> int:
-        """Number of heads."""
-
-    @property
-    def map_values(self) -> bool:
-        """Whether values are mapped with one head too."""
-
-    @property
-    def kernel_size(self) -> int | None:
-        """Width of the filters over the previous attention weights, in source positions."""
-
-    @property
-    def max_source(self) -> int | None:
-        """Number of source positions that a location-based score distinguishes."""
-
-    @property
-    def max_target(self) -> int | None:
-        """Number of target positions that a static score distinguishes."""
-
-    def inner_size(self, query_size: int) -> int:
-        """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
-
-
 class Past(NamedTuple):
     """Attention weights of the earlier steps of each query, a part of a decoder's state: queries first."""
 
     last: Tensor
-    """Weights of the step before, (B, Q, heads, S)."""
     total: Tensor
     """Sum of the weights of all steps before, 0 before the first one, (B, Q, heads, S)."""
 
@@ -73,7 +43,6 @@ class Queries(NamedTuple):
     """Decoder states that attend to the source, with their target positions."""
 
     state: Tensor
-    """Decoder states s, (B, Q, H)."""
     position: Tensor
     """Target position of each query, counted from 0, long, (B, Q)."""
     past: Past | None = None
@@ -84,8 +53,8 @@ class Score(nn.Module):
     """e = score(s, h): the base class of all scores, which rate encoder states h against decoder states s.
 
     ``project_keys`` and ``project_values`` are called once per sentence, ``score`` at every decoding step. A
-    subclass must define ``score``; of one in a plug-in ``attnbench models`` prints the first paragraph of the
-    docstring, its formula and source.
+    subclass must define ``score``; ``attnbench models`` prints the first paragraph of the docstring of a
+    plug-in's score.
     """
 
     options: ClassVar[frozenset[str]] = frozenset()
@@ -96,29 +65,19 @@ class Score(nn.Module):
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
-        """Create a score whose keys and values are the encoder states themselves; subclasses may map them.
-
-        Args:
-            query_size: H, the size of a decoder state.
-            value_size: E, the size of an encoder state.
-            config: heads, positions and inner size.
-
-        Raises:
-            ValueError: these sizes do not fit this score.
-        """
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+        """Create a score of states (..., query_size) and (..., value_size), or raise a ValueError."""
         super().__init__()
         self.check_sizes(query_size, value_size, config)
         self.num_heads, self.key_size = config.num_heads, self.key_width(query_size, config)
         self.context_size = self.context_width(query_size, value_size, config)
-        """C, the size of a value and so of a context vector."""
         self.key: nn.Module = nn.Identity()
         self.value: nn.Module = nn.Identity()
         if self.is_mapped(config):
             self.value = nn.Linear(value_size, self.context_size, bias=False)
 
     @classmethod
-    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def check_sizes(cls, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         """Raise a ValueError if these sizes do not fit this score; arguments as for the class."""
         size = cls.key_width(query_size, config)
         if size % config.num_heads:
@@ -126,17 +85,17 @@ class Score(nn.Module):
             raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
 
     @classmethod
-    def is_mapped(cls, config: AttentionSizes) -> bool:
+    def is_mapped(cls, config: "AttentionConfig") -> bool:
         """Return whether a matrix maps encoder states to values."""
         return cls.maps_values or config.map_values or config.num_heads > 1
 
     @classmethod
-    def key_width(cls, query_size: int, config: AttentionSizes) -> int:
+    def key_width(cls, query_size: int, config: "AttentionConfig") -> int:
         """Return A, the size of a key that is multiplied by, or added to, a query."""
         return config.inner_size(query_size) if "attention_size" in cls.options else query_size
 
     @classmethod
-    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
+    def context_width(cls, query_size: int, value_size: int, config: "AttentionConfig") -> int:
         """Return C, the size of a value: each of several heads averages a slice of values as wide as keys."""
         return cls.key_width(query_size, config) if cls.is_mapped(config) else value_size
 
@@ -155,15 +114,7 @@ class Score(nn.Module):
         return mask
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Rate keys against queries; padding is rated too and masked by the caller.
-
-        Args:
-            queries: Q queries per sentence.
-            keys: output of ``project_keys``, (B, S, A).
-
-        Returns:
-            Unnormalised scores e, (B, heads, Q, S).
-        """
+        """Rate keys (B, S, A) against queries: e, not normalised and not masked, (B, heads, Q, S)."""
         raise NotImplementedError
 
 
@@ -172,29 +123,21 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.view(*x.shape[:2], heads, -1).transpose(1, 2)
 
 
-@use_fast
 def product_scores(query: Tensor, keys: Tensor, heads: int) -> Tensor:
     """Return q . k of all pairs and heads, (B, heads, Q, S), for query (B, Q, A) and keys (B, S, A)."""
     return split_heads(query, heads) @ split_heads(keys, heads).transpose(2, 3)
 
 
-@use_fast
 def prepare_keys(keys: Tensor) -> Tensor:
     """Return the keys of ``tanh_energy``, once per sentence."""
     return keys
 
 
-@use_fast
 def tanh_energy(query: Tensor, keys: Tensor, vectors: Tensor) -> Tensor:
-    """Compute v . tanh(query + key), the largest tensor of a model inside.
+    """Compute v . tanh(query + key), the largest tensor of a model inside: (B, heads, Q, S).
 
-    Args:
-        query: (B, Q, 1 or S, A).
-        keys: output of ``prepare_keys``, (B, S, A).
-        vectors: v of each head, (heads, A).
-
-    Returns:
-        The energies, (B, heads, Q, S).
+    The query is (B, Q, 1 or S, A), the keys (B, S, A) come from ``prepare_keys``, and the v of each head are
+    (heads, A).
     """
     return linear((query + keys.unsqueeze(1)).tanh(), vectors).permute(0, 3, 1, 2)
 
@@ -211,7 +154,7 @@ class AdditiveScore(Score):
 
     options = frozenset({"attention_size", "map_values", "num_heads"})
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.query = nn.Linear(query_size, self.key_size, bias=False)
         self.key = nn.Linear(value_size, self.key_size, bias=False)
@@ -226,15 +169,7 @@ class AdditiveScore(Score):
         return self.compute_energy(self.query(queries.state).unsqueeze(2), keys)
 
     def compute_energy(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Compute v . tanh(query + W_h h).
-
-        Args:
-            query: W_s s and whatever is added to it, (B, Q, 1 or S, A).
-            keys: output of ``project_keys``, (B, S, A).
-
-        Returns:
-            The scores, (B, heads, Q, S).
-        """
+        """Compute v . tanh(query + W_h h), (B, heads, Q, S), from (B, Q, 1 or S, A) and (B, S, A)."""
         vectors = self.energy.weight  # v, (1, A)
         if self.num_heads > 1:  # a matrix with v of each head in a row of its own, and 0 elsewhere
             vectors = torch.block_diag(*vectors.chunk(self.num_heads, dim=1))  # type: ignore[no-untyped-call]
@@ -252,14 +187,14 @@ class LocationAwareScore(AdditiveScore):
     options = frozenset({"attention_size", "kernel_size"})
     needs_past = True
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         width = config.kernel_size or DEFAULT_KERNEL
         self.filters = nn.Conv1d(1, NUM_FILTERS, width, padding=width // 2, bias=False)
         self.location = nn.Linear(NUM_FILTERS, self.key_size, bias=False)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return e for the output of ``project_keys``, (B, S, A); (B, 1, Q, S)."""
+        """Return e (B, 1, Q, S) for keys (B, S, A)."""
         assert queries.past is not None
         last = queries.past.last.to(self.filters.weight.dtype)  # (B, Q, 1, S)
         features = self.filters(last.reshape(-1, 1, last.size(3))).transpose(1, 2)  # (B * Q, S, F)
@@ -270,16 +205,15 @@ class LocationAwareScore(AdditiveScore):
 class CoverageScore(AdditiveScore):
     """e[i] = v . tanh(W_s s + W_h h[i] + w_c C[i]), C[i] = sum of a[i] before t / fertility: Tu et al. 2016.
 
-    This is the linguistic coverage of section 3.1.1, one number per source word: the sum of the weights that
-    it has received, divided by its fertility, 2 sigmoid(w_f . h[i]), the expected number of target words that
-    it takes. The neural coverage of section 3.1.2, the state of a GRU per source word, is not
-    built: linguistic coverage reads nothing but the running sum of the weights.
+    This is the linguistic coverage of section 3.1.1: the weights that a source word has received, divided by
+    its fertility, 2 sigmoid(w_f . h[i]), the expected number of target words that it takes. The neural
+    coverage of section 3.1.2, the state of a GRU per source word, is not built.
     """
 
     options = frozenset({"attention_size"})
     needs_past = True
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.fertility = nn.Linear(value_size, 1, bias=False)
         self.coverage = nn.Linear(1, self.key_size, bias=False)
@@ -290,7 +224,7 @@ class CoverageScore(AdditiveScore):
         return cat((super().project_keys(states), fertility), dim=-1)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return e for the output of ``project_keys``, (B, S, A + 1); (B, 1, Q, S)."""
+        """Return e (B, 1, Q, S) for keys with fertilities, (B, S, A + 1)."""
         assert queries.past is not None
         keys, fertility = keys[..., :-1], keys[..., -1]
         coverage = queries.past.total.squeeze(2) / fertility.unsqueeze(1)  # (B, Q, S)
@@ -301,14 +235,13 @@ class CoverageScore(AdditiveScore):
 class LocationBasedScore(Score):
     """e[i] for each of the first M source positions i, whatever the word: Luong et al. 2015, section 3.1.
 
-    A source shorter than M uses the first S scores. In a longer source all words after the first M are
-    ignored (Luong et al. 2015, footnote 6). The softmax runs over the remaining positions only, so that the
-    weights of a short source sum to 1 too, which the paper leaves open.
+    A source shorter than M uses the first S scores, whose softmax sums to 1 too, which the paper leaves open.
+    In a longer source all words after the first M are ignored (footnote 6).
     """
 
     options = frozenset({"max_source"})
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.max_source = config.max_source or DEFAULT_POSITIONS
 
@@ -321,7 +254,7 @@ class LocationBasedScore(Score):
         return mask & (torch.arange(mask.size(1), device=mask.device) < self.max_source)
 
     def score(self, queries: Queries, keys: Tensor) -> Tensor:
-        """Return e for the S positions of keys (B, S, 0), (B, 1, Q, S); -inf from position M on."""
+        """Return e (B, 1, Q, S) for keys (B, S, 0); -inf from position M on."""
         scores = self.score_positions(queries)[..., : keys.size(1)]
         return pad(scores, (0, keys.size(1) - scores.size(-1)), value=float("-inf")).unsqueeze(1)
 
@@ -333,7 +266,7 @@ class LocationBasedScore(Score):
 class LocationScore(LocationBasedScore):
     """e[i] = (W s)[i] of source position i: Luong et al. 2015, eq. 8. W is M by H."""
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.query = nn.Linear(query_size, self.max_source, bias=False)
 
@@ -346,14 +279,13 @@ class LocationScore(LocationBasedScore):
 class StaticScore(LocationBasedScore):
     """e[i] = W[t, i] of target position t and source position i: the Random Synthesizer, Tay et al. 2021.
 
-    W is a parameter, N by M, so that the weights softmax(W) are the same for all sentences of one length.
-    Target positions from N on use the last row of W. The paper has self-attention, where t and i are
-    positions in the same sentence.
+    W is a parameter, N by M; target positions from N on use its last row. The paper has self-attention, where
+    t and i are positions in the same sentence.
     """
 
     options = frozenset({"max_source", "max_target"})
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         is_factor = "attention_size" in self.options  # W_1 of a subclass, whose rows are of length A
         shape = (config.max_target or DEFAULT_POSITIONS, self.key_size if is_factor else self.max_source)
@@ -365,14 +297,11 @@ class StaticScore(LocationBasedScore):
 
 
 class StaticFactorisedScore(StaticScore):
-    """e[i] = (W_1 W_2)[t, i], a static score of rank A: the factorised Random Synthesizer, Tay et al. 2021.
-
-    W_1 is N by A and W_2 is A by M.
-    """
+    """e[i] = (W_1 W_2)[t, i], W_1 being N by A: the factorised Random Synthesizer, Tay et al. 2021."""
 
     options = frozenset({"attention_size", "max_source", "max_target"})
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.expand = nn.Linear(self.key_size, self.max_source, bias=False)
 
@@ -385,12 +314,12 @@ class StaticFactorisedScore(StaticScore):
 class ProductScore(Score):
     """e = f(s) . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.query: nn.Module = nn.Identity()
 
     def map_query(self, state: Tensor) -> Tensor:
-        """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H); s itself unless a subclass has a ``query``."""
+        """Return f(s), (B, Q, A), for ``state`` s, (B, Q, H)."""
         query: Tensor = self.query(state)
         return query
 
@@ -403,7 +332,7 @@ class DotScore(ProductScore):
     """e = s . h: Luong et al. 2015, section 3.1 "dot"; s and h must have one size."""
 
     @classmethod
-    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def check_sizes(cls, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         """Raise a ValueError if decoder and encoder states differ in size."""
         if query_size != value_size:
             raise ValueError(
@@ -415,27 +344,25 @@ class DotScore(ProductScore):
 class GeneralScore(ProductScore):
     """e = s . (W h): Luong et al. 2015, section 3.1 "general"; W h is computed once per sentence.
 
-    Of several heads, each has its own slices of s and W h, and averages its own slice of the values W_v h,
-    which are as wide as s.
+    Of several heads, each has its own slices of s and W h, and averages its own slice of the values W_v h.
     """
 
     options = frozenset({"map_values", "num_heads"})
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.key = nn.Linear(value_size, query_size, bias=False)
 
 
 class DynamicFactorisedScore(ProductScore):
-    """e = f(s) . g(h), f and g being networks with one tanh layer; compare Tay et al. 2021.
+    """e = f(s) . g(h), f and g being networks with one tanh layer of A units; compare Tay et al. 2021.
 
-    Both networks are A wide, so the T by S scores of a sentence are the product of factors of rank A. Unlike
-    in the factorised Synthesizers of the paper, one factor is computed from each sequence.
+    Unlike in the factorised Synthesizers of the paper, one factor is computed from each sequence.
     """
 
     options = frozenset({"attention_size"})
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         rank = self.key_size
         self.query = nn.Sequential(nn.Linear(query_size, rank), nn.Tanh(), nn.Linear(rank, rank))
@@ -451,7 +378,7 @@ class ScaledDotScore(ProductScore):
     options = frozenset({"attention_size", "num_heads"})
     maps_values = True
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
+    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
         super().__init__(query_size, value_size, config)
         self.scale = (self.key_size // self.num_heads) ** -0.5
         self.query = nn.Linear(query_size, self.key_size, bias=False)
@@ -476,7 +403,6 @@ SCORES: dict[str, type[Score]] = {
     "location-aware": LocationAwareScore,
     "coverage": CoverageScore,
 }
-"""Score classes by ``AttentionConfig.score``."""
 
 
 def list_scores() -> list[str]:
@@ -487,12 +413,8 @@ def list_scores() -> list[str]:
 def register_score(name: str, cls: type[Score]) -> None:
     """Add an attention score, so that ``AttentionConfig(score=name)`` and ``score = name`` in a config work.
 
-    Args:
-        name: the name in configs, such as "cosine".
-        cls: a subclass of ``Score`` that defines ``score``.
-
-    Raises:
-        ValueError: the name is taken, or ``cls`` is not such a subclass.
+    A ValueError says that the name is taken, or that ``cls`` is no subclass of ``Score`` with a method
+    ``score``.
     """
     if name in SCORES:
         raise ValueError(f"the score {name!r} exists already: choose another name")
@@ -501,3 +423,7 @@ def register_score(name: str, cls: type[Score]) -> None:
             f"the score {name!r} must be a subclass of seq2seq.Score with a method score: {cls!r:.80}"
         )
     SCORES[name] = cls
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import prepare_keys, product_scores, tanh_energy

@@ -6,8 +6,9 @@ vector, G gates (LSTM: 4 H, GRU: 3 H, plain RNN: H).
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -31,30 +32,21 @@ from .cells import (
     run_torch_layer,
 )
 from .config import Seq2SeqConfig
-from .hook import use_fast
-from .min_rnn import MinRNN, PaddedSteps
+from .min_rnn import MinRNN
 
 FIRST_RESIDUAL, FIRST_RESIDUAL_PRE_NORM = 2, 1
 """The lowest layer with a residual connection, counted from 0, without and with ``pre_norm``."""
 RMS_EPSILON = 1e-6
-"""Added to the mean square in RMSNorm; torch's default depends on the dtype."""
 
 
 # All time steps in one call.
 
 
-@use_fast
 class Packing:
     """Packs padded sentences for the recurrent layers of torch: B sentences of S positions, N real tokens."""
 
     def __init__(self, lengths: Tensor, size: int, device: torch.device) -> None:
-        """Prepare for a batch.
-
-        Args:
-            lengths: number of real tokens of each sentence, at least 1, on the CPU, (B,).
-            size: S, padding included.
-            device: where the sentences are.
-        """
+        """Prepare for sentences of ``lengths`` (B,), on the CPU, padded to ``size`` S, on ``device``."""
         self.lengths = lengths
 
     def pack(self, x: Tensor) -> PackedSequence:
@@ -66,13 +58,11 @@ class Packing:
         return pad_packed_sequence(packed, batch_first=True, total_length=size)[0]
 
 
-@use_fast
 def has_bf16_layers() -> bool:
     """Return whether a GPU computes recurrent layers in bfloat16 under its autocast; else in float32."""
     return True
 
 
-@use_fast
 def run_layer(layer: nn.RNNBase, x: Steps, state: State | None) -> tuple[Steps, State]:
     """Run one layer of torch over all steps; arguments as for ``run_step_by_step``."""
     if x.data.is_cuda and torch.is_autocast_enabled("cuda"):  # cuDNN would compute in float16
@@ -83,14 +73,10 @@ def run_layer(layer: nn.RNNBase, x: Steps, state: State | None) -> tuple[Steps, 
 def drop_units(
     x: Tensor, config: Seq2SeqConfig, training: bool, *, time_dim: int = 0, sizes: Tensor | None = None
 ) -> Tensor:
-    """Drop units of embeddings, or of the input of a layer, in training.
+    """Drop units of embeddings or of layers' inputs in training: (T, N, F), (N, T, F) or (tokens, F).
 
-    Args:
-        x: (T, N, F), (N, T, F), or the entries of a packed sequence, (tokens, F).
-        config: ``dropout``, and whether all steps of a sentence share a mask.
-        training: nothing is dropped outside training.
-        time_dim: dimension of T.
-        sizes: the ``batch_sizes`` of a packed sequence.
+    With variational dropout all steps of a sentence, along ``time_dim``, share a mask; ``sizes`` are the
+    ``batch_sizes`` of a packed sequence.
     """
     if not (training and config.regularisation.variational):
         return dropout(x, config.dropout, training)
@@ -103,33 +89,19 @@ def drop_units(
 def embed_tokens(
     module: nn.Embedding, tokens: Tensor, config: Seq2SeqConfig, training: bool, time_dim: int
 ) -> Tensor:
-    """Look up the embeddings (B, T, F) or (T, B, F) of tokens, and drop units and words of them in training.
-
-    Args:
-        module: the embeddings.
-        tokens: token ids, (B, T) or (T, B).
-        config: the probabilities.
-        training: nothing is dropped outside training.
-        time_dim: dimension of T.
-    """
+    """Look up the embeddings of tokens (B, T) or (T, B), and drop units and words of them in training."""
     embedded = drop_units(module(tokens), config, training, time_dim=time_dim)
     if training and config.regularisation.word_dropout:
         embedded = embedded * draw_mask(embedded[..., :1], config.regularisation.word_dropout)
     return embedded
 
 
-StackSteps = TypeVar("StackSteps", Tensor, PackedSequence, PaddedSteps)
-
-
 class RecurrentStack(nn.Module):
     """Stacked layers of one kind of cell, with residual connections from the third layer on.
 
-    x(i) = x(i-1) + layer(i)(dropout(x(i-1))) for i >= 3 (Wu et al. 2016, section 3.1); the first two layers
-    have no residual connection. Dropout is applied to the input of a layer, not to the residual branch.
-
-    With ``pre_norm`` x(i) = x(i-1) + layer(i)(dropout(RMSNorm(x(i-1)))) for i >= 2, and the output is
-    RMSNorm(x(L)) (RMSNorm: Zhang and Sennrich 2019). Input and output of the bottom layer differ in size, so
-    that it has no residual connection.
+    x(i) = x(i-1) + layer(i)(dropout(x(i-1))) for i >= 3 (Wu et al. 2016, section 3.1). With ``pre_norm`` x(i)
+    = x(i-1) + layer(i)(dropout(RMSNorm(x(i-1)))) for i >= 2, and the output is RMSNorm(x(L)) (Zhang and
+    Sennrich 2019).
     """
 
     def __init__(
@@ -151,8 +123,8 @@ class RecurrentStack(nn.Module):
             size: H, the hidden size of a layer in one direction.
             bidirectional: read in both directions and concatenate their outputs.
             num_layers: L if not that of ``config``.
-            both_at_bottom: the bottom layer alone reads in both directions; of its final states, only those
-                of the direction from the right are returned, as in Luong et al. 2017 (code).
+            both_at_bottom: only the bottom layer reads in both directions; of its final states, only those of
+                the direction from the right are returned, as in Luong et al. 2017 (code).
             context_size: C, the size of a vector that all layers but the bottom one read too.
         """
         super().__init__()
@@ -163,32 +135,35 @@ class RecurrentStack(nn.Module):
         if both_at_bottom:
             widths[1] += size
         both = [bidirectional or (both_at_bottom and layer == 0) for layer in range(layers)]
-        built = [_build_layer(config.cell, *each, size) for each in zip(widths, both, strict=True)]
+        built = [_build_layer(config.cell, *sizes, size) for sizes in zip(widths, both, strict=True)]
         self.layers = nn.ModuleList(built)
         self.gain = nn.Parameter(torch.ones(layers, width)) if config.pre_norm else None
-        """Gain of the norm above each layer."""
         self.first_residual = FIRST_RESIDUAL_PRE_NORM if config.pre_norm else FIRST_RESIDUAL
 
     @property
     def cells(self) -> list[Cell]:
-        """The cells, from the bottom up, each layer's by direction."""
+        """The cells, from the bottom up."""
         return [cell for layer in self.layers for cell in cells_of(layer)]
 
     def forward(
-        self, x: StackSteps, start: State | None = None, first: int = 0, context: Tensor | None = None
-    ) -> tuple[StackSteps, State]:
+        self,
+        x: Steps,
+        start: State | None = None,
+        first: int = 0,
+        context: Tensor | None = None,
+        lengths: Tensor | None = None,
+    ) -> tuple[Steps, State]:
         """Run all layers, or the upper ones, over all time steps.
 
         Args:
-            x: inputs (T, N, input_size), packed, with all steps real, or with padding; of the layer ``first``
-                before its dropout.
-            start: initial h and (LSTM) c of these layers, (layers * D, N, H) each; None: 0, as it must be if
-                packed.
+            x: inputs, packed or (T, N, input_size); of the layer ``first`` before its dropout.
+            start: initial h and (LSTM) c of these layers, (layers * D, N, H) each; None, as for packed x: 0.
             first: the lowest layer to run, counted from 0.
             context: what layers above the bottom one read too, (T, N, C).
+            lengths: real steps of padded sentences, (N,), for minGRU and minLSTM.
 
         Returns:
-            The outputs (T, N, D * H), in the form of ``x``, and the final states, shaped as ``start``.
+            The outputs, packed as ``x`` is or (T, N, D * H), and the final states, shaped as ``start``.
         """
         entries, layers, finals = x if isinstance(x, Tensor) else x.data, self.layers[first:], []
         starts: list[State | None] = [None] * len(layers)
@@ -200,7 +175,7 @@ class RecurrentStack(nn.Module):
                 sizes = x.batch_sizes if isinstance(x, PackedSequence) else None
                 drop = partial(drop_units, config=self.config, training=self.training, sizes=sizes)
                 below = self.prepare_input(i, below, drop, context)
-            steps, final = self._run(layer, _as(x, below), starts[i - first])
+            steps, final = self._run(layer, _as(x, below), starts[i - first], lengths)
             entries = self.add_residual(i, entries, steps if isinstance(steps, Tensor) else steps.data)
             finals.append(tuple(part[-1:] for part in final) if self.both_at_bottom and i == 0 else final)
         if self.gain is not None:  # and so all layers are run: none below the top one attends
@@ -219,27 +194,22 @@ class RecurrentStack(nn.Module):
         return output if layer < self.first_residual else x + output
 
     def normalise(self, layer: int, x: Tensor) -> Tensor:
-        """Apply the RMSNorm above the lowest layers.
-
-        Args:
-            layer: the number of these layers, at least 1.
-            x: their output, (..., D * H); of lower precision than the gain under autocast.
-        """
+        """Apply the RMSNorm above the ``layer`` lowest layers to their output, (..., D * H)."""
         assert self.gain is not None
         return rms_norm(x.to(self.gain.dtype), x.shape[-1:], self.gain[layer - 1], RMS_EPSILON)
 
-    def _run(self, layer: nn.Module, x: StackSteps, state: State | None) -> tuple[StackSteps, State]:
-        recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
+    def _run(
+        self, layer: nn.Module, x: Steps, state: State | None, lengths: Tensor | None
+    ) -> tuple[Steps, State]:
         if isinstance(layer, MinRNN):
-            return layer(x, state)  # type: ignore[no-any-return]
-        assert not isinstance(x, PaddedSteps)
+            return layer(x, state, lengths)  # type: ignore[no-any-return]
+        recurrent_dropout = self.config.regularisation.recurrent_dropout if self.training else 0.0
         if recurrent_dropout or isinstance(layer, LayerNormLSTM):
             return run_step_by_step(layer, x, state, recurrent_dropout)
         return run_layer(layer, x, state)  # type: ignore[arg-type]
 
 
 def _build_layer(cell: str, input_size: int, bidirectional: bool, size: int) -> nn.Module:
-    """Build one layer; ``size`` is of one direction."""
     if cell in MIN_CELLS:
         return MinRNN(input_size, size, MIN_CELLS[cell], bidirectional)
     if cell == "layer-norm-lstm":
@@ -248,23 +218,18 @@ def _build_layer(cell: str, input_size: int, bidirectional: bool, size: int) -> 
     return kind(input_size, size, bidirectional=bidirectional)
 
 
-def _as(x: StackSteps, entries: Tensor) -> StackSteps:
-    """Pack ``entries`` as ``x`` is packed; return them unchanged if ``x`` is not."""
+def _as(x: Steps, entries: Tensor) -> Steps:
     return entries if isinstance(x, Tensor) else x._replace(data=entries)
 
 
 # Step by step.
 
 
-@use_fast
 class StepwiseLinear:
-    """y[t] = offset[t] + the sum of W x[t] over some matrices W, for the time steps t of a loop.
-
-    Call it exactly once for each step, in order.
-    """
+    """y[t] = offset[t] + the sum of W x[t] over some matrices W; call it once per time step, in order."""
 
     def __init__(self, offsets: Tensor, *weights: Tensor) -> None:
-        """Prepare one run over T steps, with one offset per step and row, (T, N, O), and matrices (O, I)."""
+        """Prepare one run over T steps, with offsets (T, N, O) and matrices (O, I)."""
         self._offsets, self._weights = iter(offsets.unbind()), weights
 
     def __call__(self, *x: Tensor) -> Tensor:
@@ -276,11 +241,8 @@ class StepwiseLinear:
 def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tensor | None) -> Step:
     """Return the next step of a layer in a run over T steps.
 
-    Args:
-        cell: the cell.
-        offsets: share of the inputs' product that is known for all steps, (T, N, G).
-        input_weight: weight of the inputs that are known step by step only, (G, F).
-        mask: dropout of h in the recurrent product, (N, H).
+    ``offsets`` (T, N, G) are the share of the inputs' product that is known for all steps, ``input_weight``
+    (G, F) is that of the other inputs, and ``mask`` (N, H) drops units of h in the recurrent product.
     """
     if isinstance(cell, TorchCell) and cell.recurrent_bias is None:  # its gates are plain sums
         gates = StepwiseLinear(offsets, input_weight, cell.weight_hh)
@@ -288,7 +250,7 @@ def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tens
     inputs = StepwiseLinear(offsets, input_weight)
     if isinstance(cell, MinCell):
         return lambda x, h, c: (cell.advance(inputs(x), h), c)
-    recurrent = StepwiseLinear(_known_offsets(cell.recurrent_bias, offsets), cell.weight_hh)
+    recurrent = StepwiseLinear(_expand_bias(cell.recurrent_bias, offsets), cell.weight_hh)
 
     def step(x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
         product = inputs(x)
@@ -302,8 +264,8 @@ def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tens
 class StepwiseStack:
     """A ``RecurrentStack`` of one direction, run step by step so that outputs can be fed back as inputs.
 
-    The first X input features are known for all steps, and their share of the gates is computed in one matrix
-    product. The last F features are fed back step by step.
+    The first X input features are known for all steps, and one matrix product computes their share of the
+    gates.
     """
 
     def __init__(
@@ -313,18 +275,13 @@ class StepwiseStack:
         depth: int | None = None,
         joined: Any = None,
     ) -> None:
-        """Prepare one run.
+        """Prepare one run of the ``depth`` lowest layers on inputs (T, N, X).
 
-        Args:
-            stack: the layers.
-            inputs: inputs known for all steps, (T, N, X).
-            depth: number of the lowest layers to run; None: all.
-            joined: output of ``decoder.join_gates``, for one step without gradients and dropout.
+        With ``joined``, the output of ``decoder.join_gates``, it is one step without gradients and dropout.
         """
         self.stack = stack
-        each_step = partial(dropout, p=stack.config.dropout, training=stack.training)
-        self.drops: list[Callable[[Tensor], Tensor]] = [each_step] * len(stack.layers)
-        """Dropout of the input of each layer, (N, H)."""
+        drop = partial(dropout, p=stack.config.dropout, training=stack.training)
+        self.drops: list[Callable[[Tensor], Tensor]] = [drop] * len(stack.layers)
         if joined is not None:
             self.layers: list[Step] = joined.steps(inputs)
             return
@@ -340,20 +297,14 @@ class StepwiseStack:
                 self.drops = [partial(torch.mul, draw_mask(units, stack.config.dropout)) for _ in cells]
         self.layers = [_prepare_layer(cells[0], offsets, weight[:, size:], recurrent_masks[0])]
         for cell, mask in zip(cells[1:], recurrent_masks[1:], strict=True):
-            known = _known_offsets(cell.input_bias, offsets)
-            self.layers.append(_prepare_layer(cell, known, cell.weight_ih, mask))
+            biases = _expand_bias(cell.input_bias, offsets)
+            self.layers.append(_prepare_layer(cell, biases, cell.weight_ih, mask))
 
     def __call__(self, feedback: Tensor, h: list[Tensor], c: list[Tensor]) -> list[Tensor]:
-        """Compute the next step.
+        """Compute the next step from what is fed back, (N, F): the outputs of the layers, (N, H) each.
 
-        Args:
-            feedback: inputs that were computed in the loop, (N, F); all layers read them if the stack has a
-                ``context_size``.
-            h: hidden states of the layers, (N, H) each; replaced in place.
-            c: cell states of the layers, (N, H) each; replaced in place by an LSTM, ignored by others.
-
-        Returns:
-            The outputs of the layers, (N, H) each.
+        All layers read the feedback if the stack has a ``context_size``. h and c (N, H) of each layer are
+        replaced in place.
         """
         stack, x, outputs = self.stack, feedback, []
         context = feedback if stack.context_size else None
@@ -367,6 +318,12 @@ class StepwiseStack:
         return outputs
 
 
-def _known_offsets(bias: Tensor | None, like: Tensor) -> Tensor:
-    """Return a bias (G,), or 0, for all steps and rows, in the shape and type of ``like``, (T, N, G)."""
+def _expand_bias(bias: Tensor | None, like: Tensor) -> Tensor:
     return (like.new_zeros(1) if bias is None else bias.to(like.dtype)).expand_as(like)
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import Packing as Packing  # type: ignore[assignment]
+    from .fast import StepwiseLinear as StepwiseLinear  # type: ignore[assignment]
+    from .fast import has_bf16_layers as has_bf16_layers
+    from .fast import run_layer

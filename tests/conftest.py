@@ -16,8 +16,8 @@ from compare.results.store import read_results
 from compare.system import timer
 from compare.system.log import Reporter, hide_messages, show_messages
 from data.grammar import AlignedPair, embedded_splits
-from tests.kits.cli import Refusal
-from tests.kits.http_server import Server, serving
+from tests.kits.common import Refusal
+from tests.kits.web import Server, serving
 
 WORDS = {
     "red": "rot",

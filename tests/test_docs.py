@@ -13,7 +13,7 @@ from compare.models.presets import PRESETS
 from compare.models.registry import FAMILIES
 from compare.scoring import METRICS
 from seq2seq.scores import SCORES
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 from tests.test_imports import CONTRIBUTING
 
 API = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")

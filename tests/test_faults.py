@@ -22,10 +22,8 @@ from compare.decoding.translator import Translation
 from compare.report.publish import publish_experiment
 from compare.results.store import Result
 from data.text import read_lines
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_text
-from tests.kits.paths import ROOT
-from tests.kits.runs import ROWS
+from tests.kits.common import ROOT, ROWS, Refusal
+from tests.kits.experiments import edit_text
 
 RUN = ROWS[0]
 STATE, WEIGHTS = "checkpoints/trainer.pt", "checkpoints/final.safetensors"
@@ -226,7 +224,7 @@ SANDBOX = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
 def in_sandbox(steps: Sequence[str | list[str]], folder: Path) -> list[tuple[int, str]]:
-    """Take steps of ``tests.kits.forked`` where ``disk`` is a tmpfs; returns what each command answers."""
+    """Take steps of ``tests.kits.processes`` where ``disk`` is a tmpfs; returns what each command answers."""
     (folder / "disk").mkdir()
     try:
         can_mount = subprocess.run([*SANDBOX, "mount", "-t", "tmpfs", "tmpfs", folder / "disk"], check=False)
@@ -235,7 +233,7 @@ def in_sandbox(steps: Sequence[str | list[str]], folder: Path) -> list[tuple[int
     if can_mount.returncode:
         pytest.skip("needs the right to mount a tmpfs in a namespace of its own")
     done = subprocess.run(
-        [*SANDBOX, sys.executable, "-m", "tests.kits.forked"],
+        [*SANDBOX, sys.executable, "-m", "tests.kits.processes"],
         input=json.dumps(["mount -t tmpfs tmpfs disk", *steps]),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},

@@ -30,9 +30,9 @@ from compare.training.step import compute_loss, train_step
 from data.batches import Batch, BatchStream, make_batch
 from seq2seq import AttentionConfig, Seq2SeqConfig
 from tests.kits import contract
-from tests.kits.cli import Refusal
+from tests.kits.common import Refusal
 from tests.kits.contract import SPECIAL, make, sharpen, sources, tiny
-from tests.kits.loader import many
+from tests.kits.texts import many
 from tests.kits.training import bleus, make_stream, same_weights, trainer
 from transformer.config import TransformerConfig
 

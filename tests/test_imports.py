@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compare.results.store import Result, save_result
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 PACKAGES = {
     "data": {"data"},

@@ -24,7 +24,7 @@ from data.download import Remote
 from data.files import hash_file
 from data.named import CORPORA, NamedCorpus
 from tests.conftest import TINY, write_corpus
-from tests.kits.contents import differences, leftovers, read_contents
+from tests.kits.common import differences, leftovers, read_contents
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")]
 KILLS = int(os.environ.get("ATTNBENCH_KILLS", "0"))

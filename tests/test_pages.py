@@ -11,7 +11,7 @@ import typer
 
 from compare.cli import app
 from docs.generator.pages import Pages, navigation
-from tests.kits.paths import ROOT, SHARED
+from tests.kits.common import ROOT, SHARED
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

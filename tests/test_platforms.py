@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from tests.kits.forked import attnbench
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
+from tests.kits.processes import attnbench
 
 OURS = {"compare", "data", "seq2seq", "transformer"}
 OTHERS = "filelock matplotlib.pyplot pandas rich.progress sacrebleu sentencepiece torch._dynamo torchtext"

@@ -11,7 +11,7 @@ import typer
 
 from compare.cli import app
 from compare.results.store import read_registry, read_result, read_results
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 SCRIPT = ROOT / "benchmarks" / "results.py"
 MODULE = runpy.run_path(str(SCRIPT))

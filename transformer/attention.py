@@ -7,13 +7,13 @@ Masks broadcast to (B, H, Q, S). They are bool, True = may be attended, or a bia
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .hook import use_fast
 from .masks import mask_scores, restrict_to_past
 
 Attend = Callable[[Tensor, Tensor, Tensor | None, Tensor | None, bool, float], Tensor]
@@ -22,22 +22,19 @@ contexts (B, H, Q, E). Arguments as for ``plain_attention``. Values may have ano
 relative positions pass None for them, and receive the weights after dropout, (B, H, Q, S)."""
 
 Normalise = Callable[[Tensor], Tensor]
-"""From scores (..., S) to weights (..., S)."""
 CHUNK = 64
 """Positions per chunk of causal linear attention; sentences of at most so many have one chunk."""
 
 
 class KeysValues(NamedTuple):
-    """Projected keys and values of the positions that are attended to."""
+    """Projected keys and values, (B, H, S, E) each, of the positions that are attended to."""
 
     keys: Tensor
-    """(B, H, S, E)"""
     values: Tensor
-    """(B, H, S, E)"""
 
 
 def softmax(scores: Tensor) -> Tensor:
-    """Return exp(e_j) / sum_k exp(e_k) along the last dimension."""
+    """Return the softmax of the last dimension."""
     return scores.softmax(dim=-1)
 
 
@@ -97,7 +94,6 @@ def hard_attention(
     return plain_attention(queries, keys, values, mask, causal, dropout, hard_weights)[0]
 
 
-@use_fast
 def single_query_attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
     """Compute the contexts of ``plain_attention`` of one query (Q = 1) per head, without dropout."""
     return plain_attention(queries, keys, values, mask, False, 0.0)[0]
@@ -110,18 +106,7 @@ def fused_attention(
 
     On a GPU these are torch's kernels, on a CPU the formula itself. Forward and backward pass of 3,300 tokens
     in sentences of 17, 100 and 400 tokens, with 4 heads of 64, took 3, 7 and 20 ms on two cores; torch's
-    kernel took 39, 28 and 25 ms (fp32, torch 2.13; the difference is larger in bf16).
-
-    Args:
-        queries: (B, H, Q, E).
-        keys: (B, H, S, E).
-        values: (B, H, S, E); None returns the weights after dropout, which no kernel of torch does.
-        mask: as in ``plain_attention``.
-        causal: as in ``plain_attention``.
-        dropout: as in ``plain_attention``.
-
-    Returns:
-        The contexts, (B, H, Q, E).
+    kernel took 39, 28 and 25 ms (fp32, torch 2.13). Without values the weights after dropout are returned.
     """
     if values is None:
         return F.dropout(attention_weights(queries, keys, mask, causal), dropout)
@@ -143,7 +128,7 @@ def prefix_attention(
     mask: Tensor | None,
     normalise: Normalise = softmax,
 ) -> tuple[Tensor, Tensor]:
-    """Attend to the tokens of one hypothesis and to the prefix shared by all hypotheses of a sentence.
+    """Attend to the tokens of one hypothesis and to the prefix that all hypotheses of a sentence share.
 
     One softmax covers both, and neither is copied. For 5 hypotheses each of 16 or 64 sentences, on one core,
     copying the prefix for every hypothesis took 3 to 8 times as long; attending from all hypotheses of a
@@ -153,8 +138,7 @@ def prefix_attention(
         queries: (B, K, H, E).
         generated: keys and values of each hypothesis, time first: (L, B, K, H, E) each.
         prefix: keys and values of the sentences, (B, H, S, E) each.
-        mask: True at tokens that may be attended, of prefix and generated ones, or a bias; broadcasts to
-            (B, K, H, S + L). None allows all.
+        mask: True at tokens that may be attended, or a bias; broadcasts to (B, K, H, S + L). None allows all.
         normalise: function from scores to weights.
 
     Returns:
@@ -173,17 +157,9 @@ def prefix_attention(
 
 
 def record_weights(attend: Attend, recorded: list[Tensor]) -> Attend:
-    """Wrap ``attend`` so that each call appends its weights to a list.
+    """Wrap ``attend`` so that each call appends its weights before dropout, (B, H, Q, S), to a list.
 
-    The weights are the contexts of one-hot values, so any attention that is linear in its values can be
-    recorded.
-
-    Args:
-        attend: the attention to wrap; its result does not change.
-        recorded: receives the weights before dropout, (B, H, Q, S), of each call.
-
-    Returns:
-        The wrapped attention.
+    They are the contexts of one-hot values: any attention that is linear in its values can be recorded.
     """
 
     def attend_and_record(queries: Tensor, keys: Tensor, values: Tensor | None, *rest: Any) -> Tensor:
@@ -216,14 +192,9 @@ def shares(scores: Tensor) -> Tensor:
 
 
 def is_factored(queries: float, keys: float, size: int, value_size: int, *, causal: bool) -> bool:
-    """Return whether linear attention computes Q (K^T V), not (Q K^T) V, for one head.
+    """Return whether linear attention computes Q (K^T V), not (Q K^T) V, for one head; lengths may be means.
 
-    Args:
-        queries: number of queries, possibly a mean.
-        keys: number of keys, possibly a mean.
-        size: width of queries and keys.
-        value_size: width of the values; the denominator is one more.
-        causal: whether query i is forbidden all keys after i. Then each chunk by itself is (Q K^T) V.
+    With ``causal`` each chunk by itself is (Q K^T) V.
     """
     if causal:
         return queries > CHUNK
@@ -233,22 +204,12 @@ def is_factored(queries: float, keys: float, size: int, value_size: int, *, caus
 def linear_attention(
     queries: Tensor, keys: Tensor, values: Tensor | None, mask: Tensor | None, causal: bool, dropout: float
 ) -> Tensor:
-    """Compute sum_j (q_i . k_j) v_j / sum_j (q_i . k_j) for features q and k, equation 4.
+    """Compute sum_j (q_i . k_j) v_j / sum_j (q_i . k_j) for ``elu_features`` q and k, equation 4.
 
-    The same sum in two orders: (Q K^T) V, or Q (K^T V) as in equations 5 and 6, which is linear in the number
-    of positions. The cheaper one is computed (``is_factored``); the first one for a mask that is not the same
-    for all queries.
-
-    Args:
-        queries: ``elu_features`` of queries, (B, H, Q, E).
-        keys: ``elu_features`` of keys, (B, H, S, E).
-        values: (B, H, S, C).
-        mask: True where attention is allowed; each query needs at least one key. None allows all.
-        causal: also forbid query i all keys after i (Q = S).
-        dropout: of weights, which do not exist here: 0.
-
-    Returns:
-        The contexts, (B, H, Q, C).
+    The cheaper of two orders is computed (``is_factored``): (Q K^T) V, or Q (K^T V) as in equations 5 and 6,
+    which is linear in the number of positions; always the first one for a mask that is not the same for all
+    queries. Arguments as for ``plain_attention``, but the mask is bool and there is no dropout of weights,
+    which do not exist.
     """
     assert values is not None
     assert not dropout
@@ -290,3 +251,7 @@ def in_chunks(x: Tensor, size: int) -> Tensor:
     """Split the positions of x (B, H, T, E) into chunks: (B, H, chunks, size, E), 0 after the last one."""
     padded = F.pad(x, (0, 0, 0, -x.size(-2) % size))
     return padded.reshape(*x.shape[:2], -1, size, x.size(-1))
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import single_query_attention

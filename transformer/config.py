@@ -49,11 +49,7 @@ class Config:
 
 
 def check_fields(config: Any) -> None:
-    """Raise a ValueError for names that do not exist, sizes below 1 and dropouts outside [0, 1).
-
-    Args:
-        config: a dataclass; its types say what a field is.
-    """
+    """Raise a ValueError for names that do not exist, sizes below 1 and dropouts outside [0, 1)."""
     for field in fields(config):
         name, kind, value = field.name, field.type, getattr(config, field.name)
         choices = get_args(kind) if get_origin(kind) is Literal else ()
@@ -67,11 +63,7 @@ def check_fields(config: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerConfig(Config):
-    """Options that all models of this package share; the defaults make a small model.
-
-    Raises:
-        ValueError: a size or name is invalid; the message names the field and its value.
-    """
+    """Options that all models of this package share; a ValueError names an invalid field and its value."""
 
     positions: Positions = "sinusoidal"
     """Added to embeddings: sinusoids, one learned vector per position ("learned"), or the output of a network
@@ -139,7 +131,6 @@ class LayerConfig(Config):
     """Matrices shared: none, target embedding and output layer, or both of these and the source embedding."""
 
     def __post_init__(self) -> None:
-        """Reject invalid sizes, probabilities, names and combinations."""
         check_fields(self)
         for broken, message in self.rules():
             if broken:
@@ -161,8 +152,10 @@ class LayerConfig(Config):
             ("max_positions", learns, '"learned" or "concat-learned"'),
             ("max_distance", self.positions in ("relative", "t5"), '"relative" or "t5"'),
         ):
-            is_given = getattr(self, name) is not None
-            yield is_given and not has_effect, f"{name} has no effect with {positions}: it needs {needs}"
+            yield (
+                getattr(self, name) is not None and not has_effect,
+                f"{name} has no effect with {positions}: it needs {needs}",
+            )
         yield (
             self.positions == "t5" and self.distance_limit <= BUCKETS // 2,
             f'max_distance must be above {BUCKETS // 2} with positions "t5": each distance below that has a '
@@ -200,23 +193,25 @@ class LayerConfig(Config):
         )
         whole = is_linear or self.positions == "relative"
         yield groups and whole, 'num_kv_heads needs a softmax, and positions other than "relative"'
-        plain, own = f'projections "{self.projections}"', self.projections == "none"
+        plain, is_bare = f'projections "{self.projections}"', self.projections == "none"
         yield groups and self.projections == "shared-qk", f"num_kv_heads must be num_heads with {plain}"
-        yield own and self.num_heads > 1, f"{plain} need num_heads 1: all heads would be alike"
+        yield is_bare and self.num_heads > 1, f"{plain} need num_heads 1: all heads would be alike"
         for name in ("head_size", "value_size"):
-            is_given = getattr(self, name) is not None
-            yield own and is_given, f"{name} has no effect with {plain}: states are as wide as d_model"
+            yield (
+                is_bare and getattr(self, name) is not None,
+                f"{name} has no effect with {plain}: states are as wide as d_model",
+            )
         no_norm = self.norm == "none" and self.norm_kind != "layer"
         yield no_norm, f'norm_kind "{self.norm_kind}" has no effect with norm "none"'
 
     @property
     def query_size(self) -> int:
-        """Width of the queries and keys of one head."""
+        """Width of a head's queries and keys."""
         return self.head_size or self.d_model // self.num_heads
 
     @property
     def attention_size(self) -> int:
-        """Width of the queries, and of the keys, of all heads together."""
+        """Width of the queries of all heads."""
         return self.num_heads * self.query_size
 
     @property
@@ -271,7 +266,9 @@ class LanguageModelConfig(DecoderOnlyConfig):
         """List options that would have no effect, too."""
         yield from super().rules()
         for name in ("encoder_mask", "cross_mask"):
-            is_given = getattr(self, name) != "full"
-            yield is_given, f"{name} has no effect in a language model, which has no source"
+            yield (
+                getattr(self, name) != "full",
+                f"{name} has no effect in a language model, which has no source",
+            )
         message = 'tie "all" shares a source embedding, which a language model lacks: use "output"'
         yield self.tie == "all", message

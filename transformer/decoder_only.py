@@ -28,16 +28,7 @@ class DecoderOnly(LayerStack):
     """
 
     def __init__(self, config: DecoderOnlyConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
-        """Build the model with fresh weights.
-
-        Args:
-            config: sizes and options.
-            src_vocabulary: size of the source vocabulary.
-            tgt_vocabulary: size of the target vocabulary.
-
-        Raises:
-            ValueError: all embeddings are tied but the vocabularies differ in size.
-        """
+        """Build the model with fresh weights; a ValueError if tied vocabularies differ in size."""
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
         super().__init__(config, (Layer(config) for _ in range(config.num_layers)), tgt_embedding)
         self.config, masks = config, ("encoder_mask", "decoder_mask", "cross_mask")
@@ -47,34 +38,21 @@ class DecoderOnly(LayerStack):
         initialise(self, self.output)
 
     def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Compute the logits of the token after each target position.
-
-        Args:
-            src: source ids, (B, S).
-            src_mask: True or 1 at real source tokens, padding on the right, (B, S); None: all are real.
-            tgt_in: target ids, (B, T), beginning with the begin-of-sentence id.
-
-        Returns:
-            The logits, (B, T, V).
-
-        Raises:
-            ValueError: ``src_mask`` is not such a mask.
-        """
+        """Compute the logits (B, T, V) of the token after each position; arguments as for ``features``."""
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
     def features(
         self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
     ) -> Features:
-        """Compute the input (B, T, D) of ``output`` at all positions; the lengths (B,) are in the mask."""
+        """Compute the input (B, T, D) of ``output`` at all positions; arguments as for ``Transformer``."""
         return Features(self._states(src, src_mask, tgt_in)[:, src.size(1) :])
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute the attention weights of the target positions; arguments as for ``forward``.
+        """Compute the weights of the target positions, which together sum to 1, by name.
 
-        Returns:
-            The weights by name: "cross.<layer>" (B, H, T, S) to the source and "decoder.<layer>" (B, H, T, T)
-            to the target. Both are parts of one distribution and together sum to 1.
+        "cross.<layer>" (B, H, T, S) are those of the source, "decoder.<layer>" (B, H, T, T) those of the
+        target. Arguments are as for ``features``.
         """
         of_both = self.record("decoder", lambda: self._states(src, src_mask, tgt_in))
         src_len, weights = src.size(1), {}
@@ -100,16 +78,7 @@ class DecoderOnly(LayerStack):
         return self.empty_state(memory.layers[0].keys, memory.mask.size(0), beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Decode one position, without gradients: the state is written in place. ``forward`` has gradients.
-
-        Args:
-            tokens: the previous token of each hypothesis, (B, K).
-            state: the state before these tokens; it must not be used afterwards.
-            memory: result of ``encode``.
-
-        Returns:
-            The logits of the next token (B, K, V), and the next state.
-        """
+        """Decode tokens (B, K): the next logits (B, K, V), and the state, changed without gradients."""
         positions = memory.mask.sum(-1).flatten(1) + state.length  # (B, 1)
         end = memory.mask.size(-1) + state.length + 1
         x = self.embed(tokens, positions, end)
@@ -122,12 +91,10 @@ class DecoderOnly(LayerStack):
         return self.output(self.run(x, relation, memory, state=state)), state
 
     def _embed_source(self, src: Tensor) -> tuple[Tensor, Tensor]:
-        """Embed src (B, S) and add positions: (B, S, D), and these positions, (S,)."""
         positions = torch.arange(src.size(1), device=src.device)
         return self.place(self.src_table(src), positions, src.size(1)), positions
 
     def _states(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Compute the states of source and target, (B, S + T, D)."""
         src_mask = real_tokens(src, src_mask)
         check_target(src, tgt_in)
         tgt_len = tgt_in.size(1)
@@ -144,7 +111,6 @@ class LanguageModel(LayerStack):
     """p(x) = prod_t p(x_t+1 | x_0, ..., x_t): a decoder with no source to attend to (Liu et al. 2018)."""
 
     def __init__(self, config: DecoderOnlyConfig, vocabulary: int) -> None:
-        """Build the model with fresh weights; ``vocabulary`` is its size."""
         embedding = nn.Embedding(vocabulary, config.d_model)
         layers = (Layer(config, causal=True) for _ in range(config.num_layers))
         super().__init__(config, layers, embedding, "decoder_mask")
@@ -153,10 +119,7 @@ class LanguageModel(LayerStack):
         initialise(self, self.output)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Compute the logits (B, T, V) of the token after each position of tokens (B, T).
-
-        Position t depends on tokens 0 to t, so padding on the right needs no mask.
-        """
+        """Compute the logits (B, T, V) of the token after each position of tokens (B, T)."""
         logits: Tensor = self.output(self.states(tokens))
         return logits
 
@@ -169,26 +132,9 @@ class LanguageModel(LayerStack):
         return self.record("decoder", lambda: self.states(tokens))
 
     def init_state(self, sentences: int, beam: int, capacity: int) -> State:
-        """Build the state before the first token.
-
-        Args:
-            sentences: number of texts B.
-            beam: number of hypotheses K per text.
-            capacity: maximum number of tokens per hypothesis.
-
-        Returns:
-            A state of length 0.
-        """
+        """Build the state before the first of ``capacity`` tokens of ``beam`` hypotheses per text."""
         return self.empty_state(self.table.weight, sentences, beam, capacity)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Decode one position.
-
-        Args:
-            tokens: the previous token of each hypothesis, (B, K).
-            state: the state before these tokens; it must not be used afterwards.
-
-        Returns:
-            The logits of the next token (B, K, V), and the next state.
-        """
+        """Decode tokens (B, K): the next logits (B, K, V), and the state, changed without gradients."""
         return self.output(self.run_causal(tokens, state=state)), state

@@ -1,6 +1,7 @@
 """What only speed needs: dropout of few random numbers, and one query over a cache.
 
-Delete this file: everything works, slower (hook.py).
+Delete this file and everything works, slower: each module imports these in place of its plain functions of
+the same name.
 """
 
 import math
@@ -42,7 +43,6 @@ class _MaskAndScale(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, level: int) -> Tensor:
-        """Drop each entry of x with probability ``level / LEVELS``."""
         random = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
         bits = random.view(torch.int16)[: x.numel()].view(x.shape)
         ctx.mask, ctx.scale = bits >= level - LEVELS // 2, LEVELS / (LEVELS - level)
@@ -50,7 +50,6 @@ class _MaskAndScale(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """Apply the same mask and scale to the gradient."""
         return torch.mul(grad, ctx.mask).mul_(ctx.scale), None
 
 

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 Layer = Callable[[Tensor], Tensor]
-"""A sublayer, or a norm."""
 
 # Attention.
 
@@ -216,17 +215,17 @@ def no_norm(x: Tensor, sublayer: Layer, norm: Layer) -> Tensor:
 
 
 def encoder_layer(
-    x: Tensor, own: Layer, ffn: Layer, norms: list[Layer], around: Callable[..., Tensor]
+    x: Tensor, attend: Layer, ffn: Layer, norms: list[Layer], around: Callable[..., Tensor]
 ) -> Tensor:
     """Attend to the sentence itself, then apply the feed-forward layer: Vaswani et al. 2017, section 3.1."""
-    x = around(x, own, norms[0])
+    x = around(x, attend, norms[0])
     return around(x, ffn, norms[1])
 
 
 def decoder_layer(
-    x: Tensor, own: Layer, cross: Layer, ffn: Layer, norms: list[Layer], around: Callable[..., Tensor]
+    x: Tensor, attend: Layer, cross: Layer, ffn: Layer, norms: list[Layer], around: Callable[..., Tensor]
 ) -> Tensor:
     """Attend to the words before, then to the source: Vaswani et al. 2017, section 3.1."""
-    x = around(x, own, norms[0])
+    x = around(x, attend, norms[0])
     x = around(x, cross, norms[1])
     return around(x, ffn, norms[2])

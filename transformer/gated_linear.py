@@ -37,19 +37,11 @@ def chunks(length: float) -> tuple[float, float]:
 
 
 def gated_linear_attention(queries: Tensor, keys: Tensor, values: Tensor, log_decay: Tensor) -> Tensor:
-    """Compute o_t = S_t^T q_t with S_t = diag(a_t) S_t-1 + k_t v_t^T and S_0 = 0, in chunks: section 4.
+    """Compute o_t = S_t^T q_t, S_t = diag(a_t) S_t-1 + k_t v_t^T, S_0 = 0, in chunks: section 4.
 
-    With b_i the sum of log a from the start of a chunk up to i, position i weighs j of the same chunk by
-    (q_i exp(b_i)) . (k_j exp(-b_j)). A position with log a = 0 and k = 0 changes nothing.
-
-    Args:
-        queries: q, (B, H, T, E).
-        keys: k, (B, H, T, E).
-        values: v, (B, H, T, F).
-        log_decay: log a, between ``LOWEST`` and 0, (B, H, T, E), or (B, H, T, 1) for one a per head.
-
-    Returns:
-        o, (B, H, T, F).
+    With b_i the sum of log a from the start of a chunk up to i, position i weighs j of the same chunk by (q_i
+    exp(b_i)) . (k_j exp(-b_j)). A position with log a = 0 and k = 0 changes nothing. q and k are (B, H, T,
+    E), v and o (B, H, T, F), log a (B, H, T, E or 1), between ``LOWEST`` and 0.
     """
     length = queries.size(2)
     count, size = map(int, chunks(length))
@@ -58,16 +50,16 @@ def gated_linear_attention(queries: Tensor, keys: Tensor, values: Tensor, log_de
     q, k = q * b.exp(), (k * (-b).exp()).transpose(-2, -1)
     outputs = (q @ k).tril() @ v
     if count > 1:
-        kept = b[..., -1:, :].exp().transpose(-2, -1)
-        outputs = outputs + q @ _states(kept, kept * (k @ v))
+        decay = b[..., -1:, :].exp().transpose(-2, -1)
+        outputs = outputs + q @ _states(decay, decay * (k @ v))
     return outputs.flatten(2, 3)[..., :length, :]
 
 
 def _states(decay: Tensor, written: Tensor) -> Tensor:
     """Return the state before each chunk (B, H, N, E, F), from what each keeps (..., E, 1) and writes."""
     states = [torch.zeros_like(written[:, :, 0])]
-    for kept, added in zip(decay.unbind(2)[:-1], written.unbind(2)[:-1], strict=True):
-        states.append(kept * states[-1] + added)
+    for factor, added in zip(decay.unbind(2)[:-1], written.unbind(2)[:-1], strict=True):
+        states.append(factor * states[-1] + added)
     return torch.stack(states, dim=2)
 
 
@@ -130,10 +122,7 @@ class GatedLinearAttention(nn.Module):
         return self._finish((query.unsqueeze(-1) * state).sum(-2), gate)
 
     def _project(self, x: Tensor) -> list[Tensor]:
-        """Return queries, keys, values, log decays and gates, (..., H, width) each, all but gates in fp32.
-
-        Their sums are then in fp32 too, or in float64; products are in the type of autocast.
-        """
+        """Return queries, keys, values, log decays and gates, (..., H, width) each, all but gates in fp32."""
         *parts, gate = self.project_in(x).split(self.sizes, -1)
         dtype = torch.promote_types(x.dtype, torch.float32)
         parts = [part.to(dtype) for part in (*parts, self._log_decay(x, dtype))]
@@ -158,6 +147,5 @@ class GatedLinearAttention(nn.Module):
         return torch.cat((forward, backward.flip(1)), dim=2)
 
     def _finish(self, contexts: Tensor, gate: Tensor) -> Tensor:
-        """Norm, gate and join the contexts of all heads, (..., H, F): (..., D)."""
         output: Tensor = self.project_out((self.norm(contexts.to(gate.dtype)) * F.silu(gate)).flatten(-2))
         return output

@@ -65,11 +65,7 @@ def is_pattern(text: str) -> bool:
 
 
 def build_pattern(name: str, text: str) -> MaskPattern | None:
-    """Build the pattern that a config names; None if it allows all.
-
-    Args:
-        name: name of the setting, for error messages.
-        text: value of the setting.
+    """Build the pattern that the setting ``name`` gives as ``text``; None allows all.
 
     Raises:
         ValueError: the file is not a matrix of zeros and ones.
@@ -94,7 +90,7 @@ class WindowPattern:
         self.width = width
 
     def __call__(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Return the mask (..., Q, S) of queries (..., Q) and keys (S,)."""
+        """Return the mask (..., Q, S)."""
         return (queries.unsqueeze(-1) - keys).abs() <= self.width
 
 
@@ -123,17 +119,9 @@ class MatrixPattern:
 
 
 def attend_to_source(pattern: MaskPattern | None, positions: Tensor, src_mask: Tensor) -> Tensor:
-    """Restrict the attention of target positions (T,) to the source by a pattern, if there is one.
+    """Restrict target positions (T,) by a pattern to src_mask (B, 1, 1, S): broadcasts to (B, H, T, S).
 
     A window stays at the last source token for all target positions after it, so that it is never empty.
-
-    Args:
-        pattern: M, of target and source positions.
-        positions: target positions, (T,).
-        src_mask: True at real source tokens, (B, 1, 1, S).
-
-    Returns:
-        The mask, broadcasting to (B, H, T, S).
     """
     if pattern is None:
         return src_mask
@@ -144,14 +132,9 @@ def attend_to_source(pattern: MaskPattern | None, positions: Tensor, src_mask: T
 
 
 def attend_within_source(pattern: MaskPattern | None, src_mask: Tensor) -> Tensor:
-    """Restrict the attention of source positions to each other; padding, which nobody reads, keeps all.
+    """Restrict source positions to each other, for src_mask (B, S): broadcasts to (B, H, S, S).
 
-    Args:
-        pattern: M, of two source positions; None restricts nothing.
-        src_mask: True at real source tokens, (B, S).
-
-    Returns:
-        The mask, broadcasting to (B, H, S, S).
+    Padding, which nobody reads, keeps all.
     """
     mask = src_mask[:, None, None, :]
     if pattern is None:
@@ -175,17 +158,10 @@ class SequencePatterns(NamedTuple):
     cross: MaskPattern | None
 
     def sequence_mask(self, src_mask: Tensor, tgt_len: int) -> Tensor:
-        """Build the mask of a source followed by its target: Raffel et al. 2020, figure 3, right.
+        """Build the mask (B, 1, S + T, S + T) of a source (B, S) followed by its target.
 
-        Every position attends to the real source tokens. A target position also attends to the target up to
-        itself; a source position does not attend to the target.
-
-        Args:
-            src_mask: True at real source tokens, (B, S).
-            tgt_len: number of target positions T.
-
-        Returns:
-            The mask, (B, 1, S + T, S + T).
+        Every position attends to the real source tokens; a target position also attends to the target up to
+        itself: Raffel et al. 2020, figure 3, right.
         """
         src_len, target = src_mask.size(1), torch.arange(tgt_len, device=src_mask.device)
         mask = F.pad(src_mask, (0, tgt_len))[:, None, None].repeat(1, 1, src_len + tgt_len, 1)
@@ -196,19 +172,14 @@ class SequencePatterns(NamedTuple):
         return mask
 
     def step_mask(self, position: int, src_mask: Tensor) -> Tensor:
-        """Return the mask of the target position after ``position`` others, (B, 1, 1, S + position + 1).
-
-        Args:
-            position: number of earlier target positions.
-            src_mask: True at real source tokens, (B, 1, 1, S).
-        """
+        """Return the mask (B, 1, 1, S + position + 1) of the target position after ``position`` others."""
         if self.decoder is None and self.cross is None:
             return F.pad(src_mask, (0, position + 1), value=True)
         earlier = torch.arange(position + 1, device=src_mask.device)
         past = attend_to_past(self.decoder, earlier[-1:], earlier)
         source = attend_to_source(self.cross, earlier[-1:], src_mask)
-        own = source.new_ones(1, len(earlier)) if past is None else past
-        return torch.cat((source, own.expand(len(source), 1, 1, -1)), dim=-1)
+        target = source.new_ones(1, len(earlier)) if past is None else past
+        return torch.cat((source, target.expand(len(source), 1, 1, -1)), dim=-1)
 
 
 # Checks of what a caller passes in.
@@ -230,22 +201,10 @@ def require(condition: Tensor, message: str) -> None:
 
 
 def real_tokens(src: Tensor, src_mask: Tensor | None) -> Tensor:
-    """Return the source mask as bool; reject masks that the model would misread.
+    """Return the source mask (B, S) as bool, True for None; raise a ValueError if it would be misread.
 
-    Values are checked on a CPU, and on CUDA by a device-side assertion, which does not wait for the device.
-    Inside ``torch.compile`` only the shape is checked.
-
-    Args:
-        src: token ids, (B, S).
-        src_mask: True or 1 at real tokens, which come first, at least one per sentence, (B, S). None means
-            that all tokens are real.
-
-    Returns:
-        The mask, bool, (B, S); ``src_mask`` itself if it is bool.
-
-    Raises:
-        ValueError: src is empty, or the mask has another shape, values other than 0 and 1, padding before a
-            real token, or a sentence without real tokens.
+    Padding must be on the right, and each sentence of src (B, S) must have a real token. Values are checked
+    on a CPU, and on CUDA by a device-side assertion; inside ``torch.compile`` only the shape is checked.
     """
     if 0 in src.shape:
         raise ValueError(f"src must have a sentence and a token, got the shape {tuple(src.shape)}")

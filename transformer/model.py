@@ -31,8 +31,7 @@ from .positions import AttentionPositions, Dropout, PositionalEmbedding, Relatio
 
 
 RMS_EPSILON = 1e-6
-"""Added to the mean square in RMSNorm, as in LLaMA (Touvron et al. 2023, code). Zhang and Sennrich's code has
-1e-8; torch's default depends on the dtype."""
+"""Added to the mean square in RMSNorm, as in LLaMA (Touvron et al. 2023, code)."""
 
 
 def build_norm(config: LayerConfig) -> nn.Module:
@@ -62,15 +61,7 @@ class Residual(nn.Module):
         self.dropout: nn.Module = Dropout(config.dropout)
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """Apply a sublayer with its residual connection.
-
-        Args:
-            x: (B, T, D).
-            sublayer: f, from (B, T, D) to (B, T, D).
-
-        Returns:
-            The output, (B, T, D).
-        """
+        """Apply a sublayer to x (B, T, D)."""
         output: Tensor
         if self.pre:
             output = x + self.dropout(sublayer(self.norm(x)))
@@ -81,10 +72,7 @@ class Residual(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Functions and classes that a model is built from; replace one to study its effect.
-
-    Example: ``Transformer(config, 8000, 8000, Parts(attend=my_attention))``.
-    """
+    """Functions and classes that a model is built from, as in ``Transformer(..., Parts(attend=mine))``."""
 
     attend: Attend = fused_attention
     """Attention function of every attention; the config's ``attention_kind`` must then be "scaled"."""
@@ -95,9 +83,8 @@ class Parts:
     def attention_function(self, config: LayerConfig) -> Attend:
         """Return the attention function for ``config.attention_kind``.
 
-        Raises:
-            ValueError: both the config and ``attend`` replace the standard one, or relative positions need
-                the weights, which a replaced ``attend`` does not return.
+        A ValueError says that both config and ``attend`` replace the standard one, or that relative positions
+        need the weights, which a replaced ``attend`` does not return.
         """
         if self.attend is not fused_attention:
             if config.attention_kind != "scaled":
@@ -111,15 +98,13 @@ class Parts:
 
 
 STANDARD = Parts()
-"""The parts of the published model."""
 
 
 class FeedForward(nn.Module):
     """W2 f(W1 x + b1) + b2 at each position: Vaswani et al. 2017, equation 2.
 
-    "swiglu" is W2 (swish(W x) * V x), swish(a) = a sigmoid(a): Shazeer 2020, equation 6. The matrix of
-    ``widen`` is then W on V, two times ``ffn_size`` wide, and all have biases if the config has them.
-    ``activation_dropout`` acts on the input of W2.
+    "swiglu" is W2 (swish(W x) * V x), swish(a) = a sigmoid(a): Shazeer 2020, equation 6; the matrix of
+    ``widen`` is then W on V.
     """
 
     def __init__(self, config: LayerConfig) -> None:
@@ -142,7 +127,6 @@ class FeedForward(nn.Module):
 
 
 def _swiglu(x: Tensor) -> Tensor:
-    """Return swish(a) * b for x = [a; b]."""
     gate, linear = x.chunk(2, dim=-1)
     return F.silu(gate) * linear
 
@@ -162,14 +146,6 @@ class Layer(nn.Module):
         causal: bool = False,
         memory_size: int | None = None,
     ) -> None:
-        """Build the sublayers.
-
-        Args:
-            config: gives sizes and options.
-            parts: attention function and residual connection.
-            causal: whether position t attends to positions 0 to t only.
-            memory_size: width of the encoder's states; None: the layer does not attend to a source.
-        """
         super().__init__()
         attend = parts.attention_function(config)
         self.attention = SelfAttention(config, causal=causal, attend=attend)
@@ -188,14 +164,8 @@ class Layer(nn.Module):
     ) -> Tensor:
         """Apply the layer to all positions (B, T, D), or to the next token of each hypothesis (B, K, D).
 
-        Args:
-            x: its input.
-            attend_own: applies its self-attention, of all positions or of the next one.
-            memory: keys and values of the source.
-            mask: True where a target position may attend to the source, broadcasting to (B, H, T or 1, S).
-
-        Returns:
-            The output, of the shape of x.
+        ``attend_own`` applies its self-attention; the mask is True where a target position may attend to
+        ``memory``, broadcasting to (B, H, T or 1, S).
         """
         x = self.around_attention(x, attend_own)
         if self.cross is not None:
@@ -217,7 +187,6 @@ class LayerStack(nn.Module):
     """N layers over embedded tokens: base class of Encoder, Decoder, DecoderOnly and LanguageModel."""
 
     cross_pattern: MaskPattern | None = None
-    """Which source positions a position may attend to; None: all."""
 
     def __init__(
         self,
@@ -226,14 +195,6 @@ class LayerStack(nn.Module):
         embedding: nn.Embedding,
         mask: Literal["encoder_mask", "decoder_mask"] | None = None,
     ) -> None:
-        """Build the stack.
-
-        Args:
-            config: gives sizes and options.
-            layers: the layers, built as they are taken.
-            embedding: the token embedding.
-            mask: the setting of its own mask; None has none.
-        """
         super().__init__()
         self.table, self.place = embedding, PositionalEmbedding(config)
         self.order = None
@@ -260,39 +221,30 @@ class LayerStack(nn.Module):
         cross_mask: Tensor | None = None,
         state: State | None = None,
     ) -> Tensor:
-        """Apply all layers to all positions, or to the next token of each hypothesis.
+        """Apply all layers to all positions, x (B, T, D), or to each hypothesis' next token, x (B, K, D).
 
         Args:
-            x: embedded tokens, (B, T, D), or the next ones, (B, K, D).
+            x: embedded tokens.
             relation: of their positions; of a single one see ``SelfAttention.step``.
             memory: keys and values of the source: of layers that attend to it, else a prefix of the sequence.
             cross_mask: True where they may attend to it, broadcasts to (B, H, T or 1, S).
             state: cached keys and values, to which those of the next tokens are appended.
-
-        Returns:
-            The states, of the shape of x.
         """
         sources = [None] * len(self.layers) if memory is None else memory.layers
         caches = [None] * len(self.layers) if state is None else state.layers
         for layer, source, cache in zip(self.layers, sources, caches, strict=True):
-            own = partial(layer.attention, relation=relation)
+            attend = partial(layer.attention, relation=relation)
             if cache is not None:
                 prefix = {"prefix": source} if source and layer.cross is None else {}
-                own = partial(layer.attention.step, cache=cache, relation=relation, **prefix)
-            x = layer(x, own, source, cross_mask)
+                attend = partial(layer.attention.step, cache=cache, relation=relation, **prefix)
+            x = layer(x, attend, source, cross_mask)
         states: Tensor = self.norm(x)
         return states
 
     def run_causal(self, ids: Tensor, memory: Memory | None = None, state: State | None = None) -> Tensor:
-        """Embed ids and apply all layers, so that position t depends on tokens 0 to t.
+        """Embed ids (B, T), or (B, K) with a state, and apply all layers: (B, T, D) or (B, K, D).
 
-        Args:
-            ids: tokens, (B, T), or the next token of each hypothesis, (B, K).
-            memory: keys and values of the source, if there is one.
-            state: cached keys and values of the tokens before the next ones; None: all positions.
-
-        Returns:
-            The states, (B, T, D) or (B, K, D).
+        Position t depends on tokens 0 to t, and on the memory of a source if there is one.
         """
         begin, end = (0, ids.size(1)) if state is None else (state.length, state.length + 1)
         keys = torch.arange(end, device=ids.device)
@@ -305,28 +257,16 @@ class LayerStack(nn.Module):
         return self.run(x, relation, memory, across, state)
 
     def empty_state(self, like: Tensor, sentences: int, beam: int, capacity: int) -> State:
-        """Build the state before the first token.
-
-        Args:
-            like: a tensor with the type and device of keys and values.
-            sentences: number of sentences B.
-            beam: number of hypotheses K of each.
-            capacity: maximum number of tokens per hypothesis.
-        """
+        """Build the state before the first token, in the type and on the device of ``like``."""
         caches = (layer.attention.empty_cache(like, sentences, beam, capacity) for layer in self.layers)
         return State(tuple(caches))
 
-    def record(self, own: str, run: Callable[[], object]) -> dict[str, Tensor]:
-        """Return the weights of all attentions by name: "<own>.<layer>" and "cross.<layer>".
-
-        Args:
-            own: name of self-attention.
-            run: applies all layers once.
-        """
+    def record(self, prefix: str, run: Callable[[], object]) -> dict[str, Tensor]:
+        """Return the weights of all attentions while ``run`` runs: "<prefix>.<layer>" and "cross.<layer>"."""
         attentions = {
             f"{name}.{number}": part
             for number, layer in enumerate(self.layers)
-            for name, part in ((own, layer.attention), ("cross", layer.cross))
+            for name, part in ((prefix, layer.attention), ("cross", layer.cross))
             if isinstance(part, SelfAttention | CrossAttention)
         }
         weights: dict[str, list[Tensor]] = {name: [] for name in attentions}
@@ -351,16 +291,13 @@ class Encoder(LayerStack):
     def forward(
         self, src: Tensor, src_mask: Tensor | None = None, src_lengths: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Encode the sources.
+        """Encode src (B, S): the states (B, S, D), the mask as bool, and the mean of the real states (B, D).
 
         Args:
-            src: ids, (B, S).
+            src: ids.
             src_mask: True or 1 at real tokens, padding on the right, (B, S); None: all are real.
-            src_lengths: the number of real tokens (B,), on the CPU; only a recurrence in the place of
-                self-attention takes them, which then need not wait for a GPU.
-
-        Returns:
-            The states (B, S, D), the mask as bool, and the mean of each sentence's real states (B, D).
+            src_lengths: the number of real tokens (B,), on the CPU, for a recurrence in place of
+                self-attention.
 
         Raises:
             ValueError: ``src_mask`` is not such a mask, or a token has nothing to attend to.
@@ -388,42 +325,18 @@ class Decoder(LayerStack):
         memory_size: int | None = None,
         parts: Parts = STANDARD,
     ) -> None:
-        """Build the layers.
-
-        Args:
-            config: gives sizes and options.
-            embedding: the target embedding.
-            memory_size: width of the encoder's states; None means ``d_model``.
-            parts: attention function and residual connection.
-        """
         size = memory_size or config.d_model
         layers = (Layer(config, parts, causal=True, memory_size=size) for _ in range(config.decoder_layers))
         super().__init__(config, layers, embedding, "decoder_mask")
         self.cross_pattern = build_pattern("cross_mask", config.cross_mask)
 
     def remember(self, states: Tensor, mask: Tensor) -> Memory:
-        """Project encoder states to the keys and values of every layer, once per sentence.
-
-        Args:
-            states: encoder states, (B, S, memory_size).
-            mask: True at real source tokens, (B, S).
-
-        Returns:
-            The memory for ``forward`` and ``step``.
-        """
+        """Project encoder states (B, S, memory_size) to the keys and values of every layer."""
         layers: list[Any] = [layer.cross.remember(states) if layer.cross else () for layer in self.layers]
         return Memory(tuple(layers), mask[:, None, None, :])
 
     def forward(self, tgt_in: Tensor, memory: Memory) -> Tensor:
-        """Run all target positions at once; position t depends on tokens 0 to t.
-
-        Args:
-            tgt_in: ids, (B, T).
-            memory: result of ``remember``.
-
-        Returns:
-            The states, (B, T, D).
-        """
+        """Run all target positions tgt_in (B, T) at once: (B, T, D); position t depends on tokens 0 to t."""
         return self.run_causal(tgt_in, memory)
 
     def attention(self, tgt_in: Tensor, memory: Memory) -> dict[str, Tensor]:
@@ -435,34 +348,16 @@ class Decoder(LayerStack):
         return self.empty_state(memory.layers[-1].keys, memory.mask.size(0), beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Run the next target position.
-
-        Args:
-            tokens: the next token of each hypothesis, (B, K).
-            state: the state before these tokens; it is changed in place.
-            memory: result of ``remember``.
-
-        Returns:
-            The states of the new position (B, K, D), and the same state object.
-        """
+        """Run the next position of tokens (B, K): the states (B, K, D), and the state, changed in place."""
         return self.run_causal(tokens, memory, state), state
 
 
 def build_embeddings(
     config: LayerConfig, src_vocabulary: int, tgt_vocabulary: int
 ) -> tuple[nn.Embedding, nn.Embedding]:
-    """Build the source and the target embedding, (V, D) each.
+    """Build the source and the target embedding, (V, D) each; one module if ``config.tie`` is "all".
 
-    Args:
-        config: gives the width and the weight tying.
-        src_vocabulary: size of the source vocabulary.
-        tgt_vocabulary: size of the target vocabulary.
-
-    Returns:
-        Source and target embedding: the same module if ``config.tie`` is "all".
-
-    Raises:
-        ValueError: the embeddings are tied but the vocabularies differ in size.
+    A ValueError says that they are tied but the vocabularies differ in size.
     """
     if config.tie == "all" and src_vocabulary != tgt_vocabulary:
         raise ValueError(
@@ -476,15 +371,7 @@ def build_embeddings(
 
 
 def build_output_layer(config: LayerConfig, embedding: nn.Embedding) -> nn.Linear:
-    """Build the layer from states (..., D) to logits (..., V): Press and Wolf 2017 where it is tied.
-
-    Args:
-        config: gives the width and the weight tying.
-        embedding: the target embedding; its matrix is the layer's unless ``config.tie`` is "none".
-
-    Returns:
-        A linear layer without bias.
-    """
+    """Build the layer from states (..., D) to logits (..., V): Press and Wolf 2017 where it is tied."""
     output = nn.Linear(config.d_model, embedding.num_embeddings, bias=False)
     if config.tie != "none":
         output.weight = embedding.weight
@@ -497,10 +384,6 @@ def initialise(model: nn.Module, output: nn.Linear | None = None) -> None:
     Matrices are uniform as in Glorot and Bengio 2010, equation 16; the merged projections of queries, keys
     and values count as one matrix. Biases are 0. Embeddings, the output layer and the biases of distances
     ("t5", as in its code) are normal with standard deviation D^-0.5.
-
-    Args:
-        model: the model; random numbers are drawn in the order of its modules.
-        output: its output layer, if it has one.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear) and module is not output:
@@ -531,17 +414,7 @@ class Transformer(nn.Module):
     def __init__(
         self, config: TransformerConfig, src_vocabulary: int, tgt_vocabulary: int, parts: Parts = STANDARD
     ) -> None:
-        """Build the model with fresh weights.
-
-        Args:
-            config: sizes and options.
-            src_vocabulary: size of the source vocabulary.
-            tgt_vocabulary: size of the target vocabulary.
-            parts: attention function and residual connection.
-
-        Raises:
-            ValueError: all embeddings are tied but the vocabularies differ in size.
-        """
+        """Build the model with fresh weights; a ValueError if tied vocabularies differ in size."""
         super().__init__()
         self.config = config
         src_embedding, tgt_embedding = build_embeddings(config, src_vocabulary, tgt_vocabulary)
@@ -551,36 +424,33 @@ class Transformer(nn.Module):
         initialise(self, self.output)
 
     def forward(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> Tensor:
-        """Compute the logits of the token after each target position.
-
-        Args:
-            src: source ids, (B, S).
-            src_mask: True or 1 at real source tokens, padding on the right, (B, S); None: all are real.
-            tgt_in: target ids, (B, T), beginning with the begin-of-sentence id.
-
-        Returns:
-            The logits, (B, T, V).
-
-        Raises:
-            ValueError: ``src_mask`` is not such a mask.
-        """
+        """Compute the logits (B, T, V) of the token after each position; arguments as for ``features``."""
         logits: Tensor = self.output(self.features(src, src_mask, tgt_in).hidden)
         return logits
 
     def features(
         self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor, src_lengths: Tensor | None = None
     ) -> Features:
-        """Compute the input (B, T, D) of ``output`` at all positions; the lengths (B,) are in the mask."""
+        """Compute the input (B, T, D) of ``output`` at all positions.
+
+        Args:
+            src: source ids, (B, S).
+            src_mask: True or 1 at real source tokens, padding on the right, (B, S); None: all are real.
+            tgt_in: target ids, (B, T), beginning with the begin-of-sentence id.
+            src_lengths: real source tokens per sentence (B,), on the CPU, which the mask tells too.
+
+        Raises:
+            ValueError: ``src_mask`` is not such a mask.
+        """
         memory = self.encode(src, src_mask, src_lengths)
         check_target(src, tgt_in)
         return Features(self.decoder(tgt_in, memory))
 
     def attention(self, src: Tensor, src_mask: Tensor | None, tgt_in: Tensor) -> dict[str, Tensor]:
-        """Compute the attention weights of every layer; arguments as for ``forward``.
+        """Compute the attention weights of every layer by name; arguments as for ``features``.
 
-        Returns:
-            The weights by name: "encoder.<layer>" (B, H, S, S), "decoder.<layer>" (B, H, T, T) and
-            "cross.<layer>" (B, H, T, S). Row t of the latter two serves to predict the token after tgt_in[t].
+        "encoder.<layer>" is (B, H, S, S), "decoder.<layer>" (B, H, T, T) and "cross.<layer>" (B, H, T, S);
+        row t of the latter two serves to predict the token after tgt_in[t].
         """
         encoder_weights = self.encoder.attention(src, src_mask)
         check_target(src, tgt_in)
@@ -594,25 +464,10 @@ class Transformer(nn.Module):
         return self.decoder.remember(states, mask)
 
     def init_state(self, memory: Memory, beam: int, capacity: int) -> State:
-        """Build the state before the first token.
-
-        Args:
-            memory: result of ``encode``.
-            beam: number of hypotheses per sentence, K.
-            capacity: maximum number of tokens per hypothesis.
-        """
+        """Build the state before the first of at most ``capacity`` tokens of ``beam`` hypotheses."""
         return self.decoder.init_state(memory, beam, capacity)
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> tuple[Tensor, State]:
-        """Decode one position, without gradients: the state is written in place. ``forward`` has gradients.
-
-        Args:
-            tokens: the previous token of each hypothesis, (B, K).
-            state: the state before these tokens; it must not be used afterwards.
-            memory: result of ``encode``.
-
-        Returns:
-            The logits of the next token (B, K, V), and the next state.
-        """
+        """Decode tokens (B, K): the next logits (B, K, V), and the state, changed without gradients."""
         hidden, state = self.decoder.step(tokens, state, memory)
         return self.output(hidden), state

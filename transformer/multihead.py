@@ -32,39 +32,22 @@ FIRST_QK_SCALE = 10.0
 class KeyValueCache:
     """Keys and values of up to ``capacity`` tokens for K hypotheses of each of B sentences.
 
-    A leaf of a decoding state: ``select`` and ``keep`` change it in place. It is stored as
-    (capacity, 2, B, K, D), time first, so that the used part is one contiguous block. Appending a token is
-    one write, and reordering copies that block into a second buffer. (B, K, heads) still merge into one
-    dimension of a batched matrix product. If keys and values differ in width, both are stored as wide as the
-    wider.
+    A leaf of a decoding state: ``select`` and ``keep`` change it in place. It is stored as (capacity, 2, B,
+    K, D), time first, so that the used part is one contiguous block, appending a token is one write, and (B,
+    K, heads) still merge into one dimension of a batched product. Reordering copies that block into a second
+    buffer. Keys and values are stored as wide as the wider of them.
     """
 
     def __init__(self, like: Tensor, shape: tuple[int, int, int], capacity: int) -> None:
-        """Allocate an empty cache.
-
-        Args:
-            like: a tensor with the type and device of the keys and values.
-            shape: (B, K, D).
-            capacity: maximum number of tokens per hypothesis.
-        """
         self.length = 0
         self._buffer = like.new_empty(capacity, 2, *shape)
         self._spare: Tensor | None = None
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the next token of each hypothesis.
+        """Append the next token of each hypothesis, without gradients: keys and values (B, K, D) or narrower.
 
-        Gradients do not flow through the cache: it serves decoding only.
-
-        Args:
-            keys: (B, K, D), or narrower than D, the width of the cache.
-            values: (B, K, D), or narrower.
-
-        Returns:
-            The keys and the values of all tokens so far, as wide as given, (length, B, K, D) each.
-
-        Raises:
-            ValueError: the cache is full.
+        Returns those of all tokens so far, as wide as the new ones, (length, B, K, D). A ValueError says that
+        the cache is full.
         """
         if self.length == self._buffer.size(0):
             raise ValueError(f"the state holds {self.length} tokens at most: give init_state more capacity")
@@ -106,24 +89,22 @@ class RecurrentCache:
         self.state, self.length = state, 0
 
     def select(self, parents: Tensor) -> Self:
-        """Reorder hypotheses: hypothesis k of sentence b continues ``parents[b, k]``; parents is (B, K)."""
+        """Reorder hypotheses, as ``KeyValueCache`` does."""
         rows = torch.arange(parents.size(0), device=parents.device).unsqueeze(1)
         self.state = tuple(part[rows, parents] for part in self.state)
         return self
 
     def keep(self, rows: Tensor) -> Self:
-        """Keep the sentences ``rows`` alone."""
+        """Drop all sentences but ``rows``."""
         self.state = tuple(part[rows] for part in self.state)
         return self
 
 
 class Features(NamedTuple):
-    """Input of the loss."""
+    """Input of the output layer, (B, T, D); no source position is sampled."""
 
     hidden: Tensor
-    """Input of the output layer, (B, T, D)."""
     choices: None = None
-    """None: no source position is sampled."""
 
 
 class Memory(NamedTuple):
@@ -144,7 +125,7 @@ class State(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Number of tokens fed to each hypothesis so far."""
+        """Number of tokens fed so far."""
         return self.layers[0].length
 
 
@@ -173,7 +154,6 @@ class MultiHead(nn.Module):
         return elu_features(query) if self.is_linear else query
 
     def _prepare_keys(self, keys: Tensor) -> Tensor:
-        """Return the keys (..., heads * E) that are stored."""
         if self.qk_scale is not None:
             keys = normalise_heads(keys, self.kv_heads)
         return elu_features(keys) if self.is_linear else keys
@@ -193,13 +173,6 @@ class SelfAttention(MultiHead):
     """
 
     def __init__(self, config: LayerConfig, *, causal: bool, attend: Attend = fused_attention) -> None:
-        """Build the projections.
-
-        Args:
-            config: gives the sizes and the attention dropout.
-            causal: whether position t attends to positions 0 to t only.
-            attend: attention function of each head.
-        """
         super().__init__(config, attend)
         self.causal, self.heads = causal, (self.num_heads, self.kv_heads, self.kv_heads)
         self.normalise = {"hard": hard_weights, "linear": shares}.get(config.attention_kind, softmax)
@@ -210,16 +183,7 @@ class SelfAttention(MultiHead):
         self.relative = RelativeVectors(config) if config.positions == "relative" else None
 
     def forward(self, x: Tensor, relation: Relation, stored: list[KeysValues] | None = None) -> Tensor:
-        """Attend from each position of x to x.
-
-        Args:
-            x: (B, T, D).
-            relation: of the positions.
-            stored: receives the keys and values.
-
-        Returns:
-            The output, (B, T, D).
-        """
+        """Attend from each position of x (B, T, D) to x: (B, T, D); ``stored`` receives keys and values."""
         queries, keys, values = map(split_heads, self._project(x, relation), self.heads)
         if stored is not None:
             stored.append(KeysValues(keys.contiguous(), values.contiguous()))
@@ -230,17 +194,14 @@ class SelfAttention(MultiHead):
     def step(
         self, x: Tensor, cache: KeyValueCache, relation: Relation, prefix: KeysValues | None = None
     ) -> Tensor:
-        """Attend from the next token of each hypothesis to itself and all earlier ones.
+        """Attend from the next token of each hypothesis, x (B, K, D), to it and all earlier ones.
 
         Args:
-            x: the next tokens, (B, K, D).
+            x: the next tokens.
             cache: keys and values of the earlier tokens; those of x are appended.
             relation: of the next position to prefix, earlier tokens and itself; its mask is (H or 1, 1, keys)
                 without a prefix, broadcasting to (B, H, 1, keys) with one.
             prefix: keys and values that precede the cached ones, shared by the hypotheses of a sentence.
-
-        Returns:
-            The output, (B, K, D).
         """
         query, key, value = self._project(x, relation)
         keys, values = cache.append(key, value)
@@ -261,10 +222,7 @@ class SelfAttention(MultiHead):
         return KeyValueCache(like, (sentences, beam, max(self.sizes[1:])), capacity)
 
     def _project(self, x: Tensor, relation: Relation) -> tuple[Tensor, ...]:
-        """Return queries, keys and values of all heads; the first two turned for rotary positions.
-
-        Linear attention stores the features of keys, so that each is computed once.
-        """
+        """Return queries, keys and values of all heads; linear attention stores the features of keys."""
         query = key = value = self.project_in(x)
         if self.projections == "shared-qk":
             key, value = value.split(self.sizes[1:], -1)
@@ -282,7 +240,6 @@ class SelfAttention(MultiHead):
     def _attend(
         self, queries: Tensor, keys: Tensor, values: Tensor, relation: Relation, causal: bool = False
     ) -> Tensor:
-        """Compute the contexts (B, H, Q, E), with those of relative positions if there are any."""
         if self.relative is None or relation.bucket is None:
             return self.attend(queries, keys, values, relation.mask, causal, self._dropout)
         bias = mask_bias(self.relative.scores(queries, relation.bucket), relation.mask)
@@ -316,11 +273,7 @@ class CrossAttention(MultiHead):
     """
 
     def __init__(self, config: LayerConfig, memory_size: int, attend: Attend = fused_attention) -> None:
-        """Build the projections; ``memory_size`` is the width of the encoder's states.
-
-        Raises:
-            ValueError: states of another width than ``d_model`` need projections.
-        """
+        """Build the projections of memories (..., memory_size); a ValueError if they have none."""
         super().__init__(config, attend)
         if config.projections == "none" and memory_size != config.d_model:
             raise ValueError(
@@ -341,16 +294,7 @@ class CrossAttention(MultiHead):
         return KeysValues(*(split_heads(part, self.kv_heads).contiguous() for part in (keys, values)))
 
     def forward(self, x: Tensor, memory: KeysValues, mask: Tensor | None) -> Tensor:
-        """Attend from x to the memory.
-
-        Args:
-            x: target positions (B, T, D), or the next token of each hypothesis (B, K, D).
-            memory: result of ``remember``.
-            mask: broadcasts to (B, H, Q, S); None allows all.
-
-        Returns:
-            The output, of the shape of x.
-        """
+        """Attend from x, (B, T, D) or (B, K, D), to the memory under a mask, broadcasting to (B, H, Q, S)."""
         queries = split_heads(self._prepare(self.project_query(x)), self.num_heads)
         contexts = self.attend(queries, memory.keys, memory.values, mask, False, self._dropout)
         output: Tensor = self.project_out(contexts.transpose(1, 2).flatten(2))
@@ -363,12 +307,7 @@ def build_projection(config: LayerConfig, inputs: int, outputs: int) -> nn.Modul
 
 
 class GroupedAttention:
-    """Attention of heads of queries that share keys and values: further queries of one head, without copies.
-
-    Args:
-        attend: attention of as many heads of keys as of queries.
-        groups: heads of keys.
-    """
+    """Attention of heads of queries that share keys and values, without copies of these."""
 
     def __init__(self, attend: Attend, groups: int) -> None:
         self.attend, self.groups = attend, groups
@@ -392,7 +331,6 @@ class GroupedAttention:
         return contexts.reshape(rows, heads, length, -1)
 
     def _fold(self, x: Tensor) -> Tensor:
-        """Turn (B, H, Q, ...) into (B, groups, members * Q, ...)."""
         return x.reshape(len(x), self.groups, -1, x.size(3))
 
 

@@ -4,37 +4,30 @@ Shapes: B sentences, T tokens, D model width.
 """
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .config import BUCKETS, MAX_POSITIONS, LayerConfig
-from .hook import use_fast
 from .masks import has_checkable_values, mask_bias, require
 
 BASE = 10000.0
 """Wavelengths range from 2 pi to BASE * 2 pi positions (Vaswani et al. 2017, section 3.5)."""
 
 MIN_CACHED = 128
-"""Smallest number of sinusoids that are stored."""
 
 
-Dropout = use_fast(nn.Dropout)
+Dropout: Callable[[float], nn.Module] = nn.Dropout
 """y = x m / (1 - p) in training, where m is 0 with probability p, else 1."""
 
 
 def sinusoids(positions: Tensor, size: int) -> Tensor:
-    """Compute sinusoidal position encodings: Vaswani et al. 2017, section 3.5.
+    """Return PE(p, 2i) = sin(p / BASE^(2i / size)) and PE(p, 2i + 1) = cos(p / BASE^(2i / size)), in float64.
 
-    PE(p, 2i) = sin(p / BASE^(2i / size)) and PE(p, 2i + 1) = cos(p / BASE^(2i / size)).
-
-    Args:
-        positions: positions of any shape, counted from 0.
-        size: width of an encoding; even.
-
-    Returns:
-        The encodings, (*positions.shape, size), in float64.
+    Vaswani et al. 2017, section 3.5. Positions may have any shape; ``size`` is even.
     """
     exponents = torch.arange(0, size, 2, dtype=torch.float64, device=positions.device) / size
     angles = positions.double().unsqueeze(-1) * torch.exp(-math.log(BASE) * exponents)
@@ -97,18 +90,10 @@ class PositionalEmbedding(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, embedded: Tensor, positions: Tensor, end: int) -> Tensor:
-        """Scale embedded tokens and add the encodings of their positions.
+        """Scale embedded tokens (B, T, D) and add encodings: the input of the first layer, (B, T, D).
 
-        Args:
-            embedded: unscaled embeddings, (B, T, D).
-            positions: their positions, counted from 0, (T,), (B, T) or (B, 1).
-            end: a number above all positions.
-
-        Returns:
-            The input of the first layer, (B, T, D).
-
-        Raises:
-            ValueError: a position is beyond the learned ones.
+        The positions, (T,), (B, T) or (B, 1), are below ``end``; a ValueError says that one is beyond the
+        learned ones.
         """
         if self.word_dropout is not None:
             embedded = embedded * self.word_dropout(embedded.new_ones(*embedded.shape[:-1], 1))
@@ -125,8 +110,8 @@ class PositionalEmbedding(nn.Module):
                 require((positions < count).all(), f"{message}raise max_positions")
             encoded = self.places(positions) * math.sqrt(self.places.embedding_dim)
         if self.is_concatenated and encoded is not None:
-            own = x[..., : -encoded.size(-1)]
-            x = torch.cat((own, encoded.expand(*own.shape[:-1], -1).to(own.dtype)), dim=-1)
+            words = x[..., : -encoded.size(-1)]
+            x = torch.cat((words, encoded.expand(*words.shape[:-1], -1).to(words.dtype)), dim=-1)
         elif encoded is not None:
             x = x + encoded
         output: Tensor = self.dropout(x)
@@ -258,3 +243,7 @@ class RelativeVectors(nn.Module):
         by_distance = by_distance.scatter_add(-1, bucket.expand_as(weights), weights)
         contexts: Tensor = by_distance @ self.values.weight.to(weights.dtype)
         return contexts
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from .fast import Dropout

@@ -43,7 +43,6 @@ class AttentionHead(NamedTuple):
     layer: str
     """The model's name of the layer; the kind of attention for the mean over all heads of several layers."""
     number: int | None
-    """Counted from 0; None for a mean of heads."""
 
     def __str__(self) -> str:
         """Name it as people count: "layer 1, head 2"; self-attention with its side before."""
@@ -58,11 +57,8 @@ class AttentionHead(NamedTuple):
 def with_means(layers: Mapping[str, Weights]) -> tuple[tuple[AttentionHead, ...], Weights]:
     """List the heads of layers of one kind, then the means of layers with several heads, then that of all.
 
-    Args:
-        layers: at least one, weights (H, rows, columns) by name.
-
-    Returns:
-        The C heads and means, and their weights (C, rows, columns).
+    ``layers`` are weights (H, rows, columns) by name. Returns the C heads and means, and their weights (C,
+    rows, columns).
     """
     heads = [
         AttentionHead(name, number) for name, weights in layers.items() for number in range(len(weights))
@@ -79,20 +75,13 @@ def with_means(layers: Mapping[str, Weights]) -> tuple[tuple[AttentionHead, ...]
 
 
 def merge_pieces(weights: Weights, tgt: Weights, src: Weights) -> Weights:
-    """Merge attention weights between pieces into weights between words.
+    """Merge attention weights between pieces (..., T', S') into weights between words (..., T, S).
 
     Weights of the pieces of a source word are summed, those of the pieces of a target word are averaged, so
     that the weights of a target word are a distribution again (Koehn and Knowles 2017, section 3.5). The
     weight of a source piece that contains several words is divided among them in proportion to their bytes.
-    Pieces that contain no word are ignored.
-
-    Args:
-        weights: (..., T', S').
-        tgt: bytes that target pieces and words share, (T', T).
-        src: bytes that source pieces and words share, (S', S).
-
-    Returns:
-        Weights (..., T, S); a row sums to the mean weight that its pieces gave to pieces with source words.
+    Pieces that contain no word are ignored. ``tgt`` (T', T) and ``src`` (S', S) are the bytes that pieces and
+    words share.
     """
     src_shares = src / np.maximum(src.sum(axis=1, keepdims=True), 1)
     overlaps = tgt > 0
@@ -113,21 +102,15 @@ BROKEN = "surrogateescape"
 def group_pieces(kind: str, pieces: Sequence[str]) -> tuple[list[str], list[int]]:
     """Join pieces to words and punctuation marks, as ``data.vocabulary`` divides a text.
 
-    A piece that reaches over a border of words joins both; special symbols stay alone.
-
-    Args:
-        kind: kind of the vocabulary; the pieces of "words" and "given" stay as they are.
-        pieces: labels of the pieces, as ``Vocabulary.pieces`` gives them.
-
-    Returns:
-        The words, and for each piece the index of its word.
+    A piece that reaches over a border of words joins both; special symbols stay alone, and the pieces of the
+    kinds "words" and "given" stay as they are. Returns the words, and for each piece the index of its word.
     """
     if kind in ("words", "given"):
         return list(pieces), list(range(len(pieces)))
     words: list[str] = []
     group: list[int] = []
-    for special, found in groupby(pieces, key=SPECIALS.__contains__):
-        run = list(found)
+    for special, neighbours in groupby(pieces, key=SPECIALS.__contains__):
+        run = list(neighbours)
         for part in [[piece] for piece in run] if special else _divide(run):
             group += [len(words)] * len(part)
             words.append(part[0] if special else _text_of(part))
@@ -146,7 +129,6 @@ def _divide(pieces: Sequence[str]) -> list[Sequence[str]]:
 
 
 def _bytes_of(piece: str) -> bytes:
-    """Return the bytes of the text that a piece stands for."""
     if match := BYTE_PIECE.fullmatch(piece):
         return bytes([int(match[1], 16)])
     return piece.replace(SPACE, " ").encode(errors=BROKEN)
@@ -169,9 +151,7 @@ class SentenceAttention:
     """
 
     source: str
-    """The sentence."""
     translation: str
-    """Its translation, a single line of text."""
     src: list[str]
     """S source pieces, end of sentence included; an unknown word is shown as in the sentence."""
     tgt: list[str]
@@ -183,11 +163,9 @@ class SentenceAttention:
     side, whose column t is the piece before tgt[t]; "cross.0" and so on in a model of several layers. Empty
     for a model without attention."""
     label: str = ""
-    """Name of the model in titles."""
     details: str = ""
     """How good the model is, such as "BLEU 38.2, 5,000 updates", which stands beside its name."""
     color: str = style_of(OTHER).color
-    """Colour of weight 1, that of the model's family."""
 
     def words(self) -> "SentenceAttention":
         """Join pieces to words: weights to the pieces of a word are added, those of its pieces averaged.
@@ -207,16 +185,12 @@ class SentenceAttention:
     def plot(self) -> "Figure":
         """Draw a heat map of every head of the attention to the source, one row of maps per layer.
 
-        Returns:
-            A matplotlib figure; its ``savefig`` writes it to a file.
-
-        Raises:
-            ValueError: the model has no attention to the source.
+        A ValueError says that the model has none.
         """
         from compare.attention.heatmap import draw_heads
 
         words = self.words()
-        layers = [with_means({name: each}) for name, each in words.weights.items() if attends_to_source(name)]
+        layers = [with_means({name: part}) for name, part in words.weights.items() if attends_to_source(name)]
         if not layers:
             raise ValueError(f"{self.label or 'the model'} has no attention to the source")
         heading = ", ".join(filter(None, (self.label, self.details)))
@@ -238,16 +212,10 @@ class SentenceAttention:
 
 
 FRAME_PIXELS = 500
-"""Height of a notebook's frame; the script in it makes it as high as its page where it may."""
 
 
 def render_viewer(source: str, models: Sequence[SentenceAttention]) -> str:
-    """Return a page that shows the attention of one or more models, which runs anywhere without network.
-
-    Args:
-        source: the sentence that all translate.
-        models: from left to right; their words are shown.
-    """
+    """Return a page that shows the attention of one or more models, which runs anywhere without network."""
     from compare.attention import viewer  # slow to import
 
     return viewer.render_page(
@@ -260,12 +228,11 @@ def render_viewer(source: str, models: Sequence[SentenceAttention]) -> str:
 
 
 def _viewers(model: SentenceAttention) -> list[tuple[str, dict[str, Any]]]:
-    """Return for each kind of attention of a model what its axes stand for, and the data of its viewer."""
     from compare.attention.viewer import AttendedModel, AttendedSentence, AttentionViewer, hundredths
 
     tokens = {"source": model.src, "translation": model.tgt}
     tokens["translation so far"] = [SPECIALS[BOS], *model.tgt[:-1]]
-    found = []
+    viewers = []
     for kind, (title, rows, columns) in KINDS.items():
         layers = {name: weights for name, weights in model.weights.items() if kind_of(name) == kind}
         if not layers:
@@ -278,5 +245,5 @@ def _viewers(model: SentenceAttention) -> list[tuple[str, dict[str, Any]]]:
             number=1, src=tokens[columns], tgt=tokens[rows], links=[], weights=[hundredths(weights)]
         )
         viewer = AttentionViewer(models=[shown], sentences=[sentence])
-        found.append((f"Rows: {rows}; columns: {columns}.", asdict(viewer)))
-    return found
+        viewers.append((f"Rows: {rows}; columns: {columns}.", asdict(viewer)))
+    return viewers

@@ -175,9 +175,9 @@ def tune(
     folder = out or Path("runs/tune") / experiment.name
     launch = compare.parse_launch(jobs, slurm)
     if dry_run:
-        drawn, draws = compare.draw_candidates(experiment, plan, context)
+        candidates, draws = compare.draw_candidates(experiment, plan, context)
         compare.estimate_experiment(
-            drawn,
+            candidates,
             folder,
             seeds=plan.seeds or (experiment.train.seed,),
             only=list(draws),
@@ -186,7 +186,7 @@ def tune(
             tests=False,
             timed=False,
         )
-        rows = [{"label": draw.label, "trial": draw.trial, **draw.settings} for draw in draws.values()]
+        rows = list(draws.values())
         cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
         return 0
     tuning = compare.tune_experiment(experiment, folder, plan, Reporter(), context=context, launch=launch)

@@ -1,4 +1,4 @@
-"""Experiments as TOML files: read with overrides and grids, and written."""
+"""Read and write experiments as TOML files; apply ``--set`` and grids of settings."""
 
 import dataclasses
 import json
@@ -22,9 +22,11 @@ Section = TypeVar("Section")
 
 SCHEMA = 5
 """Version of the files in a run folder."""
-ALL_MODELS = "*"
-"""Stands for the label of every model in an override."""
 NOT_IN_LABELS = r"[^\w.+-]"
+MAX_LABEL_BYTES = 200
+"""File names have at most 255 bytes; trials, seeds and temporary files add to the label."""
+BARE_KEY = re.compile("[A-Za-z0-9_-]+")
+"""A TOML key that needs no quotes; names of test sets may contain dots."""
 
 
 def load_experiment(
@@ -32,27 +34,26 @@ def load_experiment(
 ) -> Experiment:
     """Read an experiment from a TOML file.
 
-    A relative ``data.root``, ``train.init_from`` or file of ``[[systems]]`` is resolved against the folder of
-    the file, so that a corpus and its experiment can be moved together. One in ``overrides`` remains relative
-    to the working directory.
+    Relative paths in the file are resolved against its folder, so that a corpus and its experiment can be
+    moved together. Relative paths in ``overrides`` stay relative to the working directory.
 
     Args:
         path: the file, such as configs/demo.toml, or the name of a shipped experiment, such as demo.
         overrides: settings that replace those of the file: ``section.key=value``, ``models.LABEL.key=value``
             or, for all models, ``models.*.key=value``.
-        base: another folder than that of the file to resolve a relative ``data.root`` against.
+        base: folder that relative paths are resolved against; by default that of the file.
 
     Returns:
-        The experiment, checked; ``resolve_models`` and ``run_experiment`` take it.
+        The checked experiment, for ``run_experiment``.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: an unknown key (with the nearest one), a value of the wrong type or out of range, or a
-            plug-in that cannot be imported.
+        ValueError: a key is unknown, a value has the wrong type or is out of range, or a plug-in cannot be
+            imported.
     """
     path = find_experiment(path)
     table = read_toml(path)
-    if (schema := table.pop("schema", SCHEMA)) != SCHEMA:  # without one it was written by hand
+    if (schema := table.pop("schema", SCHEMA)) != SCHEMA:  # files written by hand have no schema
         raise ValueError(
             f"{path}: its schema is {schema!r}, but this version of attnbench reads schema {SCHEMA}: use the "
             "version that wrote it, or run the experiment again"
@@ -60,8 +61,8 @@ def load_experiment(
     base = path.parent if base is None else base
     for section, key in (("data", "root"), ("train", "init_from")):
         values = table.get(section)
-        if isinstance(values, dict) and isinstance(given := values.get(key), str):
-            values[key] = absolute_root(given, base)
+        if isinstance(values, dict) and isinstance(values.get(key), str):
+            values[key] = absolute_root(values[key], base)
     try:
         for override in overrides:
             _apply_override(table, override)
@@ -71,96 +72,95 @@ def load_experiment(
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read the tables of a TOML file.
-
-    Raises:
-        ValueError: the file is not TOML.
-    """
+    """Read a TOML file; raise ValueError if it is not TOML."""
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # Notepad writes a byte order mark
     except ValueError as error:  # invalid TOML or UTF-8
-        hint = 'text stands in quotes, and a path in "..." has / instead of \\'
+        hint = "put text in quotes, and write / instead of \\ in paths"
         raise ValueError(f"{path}: not TOML: {error}; {hint}") from None
 
 
 def absolute_root(root: str, base: Path) -> str:
-    """Resolve a relative ``data.root`` against ``base``; "" (the built-in corpus) and ~ stay as they are."""
+    """Resolve a relative path against ``base``; "" (the built-in corpus) and ~ stay as they are."""
     if not root or root.startswith("~") or Path(root).is_absolute():
         return root
     return os.path.abspath(base / root)
 
 
-MAX_LABEL_BYTES = 200
-"""A file system takes 255, of which the names of trials, seeds and temporary files need some."""
-
-
 def _build_experiment(name: str, table: Mapping[str, Any], base: Path) -> Experiment:
     """Build an experiment from its tables, and import the plug-ins that it names."""
-    known = [*SECTIONS, "models", "systems", "seeds", "plugins"]
+    keys = [*SECTIONS, "models", "systems", "seeds", "plugins"]
     for key in table:
-        if key not in known:
-            raise ValueError(f"unknown key {abbreviate(key)}; {did_you_mean(key, known, cutoff=0.5)}")
+        if key not in keys:
+            raise ValueError(f"unknown key {abbreviate(key)}; {did_you_mean(key, keys, cutoff=0.5)}")
     plugins = table.get("plugins", [])
     plugins = plugins if isinstance(plugins, list) else [plugins]
     load_plugins(plugins)
     sections: dict[str, Any] = {key: _build_section(key, kind, table) for key, kind in SECTIONS.items()}
     models = table.get("models", [])
     if not isinstance(models, list) or not models or not all(isinstance(row, dict) for row in models):
-        found = "[models] has single brackets: write" if isinstance(models, dict) else "no"
-        raise ValueError(f"{found} [[models]], one per model, such as preset = 'bahdanau'")
+        problem = "[models] has single brackets: write" if isinstance(models, dict) else "no"
+        raise ValueError(f"{problem} [[models]], one table per model with a line such as preset = 'bahdanau'")
     rows = tuple(
         _build_model(row, f"models[{index}]")
-        for index, written in enumerate(models)
-        for row in expand_grid(written)
+        for index, model in enumerate(models)
+        for row in expand_grid(model)
     )
-    written = table.get("systems", [])
-    if not isinstance(written, list) or not all(isinstance(row, dict) for row in written):
+    tables = table.get("systems", [])
+    if not isinstance(tables, list) or not all(isinstance(row, dict) for row in tables):
         raise ValueError("systems must be tables: write [[systems]], one per external system")
-    systems = tuple(_build_system(row, f"systems[{index}]", base) for index, row in enumerate(written))
-    labels = [row.label for row in rows] + [row.label for row in systems]
+    systems = tuple(_build_system(row, f"systems[{index}]", base) for index, row in enumerate(tables))
+    _check_labels([row.label for row in rows] + [system.label for system in systems])
+    return Experiment(
+        name=name,
+        models=rows,
+        systems=systems,
+        seeds=table.get("seeds", ()),
+        plugins=tuple(dict.fromkeys(plugins)),
+        **sections,
+    )
+
+
+def _check_labels(labels: Sequence[str]) -> None:
     for label in labels:
         is_name = all(c.isalnum() or c in "-_.+" for c in label) and label[:1] not in ("", ".")
         if not is_name or len(label.encode()) > MAX_LABEL_BYTES:
             raise ValueError(
-                f"label {abbreviate(label)} names a folder: only letters, digits and -_.+ are allowed, "
-                f"at most {MAX_LABEL_BYTES} bytes"
+                f"label {abbreviate(label)} names a folder: it may have only letters, digits and -_.+, "
+                f"and at most {MAX_LABEL_BYTES} bytes"
             )
-    for label, count in Counter(map(str.casefold, labels)).items():  # one folder on some systems
+    for label, count in Counter(map(str.casefold, labels)).items():  # some systems ignore case
         if count > 1:
             raise ValueError(f"label {label!r} is given twice: each model needs a different label")
-    more: dict[str, Any] = {"seeds": table.get("seeds", ()), "plugins": tuple(dict.fromkeys(plugins))}
-    return Experiment(name=name, models=rows, systems=systems, **more, **sections)
 
 
 def _build_section(name: str, kind: type[Section], tables: Mapping[str, Any]) -> Section:
     table = tables.get(name, {})
     if not isinstance(table, Mapping):
         raise ValueError(f"{name} must be a table, found {abbreviate(table)}")
-    known = [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    keys = [f"{name}.{field.name}" for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for key in table:
-        if key not in known:
-            raise ValueError(f"unknown key {abbreviate(f'{name}.{key}')}; {_suggest(name, key, known)}")
+        if (full_key := f"{name}.{key}") not in keys:
+            hint = did_you_mean(full_key, keys, cutoff=0.5)
+            if any(key in preset.model.setting_types() for preset in PRESETS.values()):
+                hint = f"it is a setting of each model: use [[models]], or --set 'models.*.{key}=VALUE'"
+            raise ValueError(f"unknown key {abbreviate(full_key)}; {hint}")
     try:
         return kind(**table)
     except ValueError as error:
         raise ValueError(f"[{name}] {error}") from None
 
 
-def _suggest(section: str, key: str, known: Iterable[str]) -> str:
-    """Suggest the nearest key of a section, or say that ``key`` is a setting of each model."""
-    if any(key in preset.model.setting_types() for preset in PRESETS.values()):
-        return f"it is a setting of each model: write it into [[models]], or --set 'models.*.{key}=VALUE'"
-    return did_you_mean(f"{section}.{key}", [f"{section}.{each}" for each in known], cutoff=0.5)
-
-
 def _build_model(row: Mapping[str, Any], context: str) -> ModelConfig:
     preset = row.get("preset")
     if not isinstance(preset, str):
-        raise ValueError(f"{context}: no preset: write preset = 'bahdanau' or another of `attnbench models`")
+        raise ValueError(
+            f"{context}: no preset: write preset = 'bahdanau', or one that `attnbench models` lists"
+        )
     label = convert_setting(row.get("label", preset), str, f"{context}.label")
     if label != preset and label in PRESETS:  # tables show labels
         raise ValueError(
-            f"{context}: label {label!r} is the name of another preset than {preset!r}: choose another"
+            f"{context}: label {label!r} is the name of a preset other than {preset!r}: choose another label"
         )
     overrides = {key: value for key, value in row.items() if key not in ("preset", "label")}
     return ModelConfig(preset=preset, label=label, overrides=overrides)
@@ -171,31 +171,27 @@ def _build_system(row: Mapping[str, Any], context: str, base: Path) -> SystemCon
         convert_setting(row.get(key), str, f"{context}.{key}") for key in dict.fromkeys(["label", *row])
     )
     if label in PRESETS:
-        raise ValueError(f"{context}: label {label!r} is a preset of attnbench: choose another")
+        raise ValueError(f"{context}: label {label!r} is the name of a preset: choose another label")
     tests = [key for key in row if key != "label"]
     paths = {test: absolute_root(file, base) for test, file in zip(tests, files, strict=True)}
     return SystemConfig(label=label, files=paths)
 
 
-# Overrides of an experiment's tables from the command line, and grids of models.
+# Overrides from the command line, and grids of models.
 
 
 LENGTHS = {"max_updates": "budgets", "budgets": "max_updates"}
-"""The two settings of [train] that say how long training is."""
+"""Two settings of [train] that exclude each other."""
 
 
 def _apply_override(table: dict[str, Any], override: str) -> None:
-    """Write a setting from the command line into the tables of an experiment, which are checked later.
-
-    Raises:
-        ValueError: another shape than ``section.key=value`` or ``models.LABEL.key=value``, or no such label.
-    """
+    """Write a setting from the command line into the tables of an experiment, which are checked later."""
     key, equals, text = override.partition("=")
     section, _, name = (part.strip() for part in key.partition("."))
     label, _, setting = name.rpartition(".")  # a label may have dots
     if not equals or not name or (section == "models" and not (label and setting)):
         raise ValueError(
-            f"--set {override}: must look like section.key=value, such as train.max_updates=500, "
+            f"--set {override}: must look like section.key=value (train.max_updates=500) "
             "or models.LABEL.key=value"
         )
     rows = table.get("models", [])
@@ -207,22 +203,22 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
     else:
         for row in models:
             row.setdefault("label", row.get("preset"))  # the model keeps its name if its preset changes
-        changed = [row for row in models if label in (row["label"], ALL_MODELS)]
+        changed = [row for row in models if label in (row["label"], "*")]
         if models and not changed:
             near = did_you_mean(label, [str(row["label"]) for row in models])
             raise ValueError(f"--set {override}: no model is labelled {abbreviate(label)}; {near}")
-    for each in changed:
-        if isinstance(each, dict):  # a section that is no table is refused later
-            each[setting] = parse_value(text)
-            if section == "train" and setting in LENGTHS:  # either replaces the other of the file
-                each.pop(LENGTHS[setting], None)
-            if (section, setting, each[setting]) == ("budget", "match", "none"):  # what the file adds to it
-                each.pop("reference", None)
-                each.pop("amount", None)
+    for values in changed:
+        if isinstance(values, dict):  # a section that is not a table is refused later
+            values[setting] = parse_value(text)
+            if section == "train" and setting in LENGTHS:
+                values.pop(LENGTHS[setting], None)
+            if (section, setting, values[setting]) == ("budget", "match", "none"):
+                values.pop("reference", None)
+                values.pop("amount", None)
 
 
 def parse_value(text: str) -> Any:
-    """Read the value of an option: TOML, or else a bare string, or a list of such, "[lstm, gru]"."""
+    """Read the value of an option as TOML, or else as a bare string, or a list of them: "[lstm, gru]"."""
     text = text.strip()
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -232,11 +228,10 @@ def parse_value(text: str) -> Any:
 
 
 def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield one ``[[models]]`` table per combination of the values that are listed in ``row``.
+    """Yield one ``[[models]]`` table per combination of listed values.
 
-    A list is of several values if its setting takes one. A label gets every such setting and its value:
-    ``dropout = [0.1, 0.2]`` of the label "lstm" gives "lstm-dropout-0.1" and "lstm-dropout-0.2". Without
-    lists, the table itself is yielded.
+    ``dropout = [0.1, 0.2]`` of the label "lstm" gives the labels "lstm-dropout-0.1" and "lstm-dropout-0.2". A
+    setting that takes a list itself makes no grid.
     """
     preset = PRESETS.get(str(row.get("preset")))
     kinds = preset.model.setting_types() if preset else {}
@@ -255,25 +250,16 @@ def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield {**row, **chosen, "label": label} if axes else row
 
 
-# Writing.
-
-
-BARE_KEY = re.compile("[A-Za-z0-9_-]+")
-"""A key that needs no quotes; names of test sets may have a point."""
-
-
 def to_toml(
     sections: Mapping[str, Any],
     models: Iterable[Mapping[str, Any]],
     plugins: Sequence[str] = (),
     systems: Iterable[Mapping[str, Any]] = (),
 ) -> str:
-    """Write an experiment, leaving out what is None.
-
-    JSON writes numbers, strings and bools as TOML does, except for DEL, which TOML wants escaped.
+    """Write an experiment as TOML; settings that are None are left out.
 
     Args:
-        sections: by name, dicts or dataclasses of settings.
+        sections: dicts or dataclasses of settings, by name.
         models: ``[[models]]`` tables.
         plugins: names of modules.
         systems: ``[[systems]]`` tables.
@@ -285,9 +271,12 @@ def to_toml(
     tables += [("[[systems]]\n", table) for table in systems]
     texts = []
     for header, values in tables:
-        known = {key: value for key, value in values.items() if value is not None}
-        names = [key if BARE_KEY.fullmatch(key) else json.dumps(key) for key in known]
-        pairs = zip(names, known.values(), strict=True)
-        lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}\n" for name, value in pairs]
+        lines = [
+            f"{key if BARE_KEY.fullmatch(key) else json.dumps(key)} = "
+            f"{json.dumps(value, ensure_ascii=False)}\n"
+            for key, value in values.items()
+            if value is not None
+        ]
         texts.append(header + "".join(lines))
+    # JSON writes values as TOML does, except for DEL, which TOML wants escaped.
     return "\n".join(texts).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""A resolved run: one model and one seed of an experiment, with every setting decided."""
+"""Resolve an experiment into runs: one model and one seed each, with every setting decided."""
 
 import dataclasses
 import hashlib
@@ -31,18 +31,15 @@ from compare.system.messages import abbreviate, did_you_mean
 from data.vocabulary import readable
 
 EXTERNAL_MODEL = ResolvedModel(architecture=ExternalSystem(), optim=OptimConfig())
-"""What an external system has in place of a model."""
+DEFAULTS: dict[str, Any] = {"task": "translation", **SHARED}
+"""Defaults of the settings that all rows of a table share, by "section.key"."""
 
 
 def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
-    """Apply the overrides of a ``[[models]]`` table to its preset.
-
-    Args:
-        row: the preset's name, the label and the overrides.
-        context: what error messages begin with.
+    """Apply the overrides of a ``[[models]]`` table to its preset; ``context`` begins error messages.
 
     Raises:
-        ValueError: unknown preset or key (with the nearest one), or a value out of range.
+        ValueError: the preset or a key is unknown, or a value is out of range.
     """
     context = f"{context}: models.{row.label}"
     model = EXTERNAL_MODEL if row.preset == EXTERNAL else find_preset(row.preset, f"{context}: ").model
@@ -50,7 +47,11 @@ def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
     values = {}
     for key, value in row.overrides.items():
         if key not in kinds:
-            raise ValueError(f"{context}: unknown key {abbreviate(key)}; {_suggest(key, kinds)}")
+            hint = did_you_mean(key, kinds, cutoff=0.5)
+            for section, fields in SECTIONS.items():
+                if key != "seed" and any(item.name == key for item in dataclasses.fields(fields)):
+                    hint = f"all models share it: use [{section}], or --set {section}.{key}=VALUE"
+            raise ValueError(f"{context}: unknown key {abbreviate(key)}; {hint}")
         values[key] = convert_setting(value, kinds[key], f"{context}: {key}")
     try:
         return model.override(values)
@@ -58,59 +59,49 @@ def resolve_model(row: ModelConfig, context: str = "config") -> ResolvedModel:
         raise ValueError(f"{context}: {error}") from None
 
 
-def _suggest(key: str, known: Iterable[str]) -> str:
-    """Suggest the nearest setting of a model, or say that all models share the setting ``key``."""
-    for section, kind in SECTIONS.items():
-        if key != "seed" and any(each.name == key for each in dataclasses.fields(kind)):
-            return f"all models share it: write it into [{section}], or --set {section}.{key}=VALUE"
-    return did_you_mean(key, known, cutoff=0.5)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Run(Sections):
-    """One model and one seed of an experiment; made once, by ``resolve_models``, and handed down.
+    """One model and one seed of an experiment, with every setting decided by ``resolve_models``.
 
-    Everything is decided: ``data.root`` is absolute or empty, device, precision and tokenizer are never
-    "auto", ``decode.batch_tokens`` is never 0, and a matched budget says what it was matched to.
+    ``data.root`` is absolute or empty; device, precision and tokenizer are never "auto";
+    ``decode.batch_tokens`` is never 0.
     """
 
     label: str
     """Name of the model in tables and folders."""
     preset: str
-    """Preset that the model was made from."""
     model: ResolvedModel
-    """Architecture and optimizer settings."""
     plugins: tuple[str, ...] = field(default=(), compare=False)
-    """Modules of plug-ins that the results depend on; runs that differ in these alone are the same run."""
+    """Modules of plug-ins that the results depend on."""
 
     @property
     def name(self) -> str:
-        """<label>-seed<k>, the name of the run's folder; with -budget<b> where there are several."""
+        """Name of the run's folder: <label>-seed<k>, and -budget<b> if there are several budgets."""
         return run_name(self.label, self.train.seed, self.train.budget)
 
     @property
     def task(self) -> TaskName:
-        """What the model is trained and judged for, the same for all models of an experiment."""
+        """Task of the model, the same for all models of an experiment."""
         return self.model.task
 
     @property
     def translates(self) -> bool:
-        """Whether the model searches for translations, which are scored, timed and checked."""
+        """Whether the model translates; a language model does not."""
         return self.task == "translation"
 
     @property
     def is_external(self) -> bool:
-        """Whether it is an external system: translations of another program, without model and training."""
+        """Whether the run holds translations of another program, without model and training."""
         return self.preset == EXTERNAL
 
     def model_table(self) -> dict[str, Any]:
-        """The ``[[models]]`` table that gives this model, every setting written out."""
-        known = {} if self.is_external else self.model.settings()
-        settings = {name: value for name, value in known.items() if value is not None}
-        return {"preset": self.preset, "label": self.label, **settings}
+        """Return the ``[[models]]`` table of this model, with every setting written out."""
+        settings = {} if self.is_external else self.model.settings()
+        values = {name: value for name, value in settings.items() if value is not None}
+        return {"preset": self.preset, "label": self.label, **values}
 
     def settings(self) -> dict[str, Any]:
-        """Every setting by "section.key", defaults resolved; those of the model are "model.key"."""
+        """Return every setting by "section.key"; those of the model are "model.key"."""
         sections = {
             f"{name}.{key}": value
             for name, section in self.sections().items()
@@ -120,12 +111,11 @@ class Run(Sections):
         return sections | model
 
     def recorded_settings(self) -> dict[str, Any]:
-        """The settings that a result records: those that differ from their defaults, by "section.key".
+        """Return the shared settings that differ from their defaults, and those of the model from its preset.
 
-        The defaults of "model.key" are those of the preset. Files of attention masks are not recorded: their
-        paths hold for one machine.
+        Paths of attention masks are left out, because they hold for one machine.
         """
-        if self.is_external:  # the settings of training and search are not its own
+        if self.is_external:  # the other program had other settings
             return {}
         preset = find_preset(self.preset).model.settings()
         defaults = SHARED | {f"model.{key}": value for key, value in preset.items()}
@@ -137,55 +127,46 @@ class Run(Sections):
         }
 
     def readable(self, lines: Sequence[str]) -> Sequence[str]:
-        """Return lines of the corpus as people read them and as translations are scored: pieces joined."""
+        """Return lines of the corpus with their pieces joined, as they are read and scored."""
         return readable(lines, self.vocabulary.kind)
 
     @property
     def warnings(self) -> list[str]:
-        """What to know of the settings."""
+        """Settings that are probably mistakes, one line each."""
         warm_up, updates = self.model.optim.warmup_updates, self.train.max_updates
-        found, held = [QUICK_TRY] * self.train.quick, self.model.settings().get("attention_warmup", 0)
+        lines = [QUICK_TRY] * self.train.quick
+        frozen = self.model.settings().get("attention_warmup", 0)
         if warm_up > updates:
-            found.append(f"the warm-up of {warm_up:,} updates is longer than the training of {updates:,}")
-        if held >= updates:
-            found.append(f"attention_warmup {held:,} lasts for all {updates:,} updates: no score is trained")
-        if held and self.train.init_from is not None:
-            found.append(
-                f"attention that init_from has trained is not used for {held:,} updates: "
+            lines.append(f"the warm-up of {warm_up:,} updates is longer than the training of {updates:,}")
+        if frozen >= updates:
+            lines.append(
+                f"attention_warmup {frozen:,} lasts for all {updates:,} updates: no score is trained"
+            )
+        if frozen and self.train.init_from is not None:
+            lines.append(
+                f"the attention trained in init_from is not used for the first {frozen:,} updates: "
                 "set attention_warmup = 0"
             )
-        return found
+        return lines
 
     def with_seed(self, seed: int) -> "Run":
-        """Return the same run with another seed.
-
-        Args:
-            seed: seed of weights, dropout and batch order.
-        """
+        """Return the same run with another seed of weights, dropout and batch order."""
         return dataclasses.replace(self, train=dataclasses.replace(self.train, seed=seed))
 
     def by_budget(self) -> "list[Run]":
-        """Return the run of each budget, smallest first; the run itself without budgets."""
+        """Return one run per budget, smallest first; without budgets, the run itself."""
         budgets = self.train.budgets
-        return [dataclasses.replace(self, train=self.train.for_budget(each)) for each in budgets] or [self]
+        return [dataclasses.replace(self, train=self.train.for_budget(size)) for size in budgets] or [self]
 
     def to_toml(self) -> str:
-        """Write config.toml: ``RunFolder.read`` reads the same run from it."""
+        """Write the content of config.toml, from which ``RunFolder.read`` reads the same run."""
         return f"schema = {SCHEMA}\n\n{runs_to_toml([self])}"
 
 
 def resolve_models(
     experiment: Experiment, context: str = "config", *, other_machine: bool = False
 ) -> list[Run]:
-    """Decide the settings of each model, what is left to the device, and ``data.root``.
-
-    Left to the device are ``train.device`` and ``train.precision`` where they are "auto", and
-    ``decode.batch_tokens`` where it is 0.
-
-    A ``data.root`` that is still relative is resolved against the working directory, so that the
-    config.toml of a run is right from anywhere.
-
-    A matched budget is decided later, by ``match_budget``, which needs the data.
+    """Decide all settings of each model, except for the widths of a matched budget, which need the data.
 
     Args:
         experiment: the experiment as written and checked.
@@ -196,8 +177,7 @@ def resolve_models(
         One run per model, in the order of the experiment, with the seed of ``[train]``.
 
     Raises:
-        ValueError: an unknown preset or setting, a value out of range, models of different tasks,
-            consistency regularisation of sampled attention, or a device that is not there.
+        ValueError: a preset, setting or device does not exist, or the models do not go together.
     """
     models = [resolve_model(row, context) for row in experiment.models]
     task, method = models[0].task, experiment.regularization.consistency
@@ -209,13 +189,13 @@ def resolve_models(
         if model.task != task:
             raise ValueError(
                 f"{context}: models.{experiment.models[0].label} is for {task} and models.{row.label} for "
-                f"{model.task}, whose figures do not compare: give each task an experiment file of its own"
+                f"{model.task}, and their figures cannot be compared: write one experiment file per task"
             )
         if method != "none" and model.settings().get("normaliser") == "reinforce":
             raise ValueError(
-                f'{context}: regularization.consistency = "{method}" cannot train models.{row.label}, whose '
-                'normaliser "reinforce" samples positions, which no gradient of the KL divergence reaches: '
-                "leave one of the two out"
+                f'{context}: regularization.consistency = "{method}" cannot train models.{row.label}: its '
+                'normaliser "reinforce" samples positions, and the gradient of the KL divergence does not '
+                "reach them; leave out one of the two"
             )
     device, precision = experiment.train.device, experiment.train.precision
     if device == "auto" or not other_machine:
@@ -224,7 +204,7 @@ def resolve_models(
         precision = "bf16" if has_fast_bf16(pick_device(device)) else "fp32"
     train = dataclasses.replace(experiment.train, device=device, precision=precision)
     decode = dataclasses.replace(experiment.decode, batch_tokens=experiment.decode.batch_tokens_on(device))
-    if task == "language modelling":  # nothing is searched: every other setting of search means the same
+    if task == "language modelling":  # there is no search, so its settings must not distinguish runs
         decode = DecodeConfig(batch_tokens=decode.batch_tokens, beam_size=1, length_penalties=(0.0,))
     data = dataclasses.replace(experiment.data, root=absolute_root(experiment.data.root, Path()))
     scoring = experiment.scoring
@@ -232,28 +212,22 @@ def resolve_models(
         scoring = dataclasses.replace(scoring, tokenize=language_tokenizer(data.tgt))
     sections = {**experiment.sections(), "data": data, "train": train, "decode": decode, "scoring": scoring}
     return [
-        Run(
-            label=row.label,
-            preset=row.preset,
-            model=model,
-            plugins=experiment.plugins,
-            **sections,
-        )
+        Run(label=row.label, preset=row.preset, model=model, plugins=experiment.plugins, **sections)
         for row, model in zip(experiment.models, models, strict=True)
     ]
 
 
 def _on_trunk(row: ModelConfig, model: ResolvedModel, experiment: Experiment, context: str) -> ResolvedModel:
-    """Give a model the schedule that several budgets need; ValueError if it is given another one."""
+    """Give a model the schedule "stable", which several budgets need."""
     optim, smallest = model.optim, experiment.train.for_budget(experiment.train.budgets[0])
     if row.overrides.get("schedule", "stable") != "stable":
         raise ValueError(
-            f'{context}: models.{row.label}: schedule = "{optim.schedule}" has one end, and train.budgets '
-            'needs "stable": leave schedule out'
+            f'{context}: models.{row.label}: schedule = "{optim.schedule}" ends at one budget only, but '
+            'train.budgets needs "stable": leave schedule out'
         )
     if optim.warmup_updates >= smallest.branch_update:
         raise ValueError(
-            f"{context}: models.{row.label}: warmup_updates = {optim.warmup_updates} does not end before the "
+            f"{context}: models.{row.label}: warmup_updates = {optim.warmup_updates} must end before the "
             f"smallest of train.budgets leaves the trunk, after {smallest.branch_update} updates: shorten "
             "it, or raise that budget"
         )
@@ -263,13 +237,10 @@ def _on_trunk(row: ModelConfig, model: ResolvedModel, experiment: Experiment, co
 def runs_to_toml(
     runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = (), *, own_starts: bool = False
 ) -> str:
-    """Write the experiment of one run of each model, with the sections of the first, and of ``[[systems]]``.
+    """Write the experiment of these runs, one per model, and of the ``[[systems]]`` tables.
 
-    Args:
-        runs: the runs.
-        systems: further tables.
-        own_starts: whether each run was fine-tuned from the run of its name in another experiment, which
-            ``init_from`` then names.
+    ``own_starts`` says that the runs were fine-tuned from different runs of one experiment, which
+    ``init_from`` then names.
     """
     first, *_ = runs
     if own_starts and first.train.init_from is not None:
@@ -283,26 +254,20 @@ def runs_to_toml(
 # Settings that all rows of one table share, and their hash, which proves it.
 
 
-DEFAULTS: dict[str, Any] = {"task": "translation", **SHARED}
-"""The settings that rows must share, by "section.key", with their defaults."""
-
-
 def shared_settings(run: Run) -> dict[str, Any]:
-    """Return the settings that every row of a table must share, by "section.key".
+    """Return the settings that all rows of a table must share, by "section.key".
 
-    They cover the task, the data, the vocabularies, the training budget, the loss and the decoding procedure.
-    A ``[[models]]`` table can override none of them. ``compare.config.sections`` declares which settings rows
-    may differ in.
+    ``compare.config.sections`` declares which settings are shared.
     """
-    written = {"task": run.task, **run.settings()}
-    settings = {name: written[name] for name in DEFAULTS}
+    values = {"task": run.task, **run.settings()}
+    settings = {name: values[name] for name in DEFAULTS}
     if not (run.data.root or run.data.train_size):
         settings["data.train_size"] = EMBEDDED_TRAIN_SIZE
     if run.scoring.tokenize == language_tokenizer(run.data.tgt):
         settings["scoring.tokenize"] = "auto"
-    if run.train.budgets:  # all budgets of an experiment share their settings, later ones too
+    if run.train.budgets:  # runs of all budgets stand in one table, also those added later
         settings["train.max_updates"] = "budgets"
-    if run.train.init_from is not None:  # rows that start so stand in no table with rows that do not
+    if run.train.init_from is not None:  # fine-tuned runs do not compare with others
         settings["train.init_from"] = "weights of another run"
     return settings
 
@@ -310,7 +275,7 @@ def shared_settings(run: Run) -> dict[str, Any]:
 def settings_hash(run: Run) -> str:
     """Return the sha256 of the shared settings that differ from their defaults.
 
-    So a setting that a later version adds, with a default that means what was before, changes no hash.
+    A setting that a later version adds changes no hash if its default means "as before".
     """
     settings = {name: value for name, value in shared_settings(run).items() if value != DEFAULTS.get(name)}
     content = json.dumps(settings, sort_keys=True, ensure_ascii=False)
@@ -318,18 +283,10 @@ def settings_hash(run: Run) -> str:
 
 
 def find_difference(run: Run, other: Run) -> str | None:
-    """Describe the first shared setting in which two runs differ: "train.max_updates: 20, here 60".
-
-    Args:
-        run: the run that is "here".
-        other: the run whose value is named first.
-
-    Returns:
-        The description, or None if all are equal.
-    """
+    """Describe the first shared setting in which ``other`` differs: "train.max_updates: 20, here 60"."""
     here, there = shared_settings(run), shared_settings(other)
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
-            was, now = ("nothing" if each.get(name) is None else each[name] for each in (there, here))
+            was, now = ("nothing" if values.get(name) is None else values[name] for values in (there, here))
             return f"{name}: {was}, here {now}"
     return None

@@ -1,8 +1,7 @@
-"""The sections of an experiment, which all its models share: frozen dataclasses whose fields are settings.
+"""Sections of an experiment: frozen dataclasses whose fields are the settings that all models share.
 
-A setting is declared here and nowhere else: its type with bounds, its default, its help, and whether the rows
-of a table share it. What is hashed, compared, documented and recorded in results follows; tables have a
-column of each shared setting in which rows differ, and below them stand those that are not the default.
+A setting is declared here and nowhere else, with type, bounds, default and help. Hashes, comparisons,
+results, columns of tables and the page of settings follow from the declaration.
 """
 
 import re
@@ -20,14 +19,12 @@ from compare.system.messages import abbreviate
 from data.vocabulary import SUBWORD_KINDS
 
 CONSISTENCY = {"none": (None, None), "r-drop": (2.5, None), "simcut": (3.0, 0.05)}
-"""Weight and cut of each method, None if it has none: those of the papers for translation, Liang et al. 2021,
-whose alpha of 5 stands beside the sum of two cross-entropies, not their mean, and Gao et al. 2022."""
-MAX_BEAM_SIZE = 1_000
-"""The largest beam that the literature tries (Koehn and Knowles 2017, section 3.6)."""
+"""Weight and cut of each method (Liang et al. 2021; Gao et al. 2022), None where the method has none. The
+paper of R-Drop has alpha = 5, for the sum of two cross-entropies; we take their mean."""
 EMBEDDED_TRAIN_SIZE = 20_000
-"""Training pairs of the built-in corpus, unless the config says otherwise."""
+"""Default number of training pairs of the built-in corpus."""
 EXTRA_TOKENS = 10
-"""Tokens that a translation may have beyond ``max_ratio`` times those of its source."""
+"""A translation has at most ``max_ratio`` * source tokens + EXTRA_TOKENS tokens."""
 
 
 QUICK_TRY = "QUICK TRY: small models and few updates, so the figures mean nothing."
@@ -41,36 +38,33 @@ class DataConfig(Section):
     root: str = setting(
         "",
         "Folder with train, valid and test files; empty: the built-in grammar corpus. "
-        "In a TOML file it is relative to the folder of the file, in `--set` to the working directory.",
-        shared=False,  # a path of this machine; data_hash covers the content
+        "A relative path starts at the folder of the TOML file, or with `--set` at the working directory.",
+        shared=False,  # data_hash covers the content
     )
     src: str = setting("en", "Source language: the suffix of its files, such as en.")
     tgt: str = setting("de", "Target language: the suffix of its files, such as de.")
-    max_tokens: Positive = setting(
-        100, "Training pairs with more tokens than this on either side are dropped and counted."
-    )
+    max_tokens: Positive = setting(100, "Drop training pairs with more tokens than this on either side.")
     max_test: Natural = setting(
-        0, "Decode and score only this many pairs of each test set, for a quick look; 0: all."
+        0, "Decode and score only the first pairs of each test set, for a quick look; 0: all pairs."
     )
     train_size: Natural = setting(
         0,
-        "Number of training pairs: the first of a folder, or as many as the built-in corpus generates; "
-        "0: all of a folder, 20,000 of the built-in corpus.",
+        "Number of training pairs; 0: all pairs of a folder, 20,000 pairs of the built-in corpus.",
     )
     seed: Natural = setting(1, "Seed of the built-in corpus.")
     grammar: Literal["full", "short"] = setting(
         "full",
-        "The built-in corpus: full, sentences of 4 to 25 words, `test_long` 26 to 40; or short, chains of "
-        "simple clauses with about 100 English words, of 4 to 15 words, `test_long` 16 to 25.",
+        "Grammar of the built-in corpus. full: sentences of 4 to 25 words, `test_long` 26 to 40. short: "
+        "simple clauses from about 100 English words, 4 to 15 words, `test_long` 16 to 25.",
     )
 
     def __post_init__(self) -> None:
-        """Reject languages that the corpus cannot have."""
+        """Raise ValueError for languages or a path that cannot be meant."""
         super().__post_init__()
         if self.src == self.tgt:
-            raise ValueError(f"src and tgt are both {self.src!r}: a translation needs two languages")
-        if re.search("[A-Za-z]:[^/]*[\x00-\x1f]", self.root):  # of a Windows path, such as C:\temp
-            raise ValueError(f'root {self.root!r} has a control character: in "..." write / instead of \\')
+            raise ValueError(f"src and tgt are both {self.src!r}: give two different languages")
+        if re.search("[A-Za-z]:[^/]*[\x00-\x1f]", self.root):  # "C:\temp" has a tab
+            raise ValueError(f'root {self.root!r} has a control character: write / instead of \\ in "..."')
         if not self.root and (self.src, self.tgt) != ("en", "de"):
             raise ValueError(
                 f"the built-in corpus is en -> de, found {self.src} -> {self.tgt}: "
@@ -80,24 +74,24 @@ class DataConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class VocabularyConfig(Section):
-    """The vocabularies; built from the training split only."""
+    """The vocabularies, which are built from the training split only."""
 
     kind: Literal["words", "characters", "unigram", "bpe", "given"] = setting(
         "unigram",
-        "words, characters, unigram or bpe (the last two by SentencePiece), or given: what spaces separate, "
-        "for a corpus that is cut into pieces already. Translations and references are joined before "
-        "scoring: `@@ ` is deleted, or else spaces are deleted and each ▁ becomes a space.",
+        "words, characters, unigram or bpe (the last two by SentencePiece), or given: the corpus is already "
+        "cut into pieces, separated by spaces. Pieces are joined before scoring: `@@ ` is deleted, or "
+        "spaces are deleted and each ▁ becomes a space.",
     )
     size: Annotated[int, Meta(ge=5)] = setting(
-        8_000, "Maximum number of entries, the four special ones included."
+        8_000, "Maximum number of entries, including the four special ones."
     )
     joint: bool = setting(True, "One vocabulary for both languages.")
-    min_count: Positive = setting(1, "Words or characters seen less often in training become <unk>.")
+    min_count: Positive = setting(1, "Words or characters with fewer occurrences in training become <unk>.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig(Section):
-    """Training settings that all models share; those of one model are in ``[[models]]``."""
+    """Training settings that all models share."""
 
     seed: Natural = setting(1, "Seed of weights, dropout and batch order.", shared=False)
     device: str = setting(
@@ -108,68 +102,68 @@ class TrainConfig(Section):
     precision: Literal["auto", "fp32", "bf16"] = setting(
         "auto",
         "fp32, bf16 (autocast; weights stay fp32), or auto: bf16 if the device supports it natively. "
-        "Translations and scores are computed in fp32 in any case.",
+        "Translation and scoring always use fp32.",
     )
     deterministic: bool = setting(
         False,
-        "Compute the same bits each time: a GPU is slower then; a processor keeps its number of threads.",
+        "Make results reproducible bit by bit; slower on a GPU. A CPU then keeps its number of threads.",
         shared=False,
     )
     batch_tokens: Positive = setting(4_096, "Maximum number of target tokens per batch, padding included.")
     accumulate: Positive = setting(
         1,
-        "Parts that a batch is computed in, one after the other, where memory cannot hold it at once.",
-        shared=False,  # their gradients have the sum of the whole batch's
+        "Number of parts in which each batch is computed, one after the other, to save memory.",
+        shared=False,  # the sum of their gradients is that of the whole batch
     )
-    max_updates: Positive = setting(6_000, "Optimizer updates; all models see the same batches.")
+    max_updates: Positive = setting(6_000, "Number of optimizer updates; all models see the same batches.")
     budgets: tuple[Positive, ...] = setting(
         (),
-        "Several numbers of updates in place of `max_updates`, such as [1000, 2000, 4000]; each model has a "
-        "result at each of them. All share one training at a constant rate, the trunk (schedule stable). The "
-        "run of budget b leaves it after (1 - decay) b updates, and its rate falls to 0.",
-        shared=False,  # the hash says only that there are budgets
+        "Several numbers of updates in place of `max_updates`, such as [1000, 2000, 4000]; each model gets a "
+        "result for each. All share one training at a constant rate, the trunk (schedule stable). The run of "
+        "budget b leaves the trunk after (1 - decay) b updates, and its learning rate falls to 0.",
+        shared=False,  # the hash records only that there are budgets
     )
     decay: Annotated[float, Meta(gt=0, lt=1)] = setting(
-        DECAY, "Last share of the updates, in which the learning rate of the schedule stable falls to 0."
+        DECAY, "Last share of the updates, in which the schedule stable lowers the learning rate to 0."
     )
     quick: bool = setting(False, "Marks a quick try (`run --quick`), whose figures mean nothing.")
     label_smoothing: Fraction = setting(
         0.1, "Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."
     )
     clip_norm: NonNegative = setting(
-        1.0, "Maximum total gradient norm; larger gradients are scaled down. 0: none are."
+        1.0, "Maximum total gradient norm; larger gradients are scaled down. 0: no clipping."
     )
     valid_every: Positive = setting(500, "Updates between validations.")
     patience: Natural = setting(
         0,
-        "Stop after this many validations without a better one, by BLEU; by likelihood below "
-        "1 BLEU and for language models. 0: never stop early.",
+        "Stop after this many validations without improvement of BLEU, or of likelihood below 1 BLEU and for "
+        "language models. 0: never stop early.",
     )
     average: Positive = setting(
-        1, "Average the weights of the last N validations; used if better on validation."
+        1, "Average the weights of the last N validations, and use the average if it validates better."
     )
     average_every: Natural = setting(
         0,
-        "Updates between the weights that are averaged; 0: average those saved at validations.",
+        "Updates between the averaged weights; 0: average the weights saved at validations.",
     )
     ema: Fraction = setting(
-        0.0, "Decay per update of a moving average of all weights, used if better on validation; 0: none."
+        0.0, "Decay per update of a moving average of the weights, used if it validates better; 0: none."
     )
     log_every: Positive = setting(50, "Updates between lines of metrics.jsonl.", shared=False)
     checkpoint_every: Positive = setting(500, "Updates between saves of the trainer state.", shared=False)
     init_from: str | None = setting(
         None,
-        "Folder of a finished run whose weights and vocabularies training starts from (fine-tuning), or of "
-        "an experiment: then each model starts from the run of its label and seed. A relative path is read "
-        "as for `data.root`.",
-        shared=False,  # ``shared_settings`` has what it means
+        "Fine-tuning: folder of a finished run, whose weights and vocabularies are the start, or of an "
+        "experiment: then each model starts from the run of its label and seed. Relative paths are as for "
+        "`data.root`.",
+        shared=False,  # ``shared_settings`` records that there is one
     )
     init_hash: str | None = setting(
-        None, "The sha256 of these weights, written into the config.toml of a run.", shared=False
+        None, "The sha256 of these weights; attnbench writes it into config.toml.", shared=False
     )
 
     def __post_init__(self) -> None:
-        """Reject unknown devices, and averages that cannot be formed."""
+        """Raise ValueError for an unknown device, or settings that do not go together."""
         super().__post_init__()
         if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", self.device):
             raise ValueError(
@@ -180,7 +174,7 @@ class TrainConfig(Section):
             raise ValueError(f"average must be at least 2 where average_every is set, found {self.average}")
 
     def _check_budgets(self) -> None:
-        """Reject budgets that do not increase, and what has no effect beside them; set ``max_updates``."""
+        """Check settings that exclude budgets, and set ``max_updates`` to the largest budget."""
         if not self.budgets:
             return
         if any(a >= b for a, b in pairwise(self.budgets)):
@@ -192,8 +186,7 @@ class TrainConfig(Section):
             )
         if self.patience:
             raise ValueError(
-                f"patience = {self.patience} could end the training before a budget: leave it out beside "
-                "budgets"
+                f"patience = {self.patience} could end the training before a budget: leave one of them out"
             )
         object.__setattr__(self, "max_updates", self.budgets[-1])
 
@@ -204,44 +197,40 @@ class TrainConfig(Section):
 
     @property
     def branch_update(self) -> int:
-        """Updates after which a training to ``max_updates`` leaves the trunk."""
+        """Number of updates after which the run leaves the trunk."""
         return self.max_updates - decay_updates(self.max_updates, self.decay)
 
     def for_budget(self, updates: int) -> "TrainConfig":
-        """Return the settings of a run of one budget."""
+        """Return the settings of the run of one budget."""
         return replace(self, budgets=(updates,), max_updates=updates)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegularizationConfig(Section):
-    """Regularisation that all models share; the dropouts of one model are in ``[[models]]``.
-
-    With consistency regularisation, a weight and a probability that are left out become the method's own.
-    """
+    """Regularisation that all models share; dropout is a setting of each model."""
 
     consistency: Literal["none", "r-drop", "simcut"] = setting(
         "none",
-        "Loss on the KL divergence between two passes of a batch: none, r-drop, which compares two draws of "
-        "dropout, or simcut, which compares with a pass that lacks some tokens; the formulas are in "
-        "compare/formulas.py.",
+        "Loss on the KL divergence between two passes over a batch: none; r-drop, between two draws of "
+        "dropout; or simcut, with a pass that lacks some tokens. The formulas are in compare/formulas.py.",
     )
     consistency_weight: NonNegative | None = setting(
-        None, "Weight alpha of that divergence; by default 2.5 for r-drop and 3 for simcut."
+        None, "Weight alpha of the divergence; by default 2.5 for r-drop and 3 for simcut."
     )
     cut: Annotated[float, Meta(gt=0, lt=1)] | None = setting(
         None,
-        "Probability of a source or target token that its embedding is set to zero in the second pass of "
-        "simcut; by default 0.05.",
+        "Probability that the embedding of a token is set to zero in the second pass of simcut; by default "
+        "0.05.",
     )
     subword_sampling: Fraction = setting(
         0.0,
-        "Segment the training text anew for each epoch: of a bpe vocabulary the probability that a merge is "
-        "dropped (BPE-dropout, Provilkov et al. 2020), of a unigram one the exponent alpha of the "
-        "probabilities that a segmentation is drawn by (Kudo 2018); 0: never.",
+        "Segment the training text anew in each epoch. For bpe: probability that a merge is dropped "
+        "(BPE-dropout, Provilkov et al. 2020). For unigram: exponent alpha of the probability of a "
+        "segmentation (Kudo 2018). 0: no sampling.",
     )
 
     def __post_init__(self) -> None:
-        """Reject settings that would have no effect, and complete the others."""
+        """Raise ValueError for settings without effect, and fill in the defaults of the method."""
         super().__post_init__()
         for name, default in zip(("consistency_weight", "cut"), CONSISTENCY[self.consistency], strict=True):
             if getattr(self, name) is None:
@@ -259,93 +248,89 @@ class RegularizationConfig(Section):
 class DecodeConfig(Section):
     """Search settings, the same for every model."""
 
-    beam_size: Annotated[int, Meta(ge=1, le=MAX_BEAM_SIZE)] = setting(
+    beam_size: Annotated[int, Meta(ge=1, le=1_000)] = setting(
         5, "Hypotheses kept per sentence; 1 is greedy search."
     )
     length_penalties: tuple[NonNegative, ...] = setting(
         (0.0, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0),
-        "Values of alpha, the strength of the length penalty; one of several is chosen on validation.",
+        "Values of alpha, the strength of the length penalty; validation chooses one of several.",
     )
     length_normalization: Literal["wu", "length", "both"] = setting(
         "wu",
-        "Divisor of a log-probability: wu, ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14), length, "
-        "length ** alpha, or both: one of the two is chosen too.",
+        "Divisor of the log-probability. wu: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14). length: "
+        "length ** alpha. both: validation chooses between the two.",
     )
     max_ratio: Annotated[float, Meta(gt=0)] = setting(
         2.0, "A translation has at most max_ratio * source tokens + 10 tokens."
     )
     batch_tokens: Natural = setting(
         0,
-        "Maximum of source tokens times hypotheses decoded together; 0: 4,096, or 65,536 on a GPU.",
-        shared=False,  # a translation does not depend on the sentences that are decoded with it
+        "Maximum of source tokens times hypotheses in a decoding batch; 0: 4,096, or 65,536 on a GPU.",
+        shared=False,  # translations do not depend on the batch
     )
 
     def __post_init__(self) -> None:
-        """Reject length penalties that are no list of different ones."""
+        """Raise ValueError unless the length penalties increase."""
         super().__post_init__()
         if not self.length_penalties or any(a >= b for a, b in pairwise(self.length_penalties)):
-            found = list(self.length_penalties)
-            raise ValueError(f"length_penalties must be one number or several that rise, found {found}")
+            penalties = list(self.length_penalties)
+            raise ValueError(f"length_penalties must be one number or an increasing list, found {penalties}")
 
     def batch_tokens_on(self, device: str) -> int:
-        """Return ``batch_tokens``, or if it is 0 the number that suits a device, such as "cuda:1"."""
-        default = 4_096 if device == "cpu" else 65_536  # a GPU takes nearly the same time for a larger batch
+        """Return ``batch_tokens``, or if it is 0 the default of a device, such as "cuda:1"."""
+        default = 4_096 if device == "cpu" else 65_536  # a GPU decodes a larger batch in nearly the same time
         return self.batch_tokens or default
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringConfig(Section):
-    """How BLEU is computed, in validation and on test sets, and which models are compared by it."""
+    """How BLEU is computed, and which models are compared by it."""
 
     tokenize: Tokenizer = setting(
         "auto",
-        "sacreBLEU's tokenizer of BLEU; auto: that of the target language, "
+        "sacreBLEU's tokenizer for BLEU. auto: by target language, "
         f"{', '.join(f'{name} for {language}' for language, name in LANGUAGE_TOKENIZERS.items())}, else 13a. "
         "ja-mecab and ko-mecab need the extras ja and ko.",
     )
     baseline: str = setting(
-        "", "Label of the model that each other one is tested against; empty: all pairs are tested."
+        "", "Label of the model that all others are tested against; empty: all pairs are tested."
     )
     outcome: str = setting(
         "first",
-        "Test set whose BLEU decides which model is better: first, the name of a test set, or mean, the mean "
-        "BLEU of all test sets.",
+        "Test set whose BLEU decides which model is better: first, the name of a test set, or mean (the mean "
+        "BLEU of all test sets).",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig(Section):
-    """Amounts of work of the timings, which follow the last run and take all models in turn."""
+    """Amounts of work of the timings, which follow the last run and time all models in turn."""
 
     updates: Positive = setting(10, "Training updates per timed repeat.", shared=False)
     sentences: Positive = setting(256, "Test sentences per timed decoding.", shared=False)
-    repeats: Positive = setting(
-        3, "Timed repeats; the median, the lowest and the highest are reported.", shared=False
-    )
+    repeats: Positive = setting(3, "Timed repeats; median, lowest and highest are reported.", shared=False)
     seconds: NonNegative = setting(
         5.0,
-        "Seconds that a timed repeat lasts at least, in which its work is done as often as it takes; "
-        "not of the latency.",
+        "Minimum seconds of a timed repeat, which does its work as often as necessary; latency excepted.",
         shared=False,
     )
     latency_sentences: Positive = setting(
         100,
-        "Sentences translated one at a time for the latency; below 100 there is no 95th percentile.",
+        "Sentences translated one by one for the latency; the 95th percentile needs at least 100.",
         shared=False,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetConfig(Section):
-    """The quantity in which the models are made equal (see compare/experiment/budget.py)."""
+    """Quantity that is made equal for all models, by changing their widths."""
 
     match: Literal["none", "params", "flops"] = setting(
-        "none",
-        "none, params (trainable weights) or flops (of training, per token).",
+        "none", "none, params (trainable weights) or flops (of training, per token)."
     )
     reference: str = setting(
         "",
-        "Label of the model that stays unchanged and whose amount the others get; empty: the first.",
+        "Label of the model that stays unchanged and sets the amount of the others; empty: the first.",
         shared=False,
     )
     amount: NonNegative = setting(
@@ -356,7 +341,7 @@ class BudgetConfig(Section):
     )
 
     def __post_init__(self) -> None:
-        """Reject settings that would have no effect."""
+        """Raise ValueError for settings without effect."""
         super().__post_init__()
         if self.match == "none" and (self.reference or self.amount):
             raise ValueError("reference and amount have no effect without match: set match too")
@@ -380,59 +365,53 @@ class Sections:
         return {name: getattr(self, name) for name in SECTIONS}
 
 
-SECTIONS: dict[str, Any] = {each.name: each.type for each in fields(Sections)}
+SECTIONS: dict[str, Any] = {item.name: item.type for item in fields(Sections)}
 """The dataclass of each section."""
-
-
-SETTINGS = {f"{section}.{each.name}": each for section, kind in SECTIONS.items() for each in fields(kind)}
-"""The declaration of each setting that all models share, by "section.key"."""
-SHARED = {name: each.default for name, each in SETTINGS.items() if each.metadata["shared"]}
-"""Settings of which all rows of a table must have the same value, with their defaults."""
+SETTINGS = {f"{section}.{item.name}": item for section, kind in SECTIONS.items() for item in fields(kind)}
+"""The field of each setting, by "section.key"."""
+SHARED = {name: item.default for name, item in SETTINGS.items() if item.metadata["shared"]}
+"""Defaults of the settings that must be equal in all rows of a table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """A ``[[models]]`` table: a preset, a label, and the settings of the preset that it overrides."""
+    """A ``[[models]]`` table."""
 
     preset: str
-    """Name of the preset."""
     label: str
     """Name of the model in tables and folders."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that differ from the preset, by name."""
+    """Settings that replace those of the preset, by name."""
 
 
 EXTERNAL = "external"
-"""Stands for the preset of an external system."""
+"""Preset of external systems."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SystemConfig:
-    """A ``[[systems]]`` table: an external system, whose translations were made by another program."""
+    """A ``[[systems]]`` table: translations of another program."""
 
     label: str
-    """Name of the row in tables and folders."""
     files: Mapping[str, str]
-    """Absolute path of its translations by name of the test set, one line per sentence."""
+    """Absolute path of the translations of each test set, one line per sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Sections):
-    """A comparison as written and checked: shared sections, and one entry of ``models`` per model."""
+    """An experiment file, checked."""
 
     name: str
     """Name of the file without its suffix."""
     models: tuple[ModelConfig, ...]
-    """Presets, labels and overrides, in the order of the table."""
     systems: tuple[SystemConfig, ...] = ()
-    """External systems."""
     seeds: tuple[Natural, ...] = ()
-    """Seeds that each model is trained from; by default that of ``[train]``."""
+    """Seeds of the runs of each model; by default that of ``[train]``."""
     plugins: tuple[str, ...] = ()
-    """Modules from outside this repository that register models, scores, metrics or studies."""
+    """Modules that register models, scores, metrics or studies."""
 
     def __post_init__(self) -> None:
-        """Reject settings that do not go together."""
+        """Raise ValueError for settings that do not go together."""
         seeds = convert_setting(self.seeds, tuple[Natural, ...], "seeds")
         if len(set(seeds)) < len(seeds):
             raise ValueError(f"seeds must be different, found {list(seeds)}")
@@ -442,11 +421,11 @@ class Experiment(Sections):
         kind = self.vocabulary.kind
         if self.regularization.subword_sampling and kind not in SUBWORD_KINDS:
             raise ValueError(
-                "regularization.subword_sampling needs a vocabulary of several segmentations: "
+                "regularization.subword_sampling needs subwords: "
                 f'set vocabulary.kind to {" or ".join(SUBWORD_KINDS)}, found "{kind}"'
             )
 
 
 def run_name(label: str, seed: int, budget: int | None = None) -> str:
-    """Name the folder of one model and seed, and of one of several budgets."""
+    """Return the name of a run's folder; ``budget`` is None unless there are several."""
     return f"{label}-seed{seed}" + ("" if budget is None else f"-budget{budget}")

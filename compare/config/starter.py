@@ -1,4 +1,4 @@
-"""Starter experiment for a new corpus: four families scaled to its size."""
+"""Compose a first experiment for a new corpus: four families of models scaled to its size."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,10 +8,10 @@ from data.marks import CUT, UNSPACED
 from data.prepare import MAX_DISTINCT_WORDS, FirstPass
 
 TOKENS_PER_PAIR = 20
-"""Assumed number of target tokens per pair, from which the number of updates is computed."""
+"""Assumed mean number of target tokens per pair."""
 MIN_UPDATES = 200
 MIN_SUBWORD_WORDS = 4_000
-"""A corpus with fewer distinct words than this gets a vocabulary of whole words."""
+"""A corpus with fewer distinct words gets a vocabulary of whole words."""
 
 
 class Size(NamedTuple):
@@ -20,7 +20,7 @@ class Size(NamedTuple):
     pairs: float
     epochs: int
     width: int
-    """Size of the embeddings and of the Transformer; recurrent states are twice as wide."""
+    """Width of embeddings and Transformers; recurrent states are twice as wide."""
     batch_tokens: int
     vocabulary: int
     rate: float
@@ -37,20 +37,13 @@ LEARNING_RATES = {"lstm": 3e-3, "bahdanau": 1.5e-3, "luong-general": 1.5e-3, "tr
 """Learning rates that suit Multi30k, by preset."""
 
 
-def starter_experiment(
-    langs: tuple[str, str],
-    first_pass: FirstPass,
-    splits: Mapping[str, int],
-) -> str:
-    """Compose the ``experiment.toml`` of a prepared corpus; it belongs in the corpus folder.
+def starter_experiment(langs: tuple[str, str], first_pass: FirstPass, splits: Mapping[str, int]) -> str:
+    """Compose the text of ``experiment.toml`` in the folder of a corpus.
 
     Args:
         langs: source and target language.
         first_pass: results of the first pass over the corpus.
         splits: number of pairs of each split.
-
-    Returns:
-        The text of the file.
     """
     pairs = splits["train"]
     size = next(size for size in SIZES if pairs <= size.pairs)
@@ -76,7 +69,6 @@ def starter_experiment(
 
 
 def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:
-    """Choose the ``[vocabulary]`` section: subwords if the corpus has enough distinct words."""
     kinds = {marked.kind for marked in first_pass.marks if marked.most}
     if kinds & {*CUT}:
         return {"kind": "given", "size": MAX_DISTINCT_WORDS, "joint": True}
@@ -85,13 +77,12 @@ def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:
     words = first_pass.distinct_words
     if words < MIN_SUBWORD_WORDS:
         return {"kind": "words", "size": MIN_SUBWORD_WORDS, "joint": False}
-    # SentencePiece fails if the text has fewer pieces than requested; regular text such as the embedded
-    # grammar's has 0.38 pieces per distinct word.
+    # SentencePiece fails if the text has fewer pieces than requested; the text of the built-in grammar has
+    # 0.38 pieces per distinct word.
     return {"kind": "unigram", "size": min(size.vocabulary, words // 3), "joint": True}
 
 
 def _model(name: str, size: Size, updates: int, *, joint: bool) -> dict[str, Any]:
-    """Choose the settings of one ``[[models]]`` table."""
     model: dict[str, Any] = {"preset": name}
     if joint:
         model["tie"] = "all"

@@ -29,11 +29,7 @@ from compare.settings import Natural, Section
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling(Section):
-    """Distribution that each token is drawn from; the filters apply in this order.
-
-    Raises:
-        ValueError: a value out of range.
-    """
+    """Distribution that each token is drawn from; the filters apply in this order."""
 
     temperature: Annotated[float, Meta(gt=0)] = 1.0
     """Divisor of the logits: below 1 sharper, above 1 flatter than the model's distribution."""
@@ -43,7 +39,6 @@ class Sampling(Section):
     """Draw from the most probable tokens that together have at least this probability (Holtzman et al. 2020,
     section 3.1, nucleus sampling)."""
     seed: Natural = 1
-    """Seed of the draws."""
 
 
 @torch.inference_mode()
@@ -77,7 +72,7 @@ def sample(
 
     Returns:
         For each sentence its samples as they were drawn, with the log-probability of each under the model
-        itself: without temperature, filters and length penalty, end of sentence included.
+            itself: without temperature, filters and length penalty, end of sentence included.
 
     Raises:
         ValueError: ``number`` is below 1, or the model's logits are NaN or have no softmax.
@@ -88,7 +83,7 @@ def sample(
     draws = _uniforms(src, src_mask, sampling.seed, number, steps, repeats).to(device)
     rows, limits = torch.arange(src.size(0), device=device), limits.to(device)
     is_open = torch.ones(src.size(0), number, dtype=torch.bool, device=device)  # of the sentences in ``rows``
-    found = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
+    drawn = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
     lengths = torch.zeros(src.size(0), number, dtype=torch.long, device=device)
     scores = torch.zeros(src.size(0), number, dtype=torch.float64, device=device)
     memory = model.encode(src, src_mask)
@@ -101,7 +96,7 @@ def sample(
         tokens = tokens.masked_fill((limits[rows] == time).unsqueeze(1), special.eos)
         chosen = logp.gather(2, tokens.unsqueeze(2)).squeeze(2).double()
         scores[rows] += chosen.masked_fill(~is_open, 0.0)
-        found[rows, :, time] = tokens
+        drawn[rows, :, time] = tokens
         ends = is_open & (tokens == special.eos)
         lengths[rows] = lengths[rows].masked_fill(ends, time)
         is_open &= ~ends
@@ -111,12 +106,12 @@ def sample(
         if (count := int(unfinished.sum())) == 0:
             break
         if count < COMPACT_SHARE * len(rows):
-            kept = unfinished.nonzero().squeeze(1)
-            rows, is_open, tokens = rows[kept], is_open[kept], tokens[kept]
-            memory, state = keep(memory, kept), keep(state, kept)
+            still_open = unfinished.nonzero().squeeze(1)
+            rows, is_open, tokens = rows[still_open], is_open[still_open], tokens[still_open]
+            memory, state = keep(memory, still_open), keep(state, still_open)
     if scores.isnan().any():
         raise ValueError(NAN_SCORES)
-    parts = (found.tolist(), lengths.tolist(), scores.tolist())
+    parts = (drawn.tolist(), lengths.tolist(), scores.tolist())
     return [
         [Hypothesis(ids[:length], score) for ids, length, score in zip(*samples, strict=True)]
         for samples in zip(*parts, strict=True)
@@ -124,15 +119,9 @@ def sample(
 
 
 def draw(logp: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
-    """Draw one token per hypothesis.
+    """Draw one token per hypothesis, (B, K), from logp (B, K, V) and random numbers (B, K) in [0, 1).
 
-    Args:
-        logp: log-probabilities of the model, -inf for tokens that must not be drawn, (B, K, V).
-        uniforms: random numbers from 0 up to 1, 1 excluded, (B, K).
-        sampling: temperature and filters.
-
-    Returns:
-        The tokens, (B, K).
+    Tokens of log-probability -inf are not drawn.
     """
     scaled = logp.double() / sampling.temperature
     if sampling.top_k:
@@ -170,10 +159,7 @@ def count_repeats(sources: Sequence[Sequence[int]]) -> list[int]:
 def _uniforms(
     src: Tensor, src_mask: Tensor, seed: int, number: int, steps: int, repeats: Sequence[int] | None
 ) -> Tensor:
-    """Draw the uniform random numbers of all steps, (B, number, steps); see ``sample``.
-
-    A shorter batch takes the first numbers of the same generators.
-    """
+    """Draw the random numbers of all steps, (B, number, steps); a shorter batch takes the first ones."""
     sources = [row[mask].tolist() for row, mask in zip(src.cpu(), src_mask.cpu().bool(), strict=True)]
     repeats = count_repeats(sources) if repeats is None else repeats
     draws = [

@@ -9,6 +9,7 @@ penalties, N hypotheses that are kept.
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -17,7 +18,6 @@ from msgspec import Meta
 from torch import Tensor, nn
 
 from compare.config.sections import DecodeConfig
-from compare.hook import use_fast
 from compare.protocol import EncoderDecoder, keep, select
 from compare.settings import NonNegative, Section
 from data.vocabulary import BOS, EOS, PAD
@@ -27,16 +27,13 @@ COMPACT_SHARE = 0.8
 LOOK_EVERY = 8
 """Steps between two looks at the finished sentences where a look waits for the device, as on a GPU."""
 NAN_SCORES = "the model's scores are NaN: its weights are damaged or its numbers overflow"
-"""Error message for logits that are NaN, or infinite so that their softmax is."""
 NEVER_ENDS = "the model gives the end of a sentence the probability 0, so no translation ends"
-"""Error message for a logit of the end of sentence that is minus infinity."""
 
 
 class Hypothesis(NamedTuple):
     """A translation that search or sampling has found."""
 
     tokens: list[int]
-    """Ids without begin and end of sentence."""
     score: float
     """Log-probability, end of sentence included; of a search divided by the length penalty."""
 
@@ -46,15 +43,12 @@ class SpecialIds:
     """Ids of padding, begin and end of sentence."""
 
     pad: int
-    """Padding, which never comes out."""
     bos: int
     """Begin of sentence, which every hypothesis starts from and which never comes out."""
     eos: int
-    """End of sentence."""
 
 
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
-"""Those of the vocabularies of this project."""
 
 Normalization = Literal["wu", "length"]
 
@@ -65,22 +59,14 @@ class LengthPenalty(Section):
 
     - wu: ((5 + length) / 6) ** alpha (Wu et al. 2016, eq. 14)
     - length: length ** alpha; alpha = 1 gives the mean per token
-
-    Raises:
-        ValueError: a negative ``alpha``, or another form.
     """
 
     alpha: NonNegative = 0.0
     """Strength: the larger, the longer are the translations; 0: no penalty in either form."""
     normalization: Normalization = "wu"
-    """Form of the divisor."""
 
     def divisor(self, length: int) -> float:
-        """Compute the divisor.
-
-        Args:
-            length: tokens of the hypothesis, at least 1: the end of sentence is counted.
-        """
+        """Compute the divisor for a number of tokens, at least 1: the end of sentence is counted."""
         base = (5 + length) / 6 if self.normalization == "wu" else float(length)
         return math.pow(base, self.alpha)
 
@@ -93,15 +79,11 @@ NO_PENALTY = LengthPenalty()
 
 
 def length_penalties(decode: DecodeConfig) -> tuple[LengthPenalty, ...]:
-    """List the penalties to choose from, in rising order; with both forms, alpha = 0 stands once.
-
-    Args:
-        decode: holds the grid of alpha and the form.
-    """
+    """List the penalties of the grid, in rising order; with both forms, alpha = 0 stands once."""
     form = decode.length_normalization
     forms: tuple[Normalization, ...] = ("wu", "length") if form == "both" else (form,)
-    grid = [LengthPenalty(alpha, each) for each in forms for alpha in decode.length_penalties]
-    return tuple(each for each in grid if each.alpha or each.normalization == forms[0])
+    grid = [LengthPenalty(alpha, form) for form in forms for alpha in decode.length_penalties]
+    return tuple(penalty for penalty in grid if penalty.alpha or penalty.normalization == forms[0])
 
 
 # The choice of a length penalty on validation.
@@ -116,11 +98,8 @@ class GridPoint:
     """One length penalty, and the scores of beam search with it on the validation set."""
 
     normalization: Normalization
-    """Form of the penalty, as in ``LengthPenalty``."""
     length_penalty: Annotated[float, Meta(ge=0)]
-    """Alpha."""
     bleu: Annotated[float, Meta(ge=0)]
-    """BLEU, 0 to 100."""
     length_ratio: Annotated[float, Meta(ge=0)]
     """Tokens of the translations over tokens of the references."""
 
@@ -133,19 +112,13 @@ class GridPoint:
 def choose_penalty(grid: Sequence[GridPoint]) -> int:
     """Choose the smallest penalty whose validation BLEU is within ``PENALTY_TOLERANCE`` of the best.
 
-    This is a one-standard-error rule (Breiman et al. 1984, section 3.4.3; Hastie et al. 2009, section 7.10):
-    a few tenths of BLEU are within the noise of a validation set, so the simplest of the equally good points
-    is taken, here the one with the shortest translations. The very best on validation fits the length of its
-    references, which need not be that of other text.
+    Returns its index. This is a one-standard-error rule (Breiman et al. 1984, section 3.4.3; Hastie et al.
+    2009, section 7.10): a few tenths of BLEU are within the noise of a validation set, so the simplest of the
+    equally good points is taken, here the one with the shortest translations. The very best on validation
+    fits the length of its references, which need not be that of other text.
 
     In one form, a smaller alpha gives shorter translations. Values of alpha in two forms do not compare:
     there the smallest penalty is that with the smallest length ratio, then with the smallest alpha.
-
-    Args:
-        grid: at least one point.
-
-    Returns:
-        Its index.
     """
     best = max(point.bleu for point in grid)
     several_forms = len({point.normalization for point in grid}) > 1
@@ -170,10 +143,10 @@ def search(
     penalty: LengthPenalty = NO_PENALTY,
 ) -> list[Hypothesis]:
     """Return the best hypothesis of each sentence; arguments as for ``search_all``."""
-    (found,) = search_all(
+    (hypotheses,) = search_all(
         model, src, src_mask, limits=limits, special=special, beam_size=beam_size, penalties=[penalty]
     )
-    return [best for (best,) in found]
+    return [best for (best,) in hypotheses]
 
 
 @torch.inference_mode()
@@ -199,8 +172,8 @@ def search_all(
         model: the model, in eval mode.
         src: source ids, (B, S).
         src_mask: True at real source tokens, (B, S).
-        limits: maximum length of each translation, (B,), at least 0; the end of sentence is not counted.
-            Best on the CPU, where reading them does not wait for another device.
+        limits: maximum length of each translation, (B,), end of sentence not counted; best on the CPU, where
+            reading them does not wait for another device.
         special: ids of padding, begin and end of sentence.
         beam_size: open hypotheses per sentence; 1 is greedy search.
         penalties: at least one length penalty.
@@ -208,8 +181,8 @@ def search_all(
 
     Returns:
         For each penalty and each sentence its best hypotheses, all different, from the highest score to the
-        lowest; of equal scores first the one that ended earlier, then the one whose last open hypothesis came
-        first. There are fewer than ``n_best`` only where so few are possible, as for limit 0.
+            lowest; of equal scores first the one that ended earlier, then the one whose last open hypothesis
+            came first. There are fewer than ``n_best`` only where so few are possible, as for limit 0.
 
     Raises:
         ValueError: ``n_best`` is out of range, the model's logits are NaN or have no softmax, or no
@@ -299,16 +272,15 @@ class Beams:
         # NaN is the largest value to topk, so it stays in a row's scores until the row is dropped here.
         if self.scores[~self.open].isnan().any():
             raise ValueError(NAN_SCORES)
-        kept = self.open.nonzero().squeeze(1)
+        still_open = self.open.nonzero().squeeze(1)
         open_rows = (self.rows, self.limits, self.largest, self.open, self.ended, self.scores)
-        self.rows, self.limits, self.largest, self.open, self.ended, self.scores = keep(open_rows, kept)
-        return kept
+        self.rows, self.limits, self.largest, self.open, self.ended, self.scores = keep(open_rows, still_open)
+        return still_open
 
     def results(self) -> list[list[list[Hypothesis]]]:
         """Return for each penalty and sentence its ended hypotheses, the best first, at most N.
 
-        Raises:
-            ValueError: the hypotheses of a sentence ended with probability 0.
+        A ValueError says that the hypotheses of a sentence ended with probability 0.
         """
         if not self.ends:
             raise ValueError(NEVER_ENDS)
@@ -319,25 +291,25 @@ class Beams:
         best, index = stable_topk(values, self.n_best)
         last = end_parents.transpose(0, 1).flatten(1).expand_as(values).gather(2, index)
         record = tokens.tolist(), parents.tolist()
-        found = [
+        hypotheses = [
             [
                 [
                     Hypothesis(_follow(*record, sentence, position // self.beam, hypothesis), score)
-                    for score, position, hypothesis in zip(*kept, strict=True)
+                    for score, position, hypothesis in zip(*ended, strict=True)
                     if score > -math.inf
                 ]
-                for sentence, kept in enumerate(zip(*sentences, strict=True))
+                for sentence, ended in enumerate(zip(*sentences, strict=True))
             ]
             for sentences in zip(best.tolist(), index.tolist(), last.tolist(), strict=True)
         ]
-        if not all(map(all, found)):
+        if not all(map(all, hypotheses)):
             raise ValueError(NEVER_ENDS)
-        return found
+        return hypotheses
 
     def _by_time(self, record: Sequence[tuple[int, Tensor, Tensor, Tensor]], fill: float) -> list[Tensor]:
         """Arrange a record as two tensors (T, B, K), with ``fill`` in the first where a sentence has none."""
         times, rows, values, parents = zip(*record, strict=True)
-        counts = torch.tensor([len(each) for each in rows], device=self.rows.device)
+        counts = torch.tensor([len(of_step) for of_step in rows], device=self.rows.device)
         where = torch.tensor(times, device=self.rows.device).repeat_interleave(counts), torch.cat(rows)
         shape, arranged = (self.time, len(self.best), self.beam), []
         for parts, empty in ((values, fill), (parents, 0)):
@@ -356,7 +328,6 @@ class Beams:
         return best_continuations(self.scores.to(logp.dtype), logp, 1 if self.beam == 1 else 2 * self.beam)
 
     def _finish(self, ends: Tensor, scores: Tensor, parents: Tensor) -> None:
-        """Record the hypotheses that end now, and the N best scores so far; arguments are (B, K)."""
         if self.synchronous and not ends.any():
             return
         self.ended += ends.sum(dim=1)
@@ -382,12 +353,11 @@ def _follow(
     steps: int,
     hypothesis: int,
 ) -> list[int]:
-    """List the tokens of a hypothesis before a step, by a record (steps, B, K) of all that steps chose."""
-    found = []
+    ids = []
     for time in range(steps - 1, -1, -1):
-        found.append(tokens[time][sentence][hypothesis])
+        ids.append(tokens[time][sentence][hypothesis])
         hypothesis = parents[time][sentence][hypothesis]
-    return found[::-1]
+    return ids[::-1]
 
 
 def is_synchronous(device: torch.device) -> bool:
@@ -412,25 +382,18 @@ def token_logp(logits: Tensor, special: SpecialIds) -> Tensor:
 # The best continuations of hypotheses, with ties in a fixed order.
 
 
-@use_fast
 def best_continuations(scores: Tensor, logp: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Find the ``count`` largest sums of scores (B, K) and logp (B, K, V) per sentence.
 
-    Ties go to the lowest hypothesis k, then to the lowest token v.
-
-    Returns:
-        The sums in descending order, their hypotheses k and their tokens v, (B, count) each.
+    Returns the sums in descending order, their hypotheses k and their tokens v, (B, count) each. Ties go to
+    the lowest hypothesis k, then to the lowest token v.
     """
     best, index = stable_topk((scores.unsqueeze(2) + logp).flatten(1), count)
     return best, index // logp.size(2), index % logp.size(2)
 
 
-@use_fast
 def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Find the ``count`` largest values of the last dimension, in descending order, and their indices.
-
-    Equal values are ordered by index; ``torch.topk`` leaves their order open.
-    """
+    """Find the ``count`` largest values of the last dimension and their indices, ties by index."""
     top, index = values.sort(stable=True, descending=True)
     return top[..., :count], index[..., :count]
 
@@ -441,17 +404,11 @@ def stable_topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class Ensemble(nn.Module):
     """p(y) = 1/M sum_m p_m(y) at each step, over M models: the arithmetic mean of their probabilities.
 
-    Has what search and sampling need of a model: ``encode``, ``init_state`` and ``step``. Memory and state
-    are tuples with one entry per member, so each member reads the common hypotheses with its own decoder. It
-    cannot be trained, and has no attention of its own.
+    Memory and state are tuples with one entry per member. An ensemble cannot be trained, and has no attention
+    of its own.
     """
 
     def __init__(self, members: Sequence[EncoderDecoder[Any, Any]]) -> None:
-        """Combine models.
-
-        Args:
-            members: at least one model; all have the same vocabularies.
-        """
         super().__init__()
         self.members: Any = nn.ModuleList(members)  # type: ignore[arg-type]  # models are modules
 
@@ -467,16 +424,7 @@ class Ensemble(nn.Module):
     def step(
         self, tokens: Tensor, state: tuple[Any, ...], memory: tuple[Any, ...]
     ) -> tuple[Tensor, tuple[Any, ...]]:
-        """Decode one position.
-
-        Args:
-            tokens: the previous token of each hypothesis, (B, K).
-            state: the states before these tokens; they must not be used afterwards.
-            memory: result of ``encode``.
-
-        Returns:
-            The logarithm of the mean probabilities, in fp32 or better, (B, K, V), and the next states.
-        """
+        """Decode tokens (B, K): the logarithm of the mean probabilities (B, K, V), and the next states."""
         logps, states = [], []
         for member, part, source in zip(self.members, state, memory, strict=True):
             logits, next_state = member.step(tokens, part, source)
@@ -492,3 +440,7 @@ class Ensemble(nn.Module):
 def mean_probability(logps: Sequence[Tensor]) -> Tensor:
     """Return log(1/M sum_m exp(logps[m])) of M tensors of one shape."""
     return torch.stack(list(logps)).logsumexp(dim=0) - math.log(len(logps))
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from compare.fast import best_continuations, stable_topk

@@ -21,7 +21,6 @@ from compare.decoding.search import (
     length_penalties,
     search_all,
 )
-from compare.hook import use_fast
 from compare.protocol import EncoderDecoder
 from compare.system.device import DTYPES
 from compare.system.processes import SINGLE, Processes
@@ -41,7 +40,6 @@ AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Lines = TypeVar("Lines", str, Sequence[str])
 
 
-@use_fast
 def decoding_copy(model: AnyModel, *, always: bool = False) -> AnyModel:
     """Return a copy of a model that searches faster, for as long as its weights stay: here the model."""
     return model
@@ -94,34 +92,28 @@ def generate(
         return sample(model, src, src_mask, limits=limits, special=special, sampling=sampling, number=n_best)
     beam_size = n_best if beam_size is None else beam_size
     options: dict[str, Any] = {"beam_size": beam_size, "penalties": [penalty], "n_best": n_best}
-    (found,) = search_all(model, src, src_mask, limits=limits, special=special, **options)
-    return found
+    (hypotheses,) = search_all(model, src, src_mask, limits=limits, special=special, **options)
+    return hypotheses
 
 
 class Translation(NamedTuple):
     """One of several translations of a sentence."""
 
     text: str
-    """Detokenised translation, a single line of text."""
     score: float
     """Log-probability, end of sentence included; of a search divided by the length penalty."""
     tokens: list[int]
-    """Ids without begin and end of sentence."""
 
 
 class Request(NamedTuple):
     """Sources to search for, as process 0 sends them to the others."""
 
     sources: list[list[int]]
-    """Ids of the sources, at least one."""
     penalties: Sequence[LengthPenalty]
-    """Length penalties of beam search."""
     beam_size: int
     """Hypotheses per source that are in memory at a time."""
     n_best: int = 1
-    """Hypotheses to return of each source."""
     sampling: "Sampling | None" = None
-    """How hypotheses are drawn; None: they are searched for."""
 
 
 class Translator:
@@ -172,11 +164,7 @@ class Translator:
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
 
-        Args:
-            work: may translate; only that of process 0 is called.
-
-        Returns:
-            The result of ``work``, in all processes; all raise its exception.
+        Returns its result in all processes; all raise its exception.
         """
         while not self.processes.is_main and (request := self.processes.broadcast(None)) is not None:
             with suppress(Exception):  # process 0 raises it too, which ends ``work``
@@ -191,15 +179,10 @@ class Translator:
         return self.processes.on_main(work_and_dismiss)
 
     def translate(self, lines: Lines, *, beam_size: int | None = None) -> Lines:
-        """Translate lines of text; the translation of a line does not depend on the other lines.
+        """Translate lines of text, or one line; the translation of a line does not depend on the others.
 
-        Args:
-            lines: source sentences; a string is one sentence.
-            beam_size: open hypotheses per sentence; None means that of the run's config.
-
-        Returns:
-            One detokenised translation per line, each a single line of text and empty for a blank line. If
-            ``lines`` is a string, its translation as a string.
+        Returns one detokenised translation per line, a single line of text, empty for a blank line.
+        ``beam_size`` None is that of the run's config.
         """
         if isinstance(lines, str):
             return self.translate_all([lines], [self.penalty], beam_size=beam_size)[0][0]
@@ -210,16 +193,10 @@ class Translator:
     ) -> list[list[str]]:
         """Translate lines with each of several length penalties, at about the cost of one of them.
 
-        Args:
-            lines: source sentences.
-            penalties: length penalties, in place of the translator's own.
-            beam_size: as for ``translate``.
-
-        Returns:
-            For each penalty the translations as ``translate`` gives them.
+        Returns for each penalty the translations as ``translate`` gives them.
         """
-        found = self._translations(lines, penalties, beam_size)
-        return [[several[0].text for several in translations] for translations in found]
+        by_penalty = self._translations(lines, penalties, beam_size)
+        return [[several[0].text for several in translations] for translations in by_penalty]
 
     def generate(
         self,
@@ -235,27 +212,26 @@ class Translator:
             lines: source sentences.
             beam_size: as for ``translate``; at least ``n_best``.
             n_best: translations per line.
-            sampling: draw ``n_best`` samples per line instead of searching; those of a line do not depend on
-                the other lines, but for how often the same line came before, see ``sample``.
+            sampling: draw ``n_best`` samples per line instead of searching, see ``sample``.
 
         Returns:
             For each line its translations: by beam search the best first, of which the first is that of
-            ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
-            translation, which is empty.
+                ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
+                translation, which is empty.
 
         Raises:
             ValueError: options out of range, or ``beam_size`` together with ``sampling``.
         """
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
-        (found,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
-        return found
+        (translations,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
+        return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each of several lines, blank ones included; see ``translate``."""
         sources = self.vocabularies.src.encode_all(list_lines(lines))
-        (found,) = self._find(sources, [self.penalty], beam_size)
-        return [best for (best,) in found]
+        (hypotheses,) = self._find(sources, [self.penalty], beam_size)
+        return [best for (best,) in hypotheses]
 
     def _translations(
         self,
@@ -268,16 +244,16 @@ class Translator:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         lines = list_lines(lines)
         sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        found = self._find(sources, penalties, beam_size, n_best, sampling)
+        by_penalty = self._find(sources, penalties, beam_size, n_best, sampling)
         decode = self.vocabularies.tgt.decode
         return [
             [
-                [Translation(decode(each.tokens), each.score, each.tokens) for each in next(hypotheses)]
+                [Translation(decode(tokens), score, tokens) for tokens, score in next(of_sources)]
                 if line.strip()
                 else [Translation("", 0.0, [])]
                 for line in lines
             ]
-            for hypotheses in map(iter, found)
+            for of_sources in map(iter, by_penalty)
         ]
 
     def _find(
@@ -288,7 +264,6 @@ class Translator:
         n_best: int = 1,
         sampling: "Sampling | None" = None,
     ) -> list[list[list[Hypothesis]]]:
-        """Return for each penalty the hypotheses of each source, found by all processes together."""
         if not self.reads_source:
             raise ValueError(
                 "a language model reads no source, so it cannot translate, attend to a source or be aligned "
@@ -322,13 +297,12 @@ class Translator:
     def _search_batches(
         self, request: Request, batches: Sequence[Ints]
     ) -> list[list[list[list[Hypothesis]]]]:
-        """Return for each batch and penalty the hypotheses of the sources of the batch."""
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
         if request.sampling is not None:
             from compare.decoding.sampling import count_repeats, sample
 
             repeats = count_repeats(request.sources)
-        found, done, total = [], 0, sum(map(len, batches))
+        results, done, total = [], 0, sum(map(len, batches))
         for rows in batches:
             self.progress("translating", done, total)
             done += len(rows)
@@ -338,12 +312,12 @@ class Translator:
             options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
             if request.sampling is not None:
                 options |= {"sampling": request.sampling, "number": request.n_best}
-                found.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
+                results.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
             else:
                 options |= {"beam_size": request.beam_size, "n_best": request.n_best}
-                found.append(search_all(model, *batch, **options, penalties=request.penalties))
+                results.append(search_all(model, *batch, **options, penalties=request.penalties))
         self.progress("translating", total, total)
-        return found
+        return results
 
     def count_unknown(self, lines: Sequence[str]) -> int:
         """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""
@@ -353,13 +327,8 @@ class Translator:
     def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
         """Translate one line and compute the attention weights of every piece of the translation.
 
-        Args:
-            line: the source sentence.
-            translation: the translation that the model is made to write; None: its own.
-
-        Returns:
-            The translation with source pieces, target pieces, and weights by name, (heads, T, S); ``plot()``
-            draws them, and a notebook shows them in a viewer.
+        With ``translation`` the model is made to write that one. ``plot()`` of the result draws the weights,
+        and a notebook shows them in a viewer.
         """
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
@@ -385,3 +354,7 @@ class Translator:
             label=self.label,
             color=color,
         )
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from compare.fast import decoding_copy

@@ -33,16 +33,11 @@ UP_TO_ROUNDING = "up to rounding, not bit by bit"
 Figures = dict[str, Any]
 """Fields of ``Result`` by name."""
 MIN_PERCENTILE_SENTENCES = 100
-"""Sentences from which the 95th percentile of latency is known: five of a hundred are above it."""
+"""The 95th percentile of latency needs at least this many sentences."""
 
 
 def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Result:
-    """Make the result record of a run that has begun: the fields that are known before training.
-
-    Args:
-        folder: the run.
-        prepared: its data; None leaves their hashes out.
-    """
+    """Make the result of a run that has begun; without ``prepared``, hashes of the data are left out."""
     run = folder.run
     begun = Result(
         label=run.label,
@@ -67,7 +62,7 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
 
 
 def gpu_conditions(run: Run) -> Figures:
-    """Return the figures in which training on a GPU may differ; None for a processor."""
+    """Return the conditions in which training on a GPU may differ from a CPU."""
     device, settings = torch.device(run.train.device), run.model.settings()
     cells = {settings.get(name) for name in ("cell", "encoder_mixer", "decoder_mixer")}
     is_recurrent = bool(cells & {"lstm", "gru", "rnn"})
@@ -81,11 +76,7 @@ def gpu_conditions(run: Run) -> Figures:
 
 
 def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
-    """Compute all figures of a finished run.
-
-    Raises:
-        ValueError: a file is missing or damaged, or the weights are those of another model.
-    """
+    """Compute all figures of a finished run; ValueError if a file is damaged or belongs to another model."""
     run = folder.run
     if run.is_external:
         return quality_figures(folder, prepared.corpus, prepared.warnings)
@@ -118,13 +109,9 @@ def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
 
 
 def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:
-    """Return the validation BLEU that the last quarter of the updates has added to the best before.
+    """Return by how much the last quarter of the updates has raised the best validation BLEU.
 
-    Args:
-        lines: those of the training log.
-
-    Returns:
-        The difference, at least 0; None if there was no validation in the first three quarters, or no BLEU.
+    None if there is no BLEU, or no validation in the first three quarters.
     """
     scores = [(line["update"], line["bleu"]) for line in lines if line["kind"] == "valid"]
     if not scores or None in (bleu for _, bleu in scores):
@@ -134,26 +121,20 @@ def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def size_figures(folder: RunFolder, architecture: Architecture, vocabulary_sizes: Sequence[int]) -> Figures:
-    """Count parameters; fails if the saved weights do not fit the model.
-
-    A published folder has no weights: the config alone gives the size.
-    """
-    src, tgt = vocabulary_sizes
-    model = build_meta_model(architecture, src, tgt)
-    if folder.weights.exists():
+    """Count parameters; raise ValueError if there are saved weights that do not fit the model."""
+    model = build_meta_model(architecture, *vocabulary_sizes)
+    if folder.weights.exists():  # published folders have no weights
         set_weights(model, load_weights(folder.weights), str(folder.weights))
-    embeddings = [part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)]
-    embedding = sum(weight.numel() for weight in {id(weight): weight for weight in embeddings}.values())
+    embeddings = {part.weight for part in model.modules() if isinstance(part, torch.nn.Embedding)}
     params = count_weights(model)
-    return {"params": params, "params_no_embedding": params - embedding}
+    return {
+        "params": params,
+        "params_no_embedding": params - sum(weight.numel() for weight in embeddings),
+    }
 
 
 def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) -> Figures:
-    """Summarise the training log, except its speed.
-
-    Raises:
-        ValueError: the log does not cover all updates.
-    """
+    """Summarise the training log; raise ValueError if it does not cover all updates."""
     windows = [line for line in lines if line["kind"] == "train"]
     updates, final = sum(line["updates"] for line in windows), lines[-1] if lines else {}
     if updates != final.get("update") or final["kind"] != "final":
@@ -176,18 +157,13 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
 
 
 def _tokens_per_s(windows: Sequence[Mapping[str, Any]]) -> float:
-    """Return the speed of the training itself, waiting for batches included."""
+    """Return the speed of training, including the time spent waiting for batches."""
     seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
     return float(seen / sum(line["data_s"] + line["train_s"] for line in windows))
 
 
 def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
-    """Summarise what several processes have trained together; nothing for one process.
-
-    Args:
-        windows: the "train" lines of the log. Training may have been resumed with another number of
-            processes: the figures are of the largest.
-    """
+    """Summarise training by several processes, from the lines with the largest number of processes."""
     together = max((line.get("processes", 1) for line in windows), default=1)
     if together == 1:
         return {}
@@ -199,7 +175,7 @@ def together_figures(windows: Sequence[Mapping[str, Any]]) -> Figures:
 
 
 def _epochs(stream: BatchStream, updates: int) -> float:
-    """Return the number of epochs, a fraction included, that ``updates`` batches cover."""
+    """Return the number of epochs that ``updates`` batches cover."""
     epoch = 1
     while updates > (batches := len(stream.token_counts(epoch))):
         updates -= batches
@@ -208,15 +184,15 @@ def _epochs(stream: BatchStream, updates: int) -> float:
 
 
 def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] = ()) -> Figures:
-    """Score the translations and read the perplexities; the first test set gives the headline figures.
+    """Score the translations, and read perplexities and the scores of external metrics.
 
-    Scores of external metrics are taken from external.json, where they are of these translations.
+    The first test set gives the main figures of the result.
     """
     if not corpus.tests:
         return {"warnings": "\n".join(warnings) or None}
     translates = folder.run.translates
     scores = {test: _score_test(folder, corpus, test) for test in corpus.tests} if translates else {}
-    warnings = [*warnings, *(f"{test}: {each}" for test in scores for each in scores[test].warnings)]
+    warnings = [*warnings, *(f"{test}: {line}" for test in scores for line in scores[test].warnings)]
     penalty = folder.penalty() if translates and not folder.run.is_external else None
     penalties = folder.run.decode.length_penalties
     if penalty is not None and penalty.alpha == penalties[-1] and len(penalties) > 1:
@@ -224,11 +200,10 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
     perplexities = {test: folder.perplexities(test) for test in corpus.tests}
     first, *further = corpus.tests
     headline = scores[first].columns() if scores else {}
-    shared = (dataclasses.fields(kind) for kind in (SystemScores, Result))
-    names = set.intersection(*({item.name for item in each} for each in shared))
+    fields = {item.name for item in dataclasses.fields(SystemScores)} & Result.__dataclass_fields__.keys()
     return {
-        **{name: value for name, value in headline.items() if name in names},
-        "scores": {name: value for name, value in headline.items() if name not in names},
+        **{name: value for name, value in headline.items() if name in fields},
+        "scores": {name: value for name, value in headline.items() if name not in fields},
         "warnings": "\n".join(warnings) or None,
         "length_penalty": None if penalty is None else penalty.alpha,
         "length_normalization": None if penalty is None else penalty.normalization,
@@ -241,39 +216,31 @@ def quality_figures(folder: RunFolder, corpus: Corpus, warnings: Sequence[str] =
 
 def ensure_columns_of_metrics() -> None:
     """Raise ValueError if a registered metric has the name of a figure of results, such as "epochs"."""
-    own = METRICS.keys() - {item.name for item in dataclasses.fields(SystemScores)}
-    Result(label="", preset="", seed=0, status="done", scores=dict.fromkeys(own, 0.0)).flat()
+    added = METRICS.keys() - {item.name for item in dataclasses.fields(SystemScores)}
+    Result(label="", preset="", seed=0, status="done", scores=dict.fromkeys(added, 0.0)).flat()
 
 
 def _score_test(folder: RunFolder, corpus: Corpus, test: str) -> SystemScores:
-    """Score the translations of a test set by all metrics."""
-    path = folder.output(test)
-    lines = read_lines(path, allow_blank=True)
+    lines = read_lines(folder.output(test), allow_blank=True)
     references = folder.run.readable(corpus.splits[test].tgt)
     scores = score_texts(lines, references, scoring=all_metrics(folder.run.scoring.tokenize))
     return dataclasses.replace(scores, scores={**scores.scores, **folder.external_columns(test)})
 
 
-# Speed, from the timed repeats in speed.json and the log of training.
-
-
 def speed_figures(
     raw: RawSpeed, metrics: Sequence[Mapping[str, Any]], *, flops: float, precision: str
 ) -> Figures:
-    """Compute medians, spreads and percentiles of the timed repeats.
+    """Compute medians, spreads and percentiles of the timed repeats in speed.json, and name the machines.
 
     Args:
         raw: content of speed.json.
         metrics: lines of the training log.
         flops: FLOPs of training per token.
         precision: precision of training.
-
-    Returns:
-        The fields of speed that were timed, the machine of the timing, and those of training if others.
     """
     machine = raw.decoded_on if raw.timings is None else raw.timings.session
     machines = list(dict.fromkeys(line["machine"] for line in metrics if "machine" in line))
-    machines = machines or [str(raw.decoded_on or machine)]  # earlier logs name none
+    machines = machines or [str(raw.decoded_on or machine)]  # older logs do not name the machine
     figures: Figures = {
         "decode_s": raw.decode_s,
         "peak_memory_bytes": raw.peak_memory_bytes,
@@ -314,13 +281,11 @@ def speed_figures(
 
 
 def _with_spread(name: str, value: float, repeats: Sequence[float]) -> Figures:
-    """Return a figure with its lowest and highest repeat; a single repeat has no spread."""
     low, high = (min(repeats), max(repeats)) if len(repeats) > 1 else (None, None)
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 def _target_share(metrics: Sequence[Mapping[str, Any]]) -> float:
-    """Return the share of target tokens in all tokens of a training log."""
     windows = [line for line in metrics if line["kind"] == "train"]
     tgt_tokens = sum(line["tgt_tokens"] for line in windows)
     return float(tgt_tokens / (tgt_tokens + sum(line["src_tokens"] for line in windows)))

@@ -1,6 +1,6 @@
-"""External systems: translations that another program made, without model, training and speed.
+"""External systems: rows of a table whose translations were made by another program.
 
-A row has a run folder like any other, with the settings that all rows share, its translations and its result.
+Such a row has a run folder with the shared settings, the translations and a result.
 """
 
 import logging
@@ -22,15 +22,15 @@ from data.text import read_lines
 logger = logging.getLogger(__name__)
 
 SEED = 1
-"""Seed in the name of the folder of an external system, whatever those of the models are."""
+"""Seed in the name of the folder of an external system."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalRow(RunFolder):
-    """The folder of an external system, and its translations."""
+    """Folder of an external system."""
 
     translations: Mapping[str, Sequence[str]]
-    """Lines by name of the test set."""
+    """Translations of each test set."""
 
     def write(self, prepared: PreparedData) -> None:
         """Copy the translations into the folder, and score them."""
@@ -41,36 +41,30 @@ class ExternalRow(RunFolder):
         for test, lines in self.translations.items():
             path, text = self.plain_output(test), "".join(f"{line}\n" for line in lines)
             if path.is_file() and path.read_bytes() != text.encode():
-                self.external.unlink(missing_ok=True)  # scores of the former translations
+                self.external.unlink(missing_ok=True)  # it has scores of the earlier translations
             write_atomically(path, text)
         result = replace(unfinished_result(self, prepared), status="done", files=self.hashes())
         save_result(self.folder, replace(result, **compute_figures(self, prepared)))
 
 
 def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) -> ExternalRow:
-    """Read the translations of an external system; nothing is written.
-
-    Args:
-        system: the table of the experiment file.
-        run: any run of the experiment, whose shared settings it gets.
-        corpus: of the experiment.
-        folder: of the experiment.
+    """Read the translations of an external system; its row gets the shared settings of ``run``.
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: the models do not translate, a test set has no file or one of another length, a file is
-            of no test set, or the folder holds a trained model of this label.
+        ValueError: the files and the test sets do not agree, the models do not translate, or the folder holds
+            a trained model with this label.
     """
     context, tests = f"systems.{system.label}", corpus.tests
     if not run.translates:
-        raise ValueError(f"{context}: the models are for {run.task}: no translations to compare it with")
+        raise ValueError(f"{context}: the models are for {run.task}, so they have no translations to compare")
     for test in system.files:
         if test not in tests:
             raise ValueError(f"{context}: no test set {test!r}; {did_you_mean(test, tests)}")
     translations = {}
     for test in tests:
         if test not in system.files:
-            raise ValueError(f"{context}: no translations of {test}: write {test} = FILE")
+            raise ValueError(f"{context}: translations of {test} are missing: write {test} = FILE")
         path, size = Path(system.files[test]), len(corpus.splits[test].src)
         translations[test] = read_lines(path, allow_blank=True)
         if (lines := len(translations[test])) != size:

@@ -1,4 +1,4 @@
-"""The folder of an experiment: opening its runs, which decides once what is left to do of each."""
+"""Open the folder of an experiment, and decide once what is left to do for each run."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -25,31 +25,25 @@ from data.vocabulary import load_pair
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun(RunFolder):
-    """A run that a call asks for, whose folder holds nothing else."""
+    """A requested run; its folder is empty or holds the same run."""
 
     status: Status | Literal["new"]
-    """The status of its result; new: it has not begun."""
+    """Status of its result; new: the run has not begun."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing is left to do: it is done, or has failed."""
+        """Whether the run is done or has failed."""
         return self.status in ("done", "failed")
 
 
 def open_runs(
     models: Sequence[Run], folder: Path, seeds: Sequence[int] = (), only: Sequence[str] = ()
 ) -> list[PlannedRun]:
-    """Decide what is left to do of the runs that a call asks for, ordered by seed; nothing is written.
-
-    Args:
-        models: all models of the experiment, with their matched budget.
-        folder: of the experiment.
-        seeds: of each model; by default that of ``[train]``.
-        only: as for ``choose_models``.
+    """Decide what is left to do for the requested runs, ordered by seed; nothing is written.
 
     Raises:
-        ValueError: ``only`` has a label that no model has; the weights that ``[train] init_from`` names are
-            not there; or a run in the folder was made with other settings.
+        ValueError: ``only`` has an unknown label, the weights of ``[train] init_from`` are missing, or a run
+            in the folder was made with other settings.
     """
     chosen = choose_models(models, only)
     runs = [run.with_seed(seed) for seed in seeds or (models[0].train.seed,) for run in chosen]
@@ -68,11 +62,7 @@ def open_runs(
 
 
 def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
-    """Return the models that ``--only`` names.
-
-    Args:
-        models: all models of the experiment.
-        only: labels, in which * stands for any text; empty: all models.
+    """Return the models with the labels ``only``, in which * stands for any text; without labels, all models.
 
     Raises:
         ValueError: no model has such a label; the message suggests the nearest.
@@ -92,26 +82,16 @@ def choose_models(models: Sequence[Run], only: Sequence[str]) -> list[Run]:
 
 
 def open_run(run: Run, folder: Path) -> PlannedRun:
-    """Decide what is left to do of one run.
-
-    Args:
-        run: the run.
-        folder: of the experiment.
-
-    Raises:
-        ValueError: the folder of the run was made with other settings: it is not continued or overwritten.
-    """
+    """Decide what is left to do for one run; ValueError if its folder was made with other settings."""
     planned = PlannedRun(run=run, folder=folder / run.name, status="new")
     if not planned.config.exists():
         if (planned.folder / CHECKPOINTS).exists():
-            raise ValueError(
-                f"{planned.folder} has checkpoints but no config.toml of theirs: move the folder away"
-            )
+            raise ValueError(f"{planned.folder} has checkpoints but no config.toml: move the folder away")
         return planned
     existing = RunFolder.read(planned.folder, data_root=run.data.root).run
-    if existing.train.init_hash == run.train.init_hash:  # these weights may have moved, as the corpus
+    if existing.train.init_hash == run.train.init_hash:  # the same weights may have moved
         existing = replace(existing, train=replace(existing.train, init_from=run.train.init_from))
-    existing = replace(existing, bench=run.bench)  # timings may be repeated with others
+    existing = replace(existing, bench=run.bench)  # timings may be repeated with other settings
     if existing != run:
         old, new = existing.to_toml().splitlines(), run.to_toml().splitlines()
         changes = list(unified_diff(old, new, lineterm="", n=0))
@@ -125,19 +105,19 @@ def open_run(run: Run, folder: Path) -> PlannedRun:
 
 def _other_settings(folder: Path, difference: str) -> ValueError:
     return ValueError(
-        f"{folder} holds runs with other settings ({difference}), and the rows of one table share all "
-        "settings but those of [[models]]: choose another folder with --out"
+        f"{folder} holds runs with other settings ({difference}), but all rows of a table must share the "
+        "settings outside [[models]]: choose another folder with --out"
     )
 
 
-# Writing into the folder: its lock, experiment.json, and the folders of runs.
+# Writing into the folder.
 
 
 @contextmanager
 def locked_for_setup(folder: Path) -> Iterator[None]:
     """Lock the folder of an experiment while data are prepared in it.
 
-    If data or vocabulary cannot be used, what was encoded, and every folder made for it, is removed.
+    After a ValueError or OSError, encoded data and folders that were made in the meantime are removed.
     """
     encoded = folder / "encoded"
     absent = [path for path in (encoded, folder, *folder.parents) if not path.exists()]
@@ -154,16 +134,12 @@ def locked_for_setup(folder: Path) -> Iterator[None]:
     except (ValueError, OSError):
         for path in absent:
             with suppress(OSError):
-                path.rmdir()  # only empty folders
+                path.rmdir()  # removes only empty folders
         raise
 
 
 def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder]) -> Registry:
-    """Read experiment.json and add runs, a trained one first; the caller writes it.
-
-    Raises:
-        ValueError: the folder was begun with other data, or with other shared settings.
-    """
+    """Read experiment.json and add runs; ValueError if it was begun with other data or shared settings."""
     registry, shared = read_registry(folder), settings_hash(runs[0].run)
     data = {"data_hash": prepared.corpus.content_hash, "vocabulary_hash": prepared.vocabularies.content_hash}
     for key, value in data.items():
@@ -173,7 +149,7 @@ def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder
                 "choose another folder with --out"
             )
         setattr(registry, key, value)
-    if registry.settings_hash not in ("", shared):  # a run of another process, which has not begun
+    if registry.settings_hash not in ("", shared):  # another process has registered runs but not begun them
         raise _other_settings(folder, f"settings_hash {registry.settings_hash[:12]}, here {shared[:12]}")
     registry.settings_hash = shared
     registry.runs = list(dict.fromkeys([*registry.runs, *(run.name for run in runs)]))
@@ -184,7 +160,7 @@ def open_registry(folder: Path, prepared: PreparedData, runs: Sequence[RunFolder
 
 
 def begin_run(run: PlannedRun, prepared: PreparedData) -> None:
-    """Create a run's folder; config.toml is written last, so its presence means that the rest is complete."""
+    """Create the folder of a run; config.toml comes last, so where it exists the rest is complete."""
     for folder in (run.folder, run.folder / CHECKPOINTS):
         remove_leftovers(folder)
     if run.status == "new":
@@ -193,5 +169,5 @@ def begin_run(run: PlannedRun, prepared: PreparedData) -> None:
         raise ValueError(
             f"{run.folder} has the vocabulary of another run: restore its own, or delete the folder"
         )
-    write_atomically(run.config, run.run.to_toml())  # again if the run goes on: the corpus may have moved
+    write_atomically(run.config, run.run.to_toml())  # also if the run continues: the corpus may have moved
     start_from_trunk(run)

@@ -1,7 +1,7 @@
-"""Several processes of one experiment: side by side on this machine, jobs of a Slurm cluster, or by torchrun.
+"""Run an experiment in several processes: on this machine, as jobs of a Slurm cluster, or by torchrun.
 
-Locks let processes share the runs of a folder, so each of them does the same: whatever has not ended and is
-not locked. The process that has started them waits, and shows their progress from the files of the runs.
+Processes of ``--jobs`` and ``--slurm`` all do the same: they finish each run that has not ended and is not
+locked. The process that has started them waits, and shows their progress from the files of the runs.
 Processes of torchrun train each run together instead.
 """
 
@@ -54,10 +54,12 @@ START = """import json, sys
 sys.path[:] = json.loads(sys.argv[1])
 from compare.experiment.launch import main
 sys.exit(main())"""
-"""Program of a process on this machine; it finds the modules that this process finds."""
+"""Program of a process on this machine, with the module path of this process."""
 POLL_S = 0.2
 CORES_PER_JOB = 2
-"""Threads of each process with ``--jobs auto``: small models gain little from a third."""
+"""Threads per process of ``--jobs auto``; small models gain little from a third thread."""
+ALL_GPUS = ("cuda", "cuda:0")
+"""Devices with which each process gets a GPU of its own."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 SLURM_KEYS = {
     "partition": "slurm_partition",
@@ -72,29 +74,25 @@ SLURM_KEYS = {
     "mem": "mem_gb",
     "cluster": "cluster",
 }
-"""Keys of ``--slurm``, and submitit's names of them."""
+"""Keys of ``--slurm``, with submitit's names."""
 MAX_TIMEOUTS = 1_000
-"""How often a job that has reached its time limit is queued again."""
+"""Maximum number of times that a job is queued again after its time limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """Number and place of the processes that share the runs of an experiment."""
+    """Processes that share the runs of an experiment."""
 
     jobs: int = 0
-    """Processes; 0: one per GPU or per two threads of this machine, on a cluster one per run."""
+    """Number of processes; 0: one per GPU or per two threads of this machine, on a cluster one per run."""
     slurm: Mapping[str, Any] | None = None
     """Values of ``SLURM_KEYS`` for jobs of a cluster; None: processes on this machine."""
 
     def resolve_models(self, experiment: Experiment, context: str) -> list[Run]:
-        """Decide the settings of each model; of jobs, also what only their node could decide.
-
-        Args:
-            experiment: the experiment as written.
-            context: the file that error messages name.
+        """Decide the settings of each model as ``resolve_models`` does, for the machine of the processes.
 
         Raises:
-            ValueError: no cluster, or a setting that this machine cannot decide.
+            ValueError: there is no cluster, or only the node of a job could decide a setting.
         """
         if self.slurm is None:
             return resolve_models(experiment, context)
@@ -109,7 +107,7 @@ class Launch:
             train = replace(train, device="cuda" if self.slurm.get("gpus") else "cpu")
         if train.device != "cpu" and train.precision == "auto":
             raise ValueError(
-                f"{context}: train.precision = 'auto' is decided by the GPU, which this machine may lack: "
+                f"{context}: train.precision = 'auto' depends on the GPU of the job: "
                 "with --slurm, add --set train.precision=bf16 or fp32"
             )
         return resolve_models(replace(experiment, train=train), context, other_machine=True)
@@ -126,43 +124,43 @@ class Launch:
         """Let several processes run an experiment, and wait for all of them.
 
         Args:
-            call: ``run_experiment`` with all other arguments, which can be pickled.
-            experiment: its first argument, as written.
-            runs: those that are asked for.
-            reporter: shows the progress of those that have not ended.
-            timing: let one more job of a cluster time the models; processes on this machine leave that to it.
+            call: ``run_experiment`` with all arguments but the first; it can be pickled.
+            experiment: the first argument.
+            runs: the requested runs.
+            reporter: shows the progress of the runs.
+            timing: submit one more job that times the models.
 
         Returns:
-            Whether nothing is left to this process; after processes on this machine it finishes what one that
-            was killed has left, and times the models.
+            True if nothing is left to do. Without a cluster, this process finishes what a killed process has
+            left, and times the models.
 
         Raises:
-            Interrupted: a signal arrived. On this machine, the processes have saved their states and ended;
+            Interrupted: a signal arrived. The processes on this machine have saved their states and ended;
                 jobs of a cluster go on.
             ValueError: the cluster refuses the jobs.
         """
-        decided, folder = runs[0].run.train, runs[0].folder.parent
-        train = replace(experiment.train, device=decided.device, precision=decided.precision)
+        resolved, folder = runs[0].run.train, runs[0].folder.parent
+        train = replace(experiment.train, device=resolved.device, precision=resolved.precision)
         call = partial(call, replace(experiment, train=train))
-        left = [run for run in runs if not run.has_ended]
+        unfinished = [run for run in runs if not run.has_ended]
         train_only = partial(call, timing=False)
         with reporter.trainings() as show:
-            watch = _Watch(left, show)
+            watch = _Watch(unfinished, show)
             if self.slurm is not None:
-                if left:
-                    _run_on_cluster(Work(train_only), self.jobs or len(left), self.slurm, folder, watch)
+                if unfinished:
+                    _run_on_cluster(Work(train_only), self.jobs or len(unfinished), self.slurm, folder, watch)
                 if timing and results_to_time(folder):
                     _run_on_cluster(Work(call), 1, self.slurm, folder, watch)
                 if all(read_result(run.folder).status != "unfinished" for run in runs):
                     shutil.rmtree(folder / "slurm", ignore_errors=True)
                 else:
                     logger.warning(
-                        f"some runs have not ended: the messages of their jobs are in {folder}/slurm"
+                        f"some runs have not ended: see the output of their jobs in {folder}/slurm"
                     )
-            elif left:
-                number = min(self.jobs or _suitable_jobs(decided.device), len(left))
+            elif unfinished:
+                number = min(self.jobs or _suitable_jobs(resolved.device), len(unfinished))
                 logger.info(f"{number} processes share the runs")
-                _run_processes(Work(train_only), number, decided.device, watch)
+                _run_processes(Work(train_only), number, resolved.device, watch)
             watch()
         return self.slurm is not None
 
@@ -172,14 +170,14 @@ def parse_launch(jobs: str, slurm: str = "") -> Launch | None:
 
     Args:
         jobs: number of processes, or auto; empty: 1, on a cluster one per run.
-        slurm: such as partition=gpu,gpus=1,time=2:00,cpus=8,mem=32; time in minutes if it has no colon,
-            memory in GB; empty: no cluster.
+        slurm: options of jobs, such as partition=gpu,gpus=1,time=2:00,cpus=8,mem=32 (time is HH:MM or
+            minutes, memory is in GB); empty: no cluster.
 
     Raises:
-        ValueError: an unknown key, or a value of another form.
+        ValueError: a key is unknown, or a value has another form.
     """
     if jobs not in ("", "auto") and not (jobs.isascii() and jobs.isdigit() and int(jobs) >= 1):
-        raise ValueError(f"--jobs {jobs}: must be auto, or a whole number from 1 on")
+        raise ValueError(f"--jobs {jobs}: must be auto, or a whole number of at least 1")
     number = int(jobs) if jobs.isdigit() else 0
     if slurm:
         return Launch(jobs=number, slurm=_parse_slurm(slurm))
@@ -189,7 +187,7 @@ def parse_launch(jobs: str, slurm: str = "") -> Launch | None:
 def _parse_slurm(text: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for part in text.split(","):
-        key, _, value = (each.strip() for each in part.partition("="))
+        key, _, value = map(str.strip, part.partition("="))
         if key not in SLURM_KEYS:
             raise ValueError(f"--slurm {text}: unknown key {key!r}; {did_you_mean(key, SLURM_KEYS)}")
         try:
@@ -209,20 +207,20 @@ def _parse_slurm(text: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Work:
-    """What each process does, as it is pickled."""
+    """Work of one process; it is pickled."""
 
     call: Callable[[], object]
     plugins: tuple[str, ...] = field(default_factory=lambda: tuple(VERSIONS))
-    """Modules that it imports first."""
+    """Modules that the process imports first."""
 
     def __call__(self) -> None:
-        """Do it. In a job of a cluster, save the state before its end; submitit queues it again."""
+        """Do the work; in a job of a cluster, save the state before the time limit."""
         with _save_before_time_limit():
             load_plugins(self.plugins)
             self.call()
 
     def checkpoint(self) -> Any:
-        """Return what submitit does when it queues the job again: the same, from the saved state."""
+        """Return the work of the job that submitit queues after the time limit."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -230,10 +228,10 @@ class Work:
 
 @contextmanager
 def _save_before_time_limit() -> Iterator[None]:
-    """End a block on SIGTERM or submitit's SIGUSR2 after the state is saved; without effect elsewhere.
+    """Save the state and end on SIGTERM or SIGUSR2, in a job of a cluster.
 
-    Slurm sends SIGTERM, twice, when it ends or preempts a job, which it queues again itself where it has to.
-    Submitit asks for SIGUSR2 before the time limit; its handler queues the job again.
+    Slurm sends SIGTERM, twice, when it ends or preempts a job, and queues a preempted job again. Submitit
+    asks for SIGUSR2 before the time limit; its handler queues the job again.
     """
     if "SUBMITIT_EXECUTOR" not in os.environ:
         yield
@@ -257,7 +255,7 @@ def _save_before_time_limit() -> Iterator[None]:
 
 
 class _Watch:
-    """Progress of runs that other processes work on, from the files in their folders."""
+    """Shows the progress of runs in other processes, from the files in their folders."""
 
     def __init__(self, runs: Sequence[RunFolder], show: ShowMetrics) -> None:
         self._show, self._begun = show, time.time()
@@ -265,9 +263,9 @@ class _Watch:
         self._positions = {run.name: run.metrics.stat().st_size for run in runs if run.metrics.exists()}
 
     def __call__(self) -> None:
-        """Show what is new since the last call."""
+        """Show the progress since the last call."""
         for name, run in list(self._runs.items()):
-            with suppress(OSError, ValueError):  # a file is being made; a damaged one has its error later
+            with suppress(OSError, ValueError):  # a file may be incomplete at this moment
                 self._show_lines(run)
                 if (run.folder / "result.json").stat().st_mtime >= self._begun:
                     result = read_result(run.folder)
@@ -275,7 +273,6 @@ class _Watch:
                     del self._runs[name]
 
     def _show_lines(self, run: RunFolder) -> None:
-        """Show the whole lines of a training log that are new."""
         if not run.metrics.exists():
             return
         with run.metrics.open("rb") as file:
@@ -291,12 +288,7 @@ class _Watch:
 # Processes on this machine.
 
 
-ALL_GPUS = ("cuda", "cuda:0")
-"""Devices that leave the choice of the GPU to each process; another number means that one alone."""
-
-
 def _suitable_jobs(device: str) -> int:
-    """Return how many processes suit this machine: one per GPU, or one per two threads."""
     import torch
 
     if device == "cpu":
@@ -305,7 +297,7 @@ def _suitable_jobs(device: str) -> int:
 
 
 def _environments(number: int, device: str) -> Iterator[dict[str, str]]:
-    """Divide the threads, and the GPUs that this process sees, among processes; there may be fewer GPUs."""
+    """Divide the threads and GPUs of this process; several processes may share a GPU."""
     import torch
 
     threads = max(1, torch.get_num_threads() // number)
@@ -317,19 +309,13 @@ def _environments(number: int, device: str) -> Iterator[dict[str, str]]:
 
 
 def _run_processes(work: Work, number: int, device: str, watch: _Watch) -> None:
-    """Let processes on this machine do the same work, and wait for them.
+    """Let ``number`` processes on this machine do the same work, and wait for them.
 
-    The first signal lets all of them save their states and end; the second one kills them. If this process is
-    killed, they save and end too.
-
-    Args:
-        work: what each process does.
-        number: of processes; they share the cores or the GPUs of this one.
-        device: where they compute.
-        watch: called again and again meanwhile.
+    After the first signal, or if this process is killed, they save their states and end; a second signal
+    kills them.
 
     Raises:
-        Interrupted: a signal arrived, and all have ended.
+        Interrupted: a signal arrived, and all processes have ended.
     """
     command, workers = [sys.executable, "-c", START, json.dumps(sys.path)], list[subprocess.Popen[bytes]]()
     with stop_on_signals() as stop, ExitStack() as pipes:
@@ -340,7 +326,7 @@ def _run_processes(work: Work, number: int, device: str, watch: _Watch) -> None:
                     stdin=subprocess.PIPE,
                     env=environment,
                     bufsize=0,
-                    # A session, or on Windows a group, of its own: Ctrl-C reaches the first process alone.
+                    # Ctrl-C must reach the first process only.
                     start_new_session=True,
                     creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
                 )
@@ -362,11 +348,13 @@ def _run_processes(work: Work, number: int, device: str, watch: _Watch) -> None:
         raise Interrupted(stop.signum, "stopped, and all processes have saved their states")
     for worker in workers:
         if worker.returncode not in (0, 2):  # 2: a ValueError or OSError, which this process meets too
-            logger.warning(f"a process has ended with status {worker.returncode}: what it left is done here")
+            logger.warning(
+                f"a process has ended with status {worker.returncode}: its run is finished in this process"
+            )
 
 
 def main() -> int:
-    """Do the work that is pickled on standard input, which the parent holds open for as long as it lives."""
+    """Do the work that is pickled on standard input, which the parent keeps open while it lives."""
     logging.root.addHandler(logging.NullHandler())  # log.txt of each run has the messages
     work = pickle.load(sys.stdin.buffer)
 
@@ -380,7 +368,7 @@ def main() -> int:
             work()
     except (Interrupted, Terminated, KeyboardInterrupt):
         return 143
-    except (ValueError, OSError):  # the parent meets it too, and says it
+    except (ValueError, OSError):  # the parent meets the same error and prints it
         return 2
     return 0
 
@@ -389,18 +377,15 @@ def main() -> int:
 
 
 def job_name(work: Work, experiment: Path) -> str:
-    """Name the jobs of one call in the folder of an experiment: the same call finds them again."""
-    text = re.sub(" at 0x[0-9a-f]+", "", f"{experiment.resolve()} {work.call}")  # addresses of functions
+    """Return a name of the jobs by which the same call finds them again."""
+    text = re.sub(" at 0x[0-9a-f]+", "", f"{experiment.resolve()} {work.call}")  # without memory addresses
     return f"attnbench-{hashlib.sha256(os.fsencode(text)).hexdigest()[:12]}"
 
 
 def _run_on_cluster(
     work: Work, number: int, options: Mapping[str, Any], experiment: Path, watch: _Watch
 ) -> None:
-    """Submit jobs, in addition to those that an earlier call has left, until there are ``number``; wait.
-
-    What submitit writes is in the folder slurm of the experiment.
-    """
+    """Submit jobs until there are ``number``, with those of an earlier call, and wait for all of them."""
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -418,30 +403,26 @@ def _run_on_cluster(
             with executor.batch():
                 jobs = [executor.submit(work) for _ in range(number - len(queued))]
         except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
-            raise ValueError(f"--slurm: the jobs are refused: {first_line(error)}") from None
+            raise ValueError(f"--slurm: the cluster refuses the jobs: {first_line(error)}") from None
     ids = [*queued, *(str(job.job_id) for job in jobs)]
-    logger.info(f"jobs {', '.join(ids)} share the runs; their messages are in {folder}")
-    ended, looked = 0, 0.0
+    logger.info(f"jobs {', '.join(ids)} share the runs; their output is in {folder}")
+    absences, last_query = 0, 0.0
     with stop_on_signals() as stop:
-        while ended < 2:  # Slurm lists no job for a moment while it is queued again
+        while absences < 2:  # Slurm does not list a job in the moment in which it is queued again
             time.sleep(POLL_S)
             if stop.signum:
                 raise Interrupted(stop.signum, f"stopped waiting for jobs {', '.join(ids)}, which go on")
             watch()
             if cluster == "local":
-                ended = 2 if all(job.done() for job in jobs) else 0
-            elif time.monotonic() - looked > 10:
-                looked = time.monotonic()
-                with suppress(ValueError):  # asked again
-                    ended = 0 if _queued(name) else ended + 1
+                absences = 2 if all(job.done() for job in jobs) else 0
+            elif time.monotonic() - last_query > 10:
+                last_query = time.monotonic()
+                with suppress(ValueError):  # try again later
+                    absences = 0 if _queued(name) else absences + 1
 
 
 def _queued(name: str) -> list[str]:
-    """List the jobs of this name that the cluster has not ended.
-
-    Raises:
-        ValueError: it does not answer.
-    """
+    """List the jobs of this name that have not ended; raise ValueError if the cluster does not answer."""
     command = ["squeue", "--noheader", "--array", "--format=%i", f"--name={name}", f"--user={os.getuid()}"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
@@ -449,13 +430,13 @@ def _queued(name: str) -> list[str]:
         raise ValueError(f"--slurm: squeue does not answer: {first_line(error)}") from None
 
 
-# Runs that several processes train together: process 0 announces each of them, the others take part.
+# Processes of torchrun train each run together: process 0 announces it, and the others take part.
 
 
 def _open_data(
     run: Run, vocabularies: VocabularyPair, train: Path, valid: Path, batch_hash: str
 ) -> PreparedData:
-    """Map the data of a run from the folders of the encoded training and validation set, without text."""
+    """Open the encoded training and validation set of a run, without text."""
     split = sides(open_split(train), run)
     return PreparedData(
         corpus=Corpus(name="", src_lang="", tgt_lang="", splits={"valid": Pairs((), ())}),
@@ -470,18 +451,9 @@ def _open_data(
 def train_together(
     processes: Processes, launch: Launch | None, finish_all: Callable[[RunModel], list[Result]]
 ) -> list[Result]:
-    """Run an experiment in processes that train each run together; only process 0 returns results.
-
-    Args:
-        processes: those that torchrun has started.
-        launch: further processes, which are refused.
-        finish_all: does what process 0 does, with the function that trains and tests one run.
-
-    Raises:
-        ConnectionError: another process has ended.
-    """
+    """Run an experiment in processes of torchrun; only process 0 calls ``finish_all`` and returns results."""
     if launch is not None:
-        raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use one of them")
+        raise ValueError("torchrun starts processes, and so do --jobs and --slurm: use only one of them")
     if not processes.is_main:
         _take_part(processes)
         return []
@@ -494,10 +466,7 @@ def train_together(
 def _run_announced(
     processes: Processes, folder: RunFolder, prepared: PreparedData, reporter: Reporter
 ) -> Result:
-    """Train and test a run in process 0, with the processes that do what ``_take_part`` does.
-
-    Its data are encoded in a folder that all processes see.
-    """
+    """Train and test a run in process 0, together with the processes that wait in ``_take_part``."""
     assert prepared.train.folder
     assert prepared.valid.folder
     splits = prepared.train.folder.resolve(), prepared.valid.folder.resolve()
@@ -509,12 +478,12 @@ def _run_announced(
             f"{folder.run.label}: {processes.size} processes on {processes.devices} devices "
             f"of {processes.nodes} hosts train together"
         )
-        processes.gather(lambda: None)  # the others open the data
+        processes.gather(lambda: None)  # wait until the others have opened the data
         return run_model(folder, prepared, reporter, processes)
 
 
 def _take_part(processes: Processes) -> None:
-    """Train with process 0 each run that it announces, until it dismisses the others."""
+    """Help process 0 to train each run that it announces, until it dismisses the others."""
     announcement: Any
     while (announcement := processes.broadcast(None)) is not None:
         try:

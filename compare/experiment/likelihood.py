@@ -1,7 +1,4 @@
-"""Probability that trained models give to translations that are already there, and scores on other text.
-
-No search is needed, so lengths and beams do not matter: perplexity compares models by this.
-"""
+"""Probability that models give to existing translations, and scores of finished runs on other text."""
 
 import logging
 import math
@@ -30,14 +27,14 @@ from data.vocabulary import EOS, UNK, readable
 logger = logging.getLogger(__name__)
 
 MAX_TOKENS = 10_000
-"""Length of the longest sentence that is scored."""
+"""Maximum length of a sentence, because memory grows with its square."""
 
 
 class SentenceScore(NamedTuple):
-    """Score of one given translation."""
+    """Score of one translation."""
 
     pieces: Sequence[str]
-    """The target pieces, end of sentence included; pieces that the vocabulary lacks are <unk>."""
+    """Target pieces, including the end of sentence."""
     logp: Sequence[float]
     """Natural logarithm of the probability of each piece, given the source and the pieces before it."""
 
@@ -49,15 +46,14 @@ class SentenceScore(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ForcedScores:
-    """Scores of the given translations of a text by one model."""
+    """Scores of the translations of a text by one model."""
 
     sentences: Sequence[SentenceScore]
-    """One score per sentence, in the order of the text."""
     sums: LikelihoodSums
-    """The sums over all sentences, and the perplexities."""
+    """Sums over all sentences, and perplexities."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return an object for JSON: sums, perplexities, and per sentence and token the log-probability."""
+        """Return sums, perplexities and log-probabilities of sentences and pieces as an object for JSON."""
         sums = self.sums
         return {
             "logp": -sums.nll,
@@ -76,22 +72,18 @@ class ForcedScores:
 def score_translations(
     translator: Translator, sources: Sequence[str], translations: Sequence[str]
 ) -> ForcedScores:
-    """Compute the probability of given translations, in fp32 and in eval mode.
+    """Compute the probability of translations, in fp32 and in eval mode.
 
-    The score of a sentence does not depend on the other sentences. An ensemble gives each token the mean of
-    its members' probabilities. Logits are in memory for a few tokens at a time only, as in training.
+    An ensemble gives each token the mean of its members' probabilities.
 
     Args:
         translator: the model.
         sources: source sentences.
         translations: one translation per source, detokenised.
 
-    Returns:
-        The scores, in the order of the sentences.
-
     Raises:
-        ValueError: no sentences or one that is too long, another number of sources than of translations, or
-            the model computes NaN.
+        ValueError: the numbers of sources and translations differ or are 0, a sentence is too long, or the
+            model computes NaN.
     """
     sources, translations = list_lines(sources), list_lines(translations)
     if len(sources) != len(translations) or not sources:
@@ -105,8 +97,8 @@ def score_translations(
     longer = np.maximum(split.src_lengths, split.tgt_lengths)
     if longer.max() > MAX_TOKENS:
         raise ValueError(
-            f"line {longer.argmax() + 1} has {longer.max():,} tokens, but memory grows with their square, so "
-            f"at most {MAX_TOKENS:,} are scored: give one sentence per line"
+            f"line {longer.argmax() + 1} has {longer.max():,} tokens, but the maximum is {MAX_TOKENS:,}: "
+            "give one sentence per line"
         )
     longest = int(split.tgt_lengths.max()) + 1
     batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
@@ -116,11 +108,11 @@ def score_translations(
         models = list(translator.model.members)
     for batch in BatchStream(split, batch_tokens=batch_tokens, seed=0).epoch(1):
         on_device = batch.to(translator.device)
-        found = mean_probability([token_log_probabilities(model, on_device) for model in models]).cpu()
-        if found.isnan().any():
+        tokens = mean_probability([token_log_probabilities(model, on_device) for model in models]).cpu()
+        if tokens.isnan().any():
             raise ValueError(NAN_SCORES)
         lengths = batch.tgt_mask.sum(dim=1).tolist()
-        for row, values in zip(batch.rows.tolist(), found.split_with_sizes(lengths), strict=True):
+        for row, values in zip(batch.rows.tolist(), tokens.split_with_sizes(lengths), strict=True):
             logp[row] = values.tolist()
     sentences = [
         SentenceScore(tgt.pieces([*sentence, EOS]), scores)
@@ -136,25 +128,16 @@ def score_translations(
 
 
 def count_characters(lines: Sequence[str]) -> int:
-    """Count the Unicode characters of ``lines``, one line end each included."""
+    """Count the Unicode characters of ``lines``, including one line end per line."""
     return sum(len(line) + 1 for line in lines)
 
 
 @torch.inference_mode()
 def token_log_probabilities(model: EncoderDecoder[Any, Any], batch: Batch) -> Tensor:
-    """Compute the log-probabilities of the target tokens of a batch.
-
-    Args:
-        model: the model, in eval mode.
-        batch: the pairs, on the model's device.
-
-    Returns:
-        The values at real target tokens in their order, sentence by sentence, (N,).
-    """
+    """Compute the log-probabilities (N,) of the real target tokens of a batch, sentence by sentence."""
     hidden = model.features(batch.src, batch.src_mask, batch.tgt_in).hidden[batch.tgt_mask]  # (N, D)
-    output = model.output
     targets = batch.tgt_out[batch.tgt_mask]
-    _, nll = linear_cross_entropy([hidden], output.weight, output.bias, targets, 0.0)
+    _, nll = linear_cross_entropy([hidden], model.output.weight, model.output.bias, targets, 0.0)
     return -nll
 
 
@@ -178,19 +161,19 @@ def score_model(
 
     Args:
         runs: one or more folders of runs with weights.
-        src: the source text, one sentence per line, plain or .gz; None for language models, which read
-            none.
-        tgt: the translations to score, line by line; a blank one has no token but the end of sentence.
+        src: the source text, one sentence per line, plain or .gz; None for language models.
+        tgt: the translations to score, one per line.
         ensemble: average the probabilities of all runs, as one system.
-        device: where the models compute: cpu or cuda.
+        device: cpu or cuda.
 
     Returns:
-        The scores by folder, in the order of ``runs``; of an ensemble by the folders, joined by "+".
+        The scores by folder, in the order of ``runs``; the name of an ensemble joins the folders by "+".
 
     Raises:
         OSError: a file cannot be read.
-        ValueError: texts that cannot be read or differ in their number of lines, no source for a model that
-            translates, a run whose model cannot be loaded, or a model that computes NaN.
+        ValueError: the texts differ in their number of lines, the source is missing, a model cannot be
+        loaded,
+            or it computes NaN.
     """
     paths = [Path(path) for path in (src, tgt) if path is not None]
     with ensure_unchanged(*paths):
@@ -201,7 +184,7 @@ def score_model(
     scores = {}
     for name, translator in _load_systems(as_paths(runs), device, ensemble=ensemble):
         if src is None and translator.reads_source:
-            raise ValueError(f"{name} is of a model that translates: name the source text with --src")
+            raise ValueError(f"{name} is a translation model: give the source text with --src")
         logger.info(f"{name}: scoring {len(sources):,} sentences")
         scores[name] = score_translations(translator, sources, translations)
     return scores
@@ -216,24 +199,23 @@ def score_runs(
     ensemble: bool = False,
     device: str = "cpu",
 ) -> dict[str, SystemScores]:
-    """Translate a test set with finished runs, each by the search of its own test sets, and score it.
+    """Translate a test set with finished runs and their settings of search, and score the translations.
 
     Args:
         runs: one or more folders of runs with weights.
         src: the source text, one sentence per line, plain or .gz.
         references: one or more files of references, with as many lines.
-        out: a folder for the translations, RUN.hyp; by default they are not kept.
+        out: a folder for the translations, RUN.hyp; by default they are not written.
         ensemble: average the probabilities of all runs, as one system, with the search of the first.
-        device: where the models compute: cpu or cuda.
+        device: cpu or cuda.
 
     Returns:
-        The scores by folder, in the order of ``runs``, by all metrics; of an ensemble by the folders, joined
-        by "+".
+        The scores by folder, in the order of ``runs``; the name of an ensemble joins the folders by "+".
 
     Raises:
-        OSError: a file cannot be read or written, or one of the translations exists already.
-        ValueError: a text that cannot be read or has another number of lines, a run whose model cannot be
-            loaded, or two runs of one name with ``out``.
+        OSError: a file cannot be read or written, or a file of translations exists already.
+        ValueError: the texts differ in their number of lines, a model cannot be loaded, or two runs would
+            write one file.
     """
     folders, src, reference_paths = as_paths(runs), Path(src), as_paths(references)
     names = [folder.resolve().name for folder in folders]
@@ -242,7 +224,7 @@ def score_runs(
         if path.exists():
             raise FileExistsError(f"{path} exists already; name another folder with --out")
         if files.count(path) > 1:
-            raise ValueError(f"two runs are called {path.stem}; score them one by one to keep both")
+            raise ValueError(f"two runs are called {path.stem}: score them one by one")
     with ensure_unchanged(src, *reference_paths):
         lines = read_lines(src)
         texts = [read_lines(path, allow_blank=True) for path in reference_paths]
@@ -256,15 +238,15 @@ def score_runs(
         logger.info(f"{name}: translating {len(lines):,} sentences")
         translations.append(translator.translate(lines))
         scores[name] = score_texts(translations[-1], *joined, scoring=scoring)
-    for path, found in zip(files, translations, strict=False):  # after all, so that the call can be repeated
-        write_atomically(path, "".join(f"{line}\n" for line in found))
+    for path, hypotheses in zip(files, translations, strict=False):  # an error above leaves no file
+        write_atomically(path, "".join(f"{line}\n" for line in hypotheses))
     return scores
 
 
 def _load_systems(
     folders: Sequence[Path], device: str, *, ensemble: bool
 ) -> Iterator[tuple[str, Translator]]:
-    """Load each run when its turn comes, or all runs as one ensemble, by name."""
+    """Load the runs one after the other, or all runs as one ensemble; yield them with their names."""
     if ensemble:
         yield "+".join(map(str, folders)), load_ensemble(folders, device)
         return

@@ -1,8 +1,9 @@
-"""The data that all models of an experiment share: corpus, vocabularies, encoded splits, batches."""
+"""Prepare the data that all models of an experiment share: corpus, vocabularies, encoded splits, batches."""
 
 import dataclasses
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from compare.config.resolve import Run
@@ -20,29 +21,27 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedData:
-    """Data of one experiment and seed; with another seed, only the batches differ."""
+    """Data of one experiment; only the batches depend on the seed."""
 
     corpus: Corpus
     vocabularies: VocabularyPair
     train: EncodedSplit
-    """The training set with one segmentation per text, whatever its batches have."""
+    """Training set without subword sampling."""
     valid: EncodedSplit
     stream: BatchStream
     batch_hash: str
     warnings: tuple[str, ...] = ()
-    """What a reader of the results should know of the data."""
+    """Warnings about the data, for readers of the results."""
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
-        """Number of entries of the source and of the target vocabulary."""
+        """Sizes of the source and of the target vocabulary."""
         return len(self.vocabularies.src), len(self.vocabularies.tgt)
 
     def training_flops(self, architecture: Architecture, passes: int = 1) -> float:
-        """Count the FLOPs of training per token, at the mean lengths of the corpus.
+        """Count the FLOPs of training per token, for a number of passes over each batch.
 
-        Args:
-            architecture: config of the model.
-            passes: of the model over each batch.
+        The formulas use the mean lengths of the corpus.
         """
         return train_flops_per_token(
             architecture,
@@ -63,13 +62,9 @@ class PreparedData:
 def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
     """Read the corpus of a ``[data]`` section, or generate the built-in one.
 
-    Args:
-        config: the section.
-        tests: whether to include the test sets.
-
     Raises:
         OSError: a file cannot be read.
-        ValueError: malformed text, or fewer training pairs than ``train_size``.
+        ValueError: the text is malformed, or has fewer training pairs than ``train_size``.
     """
     if config.root:
         root = find_corpus(Path(config.root).expanduser(), config.src)
@@ -83,21 +78,16 @@ def load_corpus(config: DataConfig, *, tests: bool = True) -> Corpus:
 
 
 def prepare_data(
-    run: Run,
-    folder: Path,
-    *,
-    tests: bool = True,
-    vocabularies: VocabularyPair | None = None,
+    run: Run, folder: Path, *, tests: bool = True, vocabularies: VocabularyPair | None = None
 ) -> PreparedData:
     """Read, check and encode the corpus, and hash the batches of the first epoch.
 
     Args:
-        run: any run of the experiment; its sections ``data``, ``vocabulary``, ``train`` and
-            ``regularization``, and its task, decide.
-        folder: cache of encoded splits; a split encoded before with the same vocabulary is taken from it.
-        tests: whether to read the test sets; what is chosen on validation must not see them.
-        vocabularies: those of the run, if they have been built or loaded before; by default those of the run
-            that training starts from, or else of the training split.
+        run: any run of the experiment.
+        folder: cache of encoded splits.
+        tests: whether to read the test sets; a search of settings must not see them.
+        vocabularies: by default those of the run that training starts from, or else built from the training
+            split.
 
     Raises:
         ValueError: the corpus or the vocabulary cannot be used, or ``scoring.outcome`` names no test set.
@@ -121,14 +111,14 @@ def prepare_data(
     valid = encode_split(corpus.splits["valid"], vocabularies, folder=folder, max_tokens=None)
     if encoded.dropped:
         warnings.append(
-            f"{encoded.dropped} of {len(pairs.src)} training pairs are left out: over {limit} tokens"
+            f"{encoded.dropped} of {len(pairs.src)} training pairs are dropped: they have over {limit} tokens"
         )
     warnings += describe_unknown(corpus, vocabularies, valid)
     for warning in warnings:
         logger.warning(warning)
     size, smallest = run.vocabulary.size, min(map(len, vocabularies))
-    if run.vocabulary.kind in SUBWORD_KINDS and smallest < size and not source:  # logged before
-        warnings.append(f"the text gives no more than {smallest:,} of vocabulary.size {size:,}")
+    if run.vocabulary.kind in SUBWORD_KINDS and smallest < size and not source:  # already logged
+        warnings.append(f"the text yields only {smallest:,} of the {size:,} entries of vocabulary.size")
     encoded, valid = sides(encoded, run), sides(valid, run)
     stream = training_batches(encoded, vocabularies, run)
     logger.info(
@@ -146,31 +136,24 @@ def prepare_data(
 
 
 def sides(split: EncodedSplit, run: Run) -> EncodedSplit:
-    """Return what the models read of an encoded split: of language models the targets alone."""
+    """Return the sides of an encoded split that the models read; language models read only targets."""
     return split if run.translates else split.without_sources()
 
 
 def training_batches(split: EncodedSplit, vocabularies: VocabularyPair, run: Run) -> BatchStream:
     """Return the stream of the training batches.
 
-    Args:
-        split: the encoded training set.
-        vocabularies: those that it was encoded with.
-        run: any run of the experiment, for its sections ``data``, ``train`` and ``regularization``.
-
     Raises:
-        ValueError: a batch cannot hold the longest target, or the text cannot be sampled.
+        ValueError: a batch cannot hold the longest target, or subwords cannot be sampled.
     """
-    seed, size = run.train.seed, run.train.batch_tokens
+    seed, limit = run.train.seed, run.data.max_tokens
+    stream = partial(BatchStream, batch_tokens=run.train.batch_tokens, seed=seed)
     if strength := run.regularization.subword_sampling:
         from data.sampling import SampledSplit
 
-        sampled = SampledSplit(
-            split=split,
-            vocabularies=vocabularies,
-            strength=strength,
-            seed=seed,
-            max_tokens=run.data.max_tokens,
+        return stream(
+            SampledSplit(
+                split=split, vocabularies=vocabularies, strength=strength, seed=seed, max_tokens=limit
+            )
         )
-        return BatchStream(sampled, batch_tokens=size, seed=seed)
-    return BatchStream(split, batch_tokens=size, seed=seed)
+    return stream(split)

@@ -1,14 +1,13 @@
-"""One run from its first update to its result: training, choice of the length penalty, translation."""
+"""Run one model: training, choice of the length penalty, translation, result."""
 
 import logging
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 
-from compare.config.resolve import Run
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty, length_penalties
 from compare.decoding.translator import Translator
 from compare.experiment.compute_result import compute_figures, unfinished_result
@@ -35,17 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 RunModel = Callable[[RunFolder, PreparedData, Reporter], Result]
-"""Trains and tests one run, as ``run_model`` does in one process."""
+"""Function that trains and tests one run, such as ``run_model``."""
 
 
 def finish_run(run: RunFolder, prepared: PreparedData, reporter: Reporter, train: RunModel) -> Result:
-    """Finish one run and write its result, which it returns; divergence and errors of torch are results too.
+    """Train and test one run in its locked folder, and write its result.
 
-    Args:
-        run: the run, whose folder this process has locked.
-        prepared: the data, with the batches of the run's seed.
-        reporter: shows the progress of training.
-        train: trains and tests it.
+    Divergence, lack of memory and errors of torch become results too.
 
     Raises:
         ValueError: a file of the run is damaged.
@@ -76,15 +71,15 @@ def run_model(
     reset_peak_memory(torch.device(run.train.device))
 
     def test() -> Result:
-        """Test the weights, in process 0, for whose searches the others wait."""
+        """Test the weights; process 0 does this, and the others take part in its searches."""
         seconds = evaluate_run(folder, translator, prepared.corpus)
-        # Unknown where an earlier process has trained the model, or begun to.
+        # An earlier process may have used more memory in training.
         peak = None if was_begun else peak_memory_bytes(translator.device)
         machine = this_machine(translator.device)
         write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
         figures = compute_figures(folder, prepared)
-        told = len(prepared.warnings) + len(run.warnings)
-        for warning in (figures["warnings"] or "").splitlines()[told:]:
+        logged = len(prepared.warnings) + len(run.warnings)
+        for warning in (figures["warnings"] or "").splitlines()[logged:]:
             logger.warning(f"{run.label}: {warning}")
         return replace(unfinished_result(folder, prepared), status="done", files=folder.hashes(), **figures)
 
@@ -97,24 +92,12 @@ def run_model(
 
 
 def build_trainer(
-    folder: RunFolder,
-    prepared: PreparedData,
-    report: MetricsCallback,
-    processes: Processes = SINGLE,
+    folder: RunFolder, prepared: PreparedData, report: MetricsCallback, processes: Processes = SINGLE
 ) -> tuple[Trainer, Translator]:
-    """Build a model, and the trainer that continues where it was stopped.
+    """Build a model with its trainer, which continues where it was stopped, and with its translator.
 
-    The weights are random, by the seed of the run, or those of ``[train] init_from``.
-
-    Args:
-        folder: the run, and the folder for the files of training.
-        prepared: the data, with the batches of the run's seed.
-        report: takes each line of the metrics.
-        processes: those that train the model together; each of them builds the same trainer.
-
-    Returns:
-        The trainer, and the translator of the same model, which has the chosen weights once the trainer
-        has run.
+    Each of several processes that train together builds the same trainer. The translator has the chosen
+    weights after training.
     """
     run, device = folder.run, torch.device(folder.run.train.device)
     set_numerics(device, deterministic=run.train.deterministic)
@@ -128,7 +111,7 @@ def build_trainer(
     criterion = TranslationLoss(model, run.train.label_smoothing, run.regularization)
     translator = Translator(model, prepared.vocabularies, run.decode, device, processes=processes)
     pairs, valid = prepared.corpus.splits["valid"], prepared.valid
-    # A character of one language translates none of the other.
+    # Characters of two languages do not translate each other.
     probe = None if run.vocabulary.kind == "characters" else AttentionProbe(prepared.train, valid)
     trainer = Trainer(
         criterion=criterion,
@@ -144,17 +127,10 @@ def build_trainer(
 
 
 def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> float | None:
-    """Translate every test set once, with a penalty chosen on validation, and score all references.
-
-    A language model translates nothing; the probability of the references is its only test.
-
-    Args:
-        folder: the run, with its chosen weights.
-        translator: the model with these weights.
-        corpus: the corpus with its test sets, of which there may be none.
+    """Translate every test set, with a length penalty chosen on validation, and score the references.
 
     Returns:
-        The seconds of translation; None where nothing is translated.
+        Seconds of translation; None for language models and without test sets.
     """
     seconds = None
     if folder.run.translates and corpus.tests:
@@ -172,7 +148,7 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
             for test in corpus.tests
         }
         likelihoods = Likelihoods(
-            tests={test: each.sums for test, each in scores.items()},
+            tests={test: forced.sums for test, forced in scores.items()},
             weights=hash_file(folder.weights),
             sentences={test: [round(one.total, 4) for one in scores[test].sentences] for test in scores},
         )
@@ -181,15 +157,9 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
 
 
 def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> LengthPenalty:
-    """Choose the length penalty of a run on validation alone, and write selection.json.
+    """Choose the length penalty of a run on the validation set, and write selection.json.
 
-    One beam search of the validation set serves all penalties. A choice that an earlier call made with the
-    same weights is kept.
-
-    Args:
-        folder: the run, with its chosen weights.
-        translator: the model with these weights.
-        valid: the validation set.
+    One beam search serves all penalties. An earlier choice for the same weights is read from the file.
 
     Raises:
         ValueError: selection.json is damaged.
@@ -199,11 +169,15 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
         return penalties[0]
     weights = hash_file(folder.weights)
     if folder.selection.exists():
-        kept = read_selection(folder.selection, penalties)
-        if kept.weights == weights:
-            return kept.penalty
+        earlier = read_selection(folder.selection, penalties)
+        if earlier.weights == weights:
+            return earlier.penalty
     logger.info(f"{run.label}: choosing one of {len(penalties)} length penalties on the validation set")
-    grid = measure_penalties(run, translator, valid, penalties)
+    grid, references = list[GridPoint](), run.readable(valid.tgt)
+    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
+        bleu, ratio = bleu_and_length_ratio(texts, references, run.scoring.tokenize)
+        form, alpha = penalty.normalization, penalty.alpha
+        grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
     selection = Selection(grid=grid, chosen=choose_penalty(grid), weights=weights)
     point = grid[selection.chosen]
     logger.info(
@@ -212,16 +186,3 @@ def select_penalty(folder: RunFolder, translator: Translator, valid: Pairs) -> L
     )
     write_record(folder.selection, selection)
     return selection.penalty
-
-
-def measure_penalties(
-    run: Run, translator: Translator, valid: Pairs, penalties: Sequence[LengthPenalty]
-) -> list[GridPoint]:
-    """Score the validation set for each length penalty, all by one search."""
-    references = run.readable(valid.tgt)
-    grid = []
-    for penalty, texts in zip(penalties, translator.translate_all(valid.src, penalties), strict=True):
-        bleu, ratio = bleu_and_length_ratio(texts, references, run.scoring.tokenize)
-        form, alpha = penalty.normalization, penalty.alpha
-        grid.append(GridPoint(normalization=form, length_penalty=alpha, bleu=bleu, length_ratio=ratio))
-    return grid

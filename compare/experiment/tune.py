@@ -1,7 +1,7 @@
-"""Random search for settings (Bergstra and Bengio 2012): an experiment whose models are the drawn candidates.
+"""Random search for settings (Bergstra and Bengio 2012): an experiment whose models are the candidates.
 
-Every model gets the same draws. The candidates are runs of one folder like any other, without test sets; the
-validation set chooses the best of each model, which best.toml has in place of the settings given.
+Every model gets the same draws. A trial is a run like any other, without test sets. The validation set
+chooses the best candidate of each model, whose settings are written into best.toml.
 """
 
 import dataclasses
@@ -39,13 +39,12 @@ from data.files import write_atomically
 logger = logging.getLogger(__name__)
 
 TRIALS_FILE, BEST = "trials.jsonl", "best.toml"
-"""Files of a search, made from its run folders: one JSON object per ended trial, and the experiment with the
-best settings."""
+"""Files of a search: one JSON object per ended trial, and the experiment with the best settings."""
 Criterion = Literal["bleu", "loss"]
 LEAST_BLEU = 1.0
-"""Validation BLEU of a model's best candidate below which the loss decides: such BLEU is noise."""
-DIGITS = 3
-"""Significant digits of a drawn number, so that a config shows exactly what was tried."""
+"""If no candidate of a model reaches this validation BLEU, BLEU is noise and the loss decides."""
+WARMUPS = "warmup_updates", "attention_warmup"
+"""Settings that count updates from the first on; shorter trials shorten them."""
 
 
 class LogRange(NamedTuple):
@@ -55,16 +54,16 @@ class LogRange(NamedTuple):
     high: float
 
     def draw(self, random: Random) -> float:
-        """Draw a number, rounded to ``DIGITS`` significant digits."""
+        """Draw a number with 3 significant digits."""
         value = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
         whole = isinstance(self.low, int) and isinstance(self.high, int)
-        return min(max(round(value) if whole else float(f"{value:.{DIGITS}g}"), self.low), self.high)
+        return min(max(round(value) if whole else float(f"{value:.3g}"), self.low), self.high)
 
 
 Space = Mapping[str, LogRange | tuple[Any, ...]]
 """Tuned settings by name: a range, or values that are equally likely."""
 DEFAULT_SPACE: Space = {"learning_rate": LogRange(3e-4, 3e-2), "dropout": (0.0, 0.1, 0.2, 0.3)}
-"""Both settings matter to every family, and their best values differ between families."""
+"""The best values of these settings differ between families."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,69 +73,66 @@ class TuningPlan:
     trials: int = 20
     """Trials per model."""
     updates: int = 0
-    """Updates per trial; 0: those of the experiment. The warm-up keeps its share of them."""
+    """Updates per trial; 0: those of the experiment. Warm-ups are shortened in proportion."""
     seed: int = 1
     """Seed of the draws."""
     seeds: Sequence[int] = ()
-    """Seeds of weights and batches, whose mean decides; by default ``train.seed`` alone."""
+    """Seeds of weights and batches; their mean decides. By default ``train.seed`` alone."""
     space: Space = field(default_factory=lambda: DEFAULT_SPACE)
     """Tuned settings; see ``parse_space``."""
     by: Criterion = "bleu"
-    """What decides on the validation set: BLEU, or the loss, which is steadier between close candidates."""
+    """Validation figure that decides; the loss distinguishes close candidates more steadily."""
     only: Sequence[str] = ()
-    """Labels of the models that are tuned, as for ``choose_models``; by default all."""
+    """Labels of the models to tune, as for ``choose_models``; by default all."""
 
     def __post_init__(self) -> None:
-        """Reject an effort that decides nothing."""
+        """Raise ValueError for a number of trials or updates that is too small."""
         if self.trials < 1 or self.updates < 0:
             raise ValueError(f"--trials {self.trials}, --updates {self.updates}: must be at least 1 and 0")
 
 
 class TrialResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One trial: a model trained once with drawn settings, measured on the validation set."""
+    """Line of trials.jsonl: a model trained once with drawn settings, measured on the validation set."""
 
     label: str
-    """Name of the model."""
+    """Label of the model."""
     trial: int
-    """Number of the trial, counted from 1; trials of one number have the same draw."""
+    """Number of the draw, counted from 1."""
     seed: int = 1
-    """Seed of weights and batches."""
     settings: dict[str, Any]
     """Values of the tuned settings."""
     status: Status
     bleu: float | None
-    """Validation BLEU of the chosen weights, by greedy search; None unless done, and for language models."""
+    """Validation BLEU by greedy search; None unless done, and for language models."""
     loss: float | None
-    """Validation loss of the chosen weights; None unless done."""
+    """Validation loss; None unless done."""
     best_update: int | None
     """Update of the best validation; None unless done."""
     updates: int
-    """Updates of training."""
     seconds: float
     """Seconds of training and validation."""
     code_version: str
-    """Version of attnbench that ended the trial."""
     reason: str | None = None
-    """Why it failed."""
+    """Cause of a failure."""
     by: Criterion = "bleu"
-    """What the search decided by."""
+    """``TuningPlan.by`` of the search."""
 
     @property
     def score(self) -> float:
-        """Validation BLEU; 0 for a trial that failed, which gives nobody a usable model."""
+        """Validation BLEU; 0 for a trial that failed."""
         return self.bleu or 0.0
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings of one number for one model, with the trials of all seeds."""
+    """One draw of settings for one model, with the trials of all seeds."""
 
     results: Sequence[TrialResult]
     """One per seed, the first seed of the search first."""
 
     @property
     def trial(self) -> int:
-        """Number of the trial."""
+        """Number of the draw."""
         return self.results[0].trial
 
     @property
@@ -146,7 +142,7 @@ class Candidate:
 
     @property
     def translates(self) -> bool:
-        """Whether it is of a translation model, as far as its trials tell."""
+        """False for a language model."""
         return all(result.status != "done" or result.bleu is not None for result in self.results)
 
     @property
@@ -156,42 +152,25 @@ class Candidate:
 
     @property
     def loss(self) -> float:
-        """Mean validation loss over the seeds that did not fail; infinite if there is none."""
-        return fmean([each.loss for each in self.results if each.loss is not None] or [math.inf])
+        """Mean validation loss over the seeds that did not fail; infinite if all failed."""
+        return fmean([result.loss for result in self.results if result.loss is not None] or [math.inf])
 
     @property
     def rank(self) -> tuple[int, float, int]:
-        """Greater for a better one: fewer failures, then lower loss and lower number."""
-        failures = sum(each.loss is None for each in self.results)
+        """Sort key, greater for fewer failures, then lower loss, then lower number."""
+        failures = sum(result.loss is None for result in self.results)
         return -failures, -self.loss, -self.trial
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tuning:
+class Tuning(NamedTuple):
     """Outcome of ``tune_experiment``."""
 
     trials: Sequence[TrialResult]
-    """All that have ended."""
+    """All trials that have ended."""
     missing: int
-    """Trials that have not ended: another process works on them."""
+    """Number of trials that have not ended: another process works on them."""
     best: Path | None
     """best.toml; None while trials are missing, or if all trials of a model have failed."""
-
-    @property
-    def winners(self) -> dict[str, Candidate]:
-        """The best candidate of each model, by label."""
-        return find_winners(self.trials)
-
-
-class Draw(NamedTuple):
-    """What a candidate was made from."""
-
-    label: str
-    """The model."""
-    trial: int
-    """Number of the draw, counted from 1."""
-    settings: dict[str, Any]
-    """Those of the drawn values that the model has."""
 
 
 def tune_experiment(
@@ -205,39 +184,37 @@ def tune_experiment(
 ) -> Tuning:
     """Search the best settings of every model of an experiment on its validation set.
 
-    The same call continues, with more trials or seeds too; several processes may work in one
+    The same call continues a search, also with more trials or seeds. Several processes may work in one
     folder, as for ``run_experiment``. The weights of ended trials are deleted.
 
     Args:
         experiment: the experiment.
-        folder: receives a run folder per trial, their list trials.jsonl, and best.toml; created where it is
-            missing.
-        plan: number of trials, updates, seeds and space; by default those of ``TuningPlan()``.
+        folder: receives a run folder per trial, trials.jsonl and best.toml.
+        plan: number of trials, updates, seeds and space; by default ``TuningPlan()``.
         reporter: shows the progress of training.
         context: the file that error messages name.
-        launch: processes that share the trials; by default this one does one after the other.
+        launch: processes that share the trials; by default the trials run one after the other.
 
     Raises:
-        ValueError: bad settings or data, or ``folder`` holds something else.
+        ValueError: settings or data are wrong, or ``folder`` holds another search.
         Interrupted: a signal arrived; everything is saved.
     """
     plan, folder = plan or TuningPlan(), Path(folder)
-    drawn, draws = draw_candidates(experiment, plan, context)
-    _collect_trials(folder, plan)  # names what is wrong before the training
+    candidates, draws = draw_candidates(experiment, plan, context)
+    _collect_trials(folder, plan)  # finds mistakes before the training
     seeds, names = plan.seeds or (experiment.train.seed,), list(draws)
     results = run_experiment(
-        drawn, folder, reporter, seeds=seeds, only=names, context=context, launch=launch, tests=False
+        candidates, folder, reporter, seeds=seeds, only=names, context=context, launch=launch, tests=False
     )
     missing = sum(not _has_ended(result) for result in results)
     with lock_folder(folder, wait=True):
         trials = _collect_trials(folder, plan)
         write_trials(folder, trials)
-        winners = find_winners(trials)
-        is_whole = not missing and winners.keys() >= {draw.label for draw in draws.values()}
+        is_whole = not missing and find_winners(trials).keys() >= {draw["label"] for draw in draws.values()}
         if is_whole:
             write_atomically(folder / BEST, best_config(experiment, plan, trials))
         else:
-            (folder / BEST).unlink(missing_ok=True)  # of fewer trials
+            (folder / BEST).unlink(missing_ok=True)  # an earlier call had fewer trials
     for weights in [] if missing else folder.glob(f"*/{CHECKPOINTS}"):
         with suppress(Locked), lock_folder(weights.parent):
             if read_result(weights.parent).status != "unfinished":
@@ -247,77 +224,66 @@ def tune_experiment(
 
 def draw_candidates(
     experiment: Experiment, plan: TuningPlan, context: str = "config"
-) -> tuple[Experiment, dict[str, Draw]]:
-    """Make the experiment whose models are the candidates; returns what each was made from too, by label.
+) -> tuple[Experiment, dict[str, dict[str, Any]]]:
+    """Make the experiment whose models are the candidates.
 
-    A value of a setting that a model does not have is not drawn for it.
-
-    Args:
-        experiment: the experiment as written.
-        plan: what is drawn, and how often.
-        context: the file that error messages name.
+    Returns:
+        The experiment, and by label of each candidate "label" and "trial" with the drawn settings that its
+        model has.
 
     Raises:
-        ValueError: bad settings, a setting that no model has or that is a size, a combination that a model
-            refuses, or more trials than combinations of lists.
+        ValueError: no model has a setting of the space, the setting is a size, a model refuses a combination,
+            or there are more trials than combinations of lists.
     """
     updates = plan.updates or experiment.train.max_updates
-    train = replace(experiment.train, max_updates=updates, patience=0)  # no trial is stopped early
+    train = replace(experiment.train, max_updates=updates, patience=0)  # every trial gets the same updates
     labels = {run.label for run in choose_models(resolve_models(experiment, context), plan.only)}
     rows = [row for row in experiment.models if row.label in labels]
     tunable = [_tunable(resolve_model(row, context).setting_types()) for row in rows]
     for name in plan.space:
         if not any(name in names for names in tunable):
-            known = list(dict.fromkeys(chain.from_iterable(tunable)))
+            names = list(dict.fromkeys(chain.from_iterable(tunable)))
             raise ValueError(
-                f"--space {name}: no model has this setting of its optimizer or dropout, which alone can be "
-                f"tuned; {did_you_mean(name, known)}"
+                f"--space {name}: no model has an optimizer or dropout setting of this name, and no other "
+                f"setting can be tuned; {did_you_mean(name, names)}"
             )
-    draws, models = dict[str, Draw](), list[ModelConfig]()
+    draws, models = dict[str, dict[str, Any]](), list[ModelConfig]()
     for number, values in enumerate(draw_settings(plan.space, plan.trials, plan.seed), start=1):
         for row, names in zip(rows, tunable, strict=True):
-            draw = Draw(row.label, number, {name: value for name, value in values.items() if name in names})
+            settings = {name: value for name, value in values.items() if name in names}
             label = f"{row.label}-trial{number}"
-            tuned = replace(row, overrides={**row.overrides, **draw.settings})
+            tuned = replace(row, overrides={**row.overrides, **settings})
             model = resolve_model(tuned, f"{context}: --space")
-            short = _shorter_warmups(model, updates, experiment.train.max_updates)
-            models.append(replace(tuned, label=label, overrides={**tuned.overrides, **short}))
-            draws[label] = draw
+            warmups = _shorten_warmups(model, updates / experiment.train.max_updates)
+            models.append(replace(tuned, label=label, overrides={**tuned.overrides, **warmups}))
+            draws[label] = {"label": row.label, "trial": number, **settings}
     budget = experiment.budget
     if budget.match != "none":
         reference = budget.reference or experiment.models[0].label
-        models += [row for row in experiment.models if row.label == reference]  # is not trained
+        models += [row for row in experiment.models if row.label == reference]  # it is not trained
         budget = replace(budget, reference=reference)
-    scoring = replace(experiment.scoring, baseline="")  # is no candidate
+    scoring = replace(experiment.scoring, baseline="")  # the baseline has another label than its candidates
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
 
 
-WARMUPS = "warmup_updates", "attention_warmup"
-"""Settings of a model that count updates from the first on; trials shorten them with the updates."""
-
-
-def _shorter_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
-    """Return the warm-ups that a model has, in proportion: of ``updates``, from those of ``max_updates``."""
+def _shorten_warmups(model: ResolvedModel, factor: float) -> dict[str, int]:
     warmups = {name: model.settings().get(name) for name in WARMUPS}
-    return {name: max(1, round(count * updates / max_updates)) for name, count in warmups.items() if count}
+    return {name: max(1, round(count * factor)) for name, count in warmups.items() if count}
 
 
-def _tunable(kinds: Iterable[str]) -> list[str]:
-    """Return the settings that leave the size and the structure of a model as they are."""
-    optimizer = {each.name for each in dataclasses.fields(OptimConfig)}
-    return [name for name in kinds if name in optimizer or name.endswith("dropout") or name == "variational"]
+def _tunable(settings: Iterable[str]) -> list[str]:
+    """Select the settings that do not change the size or structure of a model."""
+    optimizer = {item.name for item in dataclasses.fields(OptimConfig)}
+    return [
+        name for name in settings if name in optimizer or name.endswith("dropout") or name == "variational"
+    ]
 
 
 def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
-    """Draw the settings of each trial; without replacement if all of ``space`` are lists.
+    """Draw the settings of each trial; more trials begin with the same draws.
 
-    Args:
-        space: the search space; the order of its names does not matter.
-        trials: number of draws; a larger number begins with the same draws.
-        seed: seed of the draws.
-
-    Raises:
-        ValueError: more trials than lists can be combined.
+    If the space has only lists, no combination is drawn twice, and more trials than combinations are a
+    ValueError.
     """
     random, names = Random(seed), sorted(space)
 
@@ -333,18 +299,17 @@ def draw_settings(space: Space, trials: int, seed: int) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in grid[:trials]]
 
 
-def parse_space(texts: Iterable[str], default: Space = DEFAULT_SPACE) -> Space:
+def parse_space(texts: Iterable[str]) -> Space:
     """Read a search space from options.
 
     Args:
-        texts: ``name=low:high`` (drawn log-uniformly) or ``name=a,b,c``, each replacing or adding one setting
-            of ``default``; ``name=a`` gives every trial that value.
-        default: the space without options.
+        texts: ``name=low:high`` (drawn log-uniformly) or ``name=a,b,c``; each replaces or adds a setting of
+            ``DEFAULT_SPACE``. ``name=a`` gives every trial that value.
 
     Raises:
-        ValueError: a text is not of this form.
+        ValueError: a text has another form.
     """
-    space = dict(default)
+    space = dict(DEFAULT_SPACE)
     for text in texts:
         name, _, value = text.partition("=")
         bounds = [parse_value(bound) for bound in value.split(":")]
@@ -355,8 +320,8 @@ def parse_space(texts: Iterable[str], default: Space = DEFAULT_SPACE) -> Space:
             space[name.strip()] = tuple(map(parse_value, value.split(",")))
         else:
             raise ValueError(
-                f"--space {text}: must look like learning_rate=3e-4:3e-2 (a range from low to high, above 0) "
-                "or dropout=0,0.1 (a list)"
+                f"--space {text}: must look like learning_rate=3e-4:3e-2 (a range above 0) or dropout=0,0.1 "
+                "(a list)"
             )
     return space
 
@@ -366,11 +331,7 @@ def _has_ended(result: Result) -> bool:
 
 
 def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
-    """Make the records of the ended trials in a folder, those of other models and seeds included.
-
-    Raises:
-        ValueError: a trial has other settings than the draw of its number.
-    """
+    """Make the records of all ended trials; raise ValueError if one has other settings than its draw."""
     draws, trials = draw_settings(plan.space, plan.trials, plan.seed), list[TrialResult]()
     for result in read_results(folder) if (folder / REGISTRY).is_file() else ():
         label, _, number = result.label.rpartition("-trial")
@@ -387,21 +348,22 @@ def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
                 )
         lines = read_metrics(run.metrics) if run.metrics.is_file() else []
         last = lines[-1] if lines else {}
-        done = result.status == "done"
-        trial = TrialResult(
-            label=label,
-            trial=int(number),
-            seed=result.seed,
-            settings=drawn,
-            status=result.status,
-            **{name: last[name] if done else None for name in ("bleu", "loss", "best_update")},
-            updates=last.get("update", 0),
-            seconds=round(last.get("seconds", 0.0) + last.get("validation_s", 0.0), 3),
-            code_version=result.code_version or "",
-            reason=result.reason,
-            by=plan.by,
+        scores = last if result.status == "done" else {}
+        trials.append(
+            TrialResult(
+                label=label,
+                trial=int(number),
+                seed=result.seed,
+                settings=drawn,
+                status=result.status,
+                **{name: scores.get(name) for name in ("bleu", "loss", "best_update")},
+                updates=last.get("update", 0),
+                seconds=round(last.get("seconds", 0.0) + last.get("validation_s", 0.0), 3),
+                code_version=result.code_version or "",
+                reason=result.reason,
+                by=plan.by,
+            )
         )
-        trials.append(trial)
     return trials
 
 
@@ -418,7 +380,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
 
     Raises:
         OSError: trials.jsonl cannot be read.
-        ValueError: there is no trial, or a line is not the result of one.
+        ValueError: there is no trial, or a line is damaged.
     """
     path = Path(folder) / TRIALS_FILE
     if not path.is_file() or not path.stat().st_size:
@@ -427,52 +389,53 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
         return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(
-            f"{path}: a line is not the result of a trial: {error}; delete it, and the search writes it again"
+            f"{path}: a line is not the result of a trial: {error}; delete the file and repeat the search, "
+            "which writes it again"
         ) from None
 
 
 def group_trials(trials: Iterable[TrialResult]) -> dict[str, list[Candidate]]:
-    """Group trials by model, in the order in which the models first appear, and by number in its order."""
+    """Group trials by model, in order of appearance, and then by number."""
     groups: dict[str, dict[int, list[TrialResult]]] = {}
-    for each in trials:
-        groups.setdefault(each.label, {}).setdefault(each.trial, []).append(each)
-    return {label: [Candidate(group[trial]) for trial in sorted(group)] for label, group in groups.items()}
+    for trial in trials:
+        groups.setdefault(trial.label, {}).setdefault(trial.trial, []).append(trial)
+    return {label: [Candidate(group[number]) for number in sorted(group)] for label, group in groups.items()}
 
 
 def criterion_of(candidates: Sequence[Candidate]) -> Criterion:
-    """Return what decides between the candidates of a model: loss if all have a BLEU below ``LEAST_BLEU``."""
-    noise = all((each.bleu or 0.0) < LEAST_BLEU for each in candidates)
+    """Return the figure that decides between the candidates of a model."""
+    noise = all((candidate.bleu or 0.0) < LEAST_BLEU for candidate in candidates)
     return "loss" if noise else candidates[0].results[0].by
 
 
 def find_winners(trials: Sequence[TrialResult]) -> dict[str, Candidate]:
-    """Find the best candidate of each model, of those with the most seeds; none if all trials failed.
+    """Find the best candidate of each model among those with the most seeds.
 
-    The highest BLEU wins if it decides (see ``criterion_of``); else, and between equals, the fewest failures,
-    the lowest loss and the lowest number.
+    The highest BLEU wins if BLEU decides (see ``criterion_of``); between equals, and if the loss decides,
+    ``Candidate.rank``. A model without a successful trial has no winner.
     """
     winners = {}
-    for label, found in group_trials(trials).items():
-        seeds = max(len(each.results) for each in found)
-        usable = [each for each in found if len(each.results) == seeds and each.loss < math.inf]
+    for label, candidates in group_trials(trials).items():
+        seeds = max(len(candidate.results) for candidate in candidates)
+        usable = [one for one in candidates if len(one.results) == seeds and one.loss < math.inf]
         if usable:
-            scored = criterion_of(found) == "bleu"
-            winners[label] = max(usable, key=lambda each: ((scored and each.bleu) or 0.0, *each.rank))
+            by_bleu = criterion_of(candidates) == "bleu"
+            winners[label] = max(usable, key=lambda one: ((by_bleu and one.bleu) or 0.0, *one.rank))
     return winners
 
 
 def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
-    """Summarize a search in one row per model: its effort, and the settings and scores of its best trial."""
+    """Return one row per model: its effort, and the settings and scores of its best trial."""
     winners, rows = find_winners(trials), []
-    for label, found in group_trials(trials).items():
-        winner, results = winners.get(label), [result for each in found for result in each.results]
+    for label, candidates in group_trials(trials).items():
+        winner, results = winners.get(label), [trial for trial in trials if trial.label == label]
         row = {
             "label": label,
-            "trials": len(found),
+            "trials": len(candidates),
             "failed": sum(result.status != "done" for result in results),
             "updates_per_trial": max(result.updates for result in results),
             "seconds": sum(result.seconds for result in results),
-            "chosen_by": criterion_of(found),
+            "chosen_by": criterion_of(candidates),
             "best_trial": winner and winner.trial,
             **(winner.settings if winner else {}),
             "validation_bleu": winner and winner.bleu,
@@ -487,17 +450,17 @@ def summarize(trials: Sequence[TrialResult]) -> list[dict[str, Any]]:
 
 
 def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[TrialResult]) -> str:
-    """Write the experiment with the settings of the winners as TOML, and the search as its comment."""
-    winners = find_winners(trials)
-    groups = group_trials(trials)
+    """Write the experiment with the settings of the winners as TOML, below a comment about the search."""
+    winners, groups = find_winners(trials), group_trials(trials)
     space = ", ".join(
-        f"{name} {':'.join(map(str, each)) if isinstance(each, LogRange) else ','.join(map(str, each))}"
-        for name, each in plan.space.items()
+        f"{name} {(':' if isinstance(values, LogRange) else ',').join(map(str, values))}"
+        for name, values in plan.space.items()
     )
     lines = [
         f"Made by attnbench tune: trials of {plan.updates or experiment.train.max_updates} updates, the same "
         "random draws",
-        f"for all (seed {plan.seed}) from: {space}. The validation set chose; {TRIALS_FILE} holds all.",
+        f"for all models (seed {plan.seed}) from: {space}.",
+        f"The validation set chose; {TRIALS_FILE} lists all trials.",
     ]
     lines += [
         f"{label}: trial {winner.trial} of {len(groups[label])} by {criterion_of(groups[label])}, validation "
@@ -512,7 +475,7 @@ def best_config(experiment: Experiment, plan: TuningPlan, trials: Sequence[Trial
     ]
     systems = [{"label": system.label, **system.files} for system in experiment.systems]
     data, train = experiment.data, experiment.train
-    sections = experiment.sections() | {  # a path given by --set is relative to the folder of the call
+    sections = experiment.sections() | {  # a path from --set is relative to the working directory
         "data": replace(data, root=absolute_root(data.root, Path())),
         "train": replace(train, init_from=train.init_from and absolute_root(train.init_from, Path())),
     }

@@ -1,9 +1,12 @@
-"""Verification that a model holds to the contract of models: of every plug-in's, before it is trained."""
+"""Check that a model keeps the contract of ``compare.protocol``; plug-ins are checked before training.
+
+Shapes: B sentences, K hypotheses each, S source and T target positions, V target vocabulary.
+"""
 
 import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,28 +33,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# What every model must hold to, as checks of one model on a few short sentences.
-#
-# Shapes: B sentences, K hypotheses each, S source and T target positions, V target vocabulary.
-
-
 PAD, BOS, EOS = 0, 2, 3
 V = 13
 """Size of the target vocabulary; that of the source is smaller by 2, unless the two are tied."""
 LENGTHS = (5, 3, 1, 4)
-"""Tokens of each source sentence, end of sentence included."""
+"""Tokens of each source sentence, including the end of sentence."""
 ATOL = 1e-9
-"""Largest difference in float64 of logits that must be equal; errors of rounding grow with the width."""
+"""Largest difference between logits in float64 that counts as rounding."""
 WIDTHS = (16, 32, 64)
-"""Sizes that are tried for the first of the family's ``width_fields``, the others in proportion."""
+"""Widths that are tried for the first of the family's ``width_fields``; the others follow in proportion."""
+SOUND_BUT_FAILING = ("source", "gradients", "FLOPs")
+"""Checks that some sound settings fail; a sparse normaliser, for example, has gradients of 0."""
+DEVICE_REMEDIES = {
+    "expected device": "a tensor is created on the CPU: pass device=keys.device",
+    "numpy": "numpy has no gradients and no GPU: use the functions of torch",
+}
+"""What is wrong, by a part of torch's message."""
+INTERNAL = frozenset(vars(nn.Module()))
+"""Attributes in which torch keeps parameters, buffers and modules."""
 
 
 class ContractError(ValueError):
-    """A model does not do what ``compare.protocol`` says; the message names rule and difference."""
+    """A model does not do what ``compare.protocol`` requires."""
 
 
 def sharpen(model: nn.Module, seed: int = 5) -> None:
-    """Move every weight far from its start, so that all of them count and no two tokens score alike."""
+    """Change every weight so much that all of them matter and no two tokens have the same score."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -61,7 +68,7 @@ def sharpen(model: nn.Module, seed: int = 5) -> None:
 def sources(
     lengths: tuple[int, ...] = LENGTHS, width: int | None = None, seed: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Draw random sources (B, S) and their mask; the sentences do not depend on ``width``, which is S."""
+    """Draw random sources (B, S) and their mask; ``width`` is S and does not change the sentences."""
     generator = torch.Generator().manual_seed(seed)
     mask = torch.arange(width or max(lengths)) < torch.tensor(lengths).unsqueeze(1)
     src = torch.full(mask.shape, PAD)
@@ -72,7 +79,7 @@ def sources(
 
 
 def targets(steps: int = 6, rows: int = len(LENGTHS)) -> Tensor:
-    """Draw random targets (B, T), which begin with the begin-of-sentence id."""
+    """Draw random targets (B, T) that begin with the begin-of-sentence id."""
     generator = torch.Generator().manual_seed(2)
     ids = torch.randint(4, V, (rows, steps), generator=generator)
     ids[:, 0] = BOS
@@ -80,11 +87,7 @@ def targets(steps: int = 6, rows: int = len(LENGTHS)) -> Tensor:
 
 
 def leaves(tree: Any) -> list[Tensor]:
-    """List the tensors of a memory or a state.
-
-    Raises:
-        ContractError: a leaf is neither a tensor nor an object that can be reordered.
-    """
+    """List the tensors of a memory or state; ContractError if another leaf cannot be reordered."""
     if isinstance(tree, tuple):
         return [leaf for part in tree for leaf in leaves(part)]
     if isinstance(tree, Tensor):
@@ -102,17 +105,17 @@ def check_interface(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -
     _shape("output.weight", model.output.weight, (V, model.output.in_features))
     features = model.features(src, mask, tgt_in, mask.sum(1))
     _shape("features(...).hidden", features.hidden, (*tgt_in.shape, model.output.in_features))
-    _require(features.choices is None, "in evaluation, nothing is sampled")
+    _require(features.choices is None, "the choices must be None in evaluation")
     logits = model(src, mask, tgt_in)
     _require(bool(logits.isfinite().all()), "the logits are NaN or infinite")
-    _require(torch.equal(logits, model(src, mask, tgt_in)), "two passes in evaluation give other logits")
+    _require(torch.equal(logits, model(src, mask, tgt_in)), "two passes in evaluation give different logits")
     _equal(logits, model.output(features.hidden), "forward and output of the features")
     memory: Any = model.encode(src, mask)
     for leaf in leaves(memory):
         _require(leaf.size(0) == len(src), f"a tensor of the memory has {leaf.size(0)} rows, not {len(src)}")
     for leaf in leaves(model.init_state(memory, 3, 6)):
-        found = tuple(leaf.shape[:2])
-        _require(found == (len(src), 3), f"a tensor of the state begins with sizes {found}, not (B, K)")
+        sizes = tuple(leaf.shape[:2])
+        _require(sizes == (len(src), 3), f"a tensor of the state begins with sizes {sizes}, not (B, K)")
 
 
 def check_steps(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> None:
@@ -140,12 +143,12 @@ def check_steps(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> No
 
 
 def _beam_logits(model: "Model", src: Tensor, mask: Tensor, tokens: Tensor) -> Tensor:
-    """Compute the logits (B, K, T, V) of tokens (B, K, T) by ``forward``."""
+    """Compute the logits (B, K, T, V) of tokens (B, K, T)."""
     return torch.stack([model(src, mask, tokens[:, k]) for k in range(tokens.size(1))], dim=1)
 
 
 def check_loss(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> None:
-    """The loss, which keeps what the gradient needs, is the cross-entropy of the logits of forward."""
+    """The loss is the cross-entropy of the logits of forward."""
     tgt_out, real = tgt_in.roll(-1, 1), torch.ones_like(tgt_in, dtype=torch.bool)
     with torch.enable_grad():
         nll = TranslationLoss(model, 0.0).eval()(src, mask, tgt_in, tgt_out, real).nll.detach()
@@ -158,7 +161,7 @@ def check_causality(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -
     other = torch.cat((tgt_in[:, :3], torch.where(tgt_in[:, 3:] == 5, 6, 5)), dim=1)
     one, two = model(src, mask, tgt_in), model(src, mask, other)
     _equal(one[:, :3], two[:, :3], "the logits before a changed target token")
-    # An ignored token leaves every bit as it is; one that counts may count little in a deep model.
+    # An ignored token changes no bit; a token that matters may change little in a deep model.
     ignored = (one[:, 3] == two[:, 3]).all(dim=1).any()
     _require(not ignored, "a target token does not change the logits of its own position")
 
@@ -170,19 +173,17 @@ def check_source(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> N
         other = src.clone()
         other[0, position] = 4 + (src[0, position] - 3) % 6
         ignored = torch.equal(model(src, mask, tgt_in)[0], model(other, mask, tgt_in)[0])
-        said = "changes no logit" if counts else "changes a logit, but reads_source is False"
-        _require(ignored != counts, f"source token {position} {said}")
+        effect = "changes no logit" if counts else "changes a logit, but reads_source is False"
+        _require(ignored != counts, f"source token {position} {effect}")
 
 
 def check_neighbours(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> None:
-    """A sentence has the same logits alone, in another batch, and with more padding of any ids."""
+    """A sentence has the same logits alone, in another batch, and with more padding."""
     expected = model(src, mask, tgt_in)
     wide_src, wide_mask = sources(width=9)
     _equal(model(wide_src, wide_mask, tgt_in), expected, "the logits with more padding of the source")
-    noise = torch.where(wide_mask, wide_src, 7)
-    _equal(
-        model(noise, wide_mask, tgt_in), expected, "the logits with other ids in the padding of the source"
-    )
+    noise = model(torch.where(wide_mask, wide_src, 7), wide_mask, tgt_in)
+    _equal(noise, expected, "the logits with other ids in the padding of the source")
     longer = torch.cat((tgt_in, torch.full((len(src), 3), PAD)), dim=1)
     _equal(model(src, mask, longer)[:, :6], expected, "the logits with padding of the target")
     order = torch.tensor([2, 0, 3, 1])
@@ -194,7 +195,7 @@ def check_neighbours(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) 
 
 
 def check_attention(model: "Model", src: Tensor, mask: Tensor, tgt_in: Tensor) -> None:
-    """Attention weights are at least 0, sum up to 1 at most, and see neither padding nor the future."""
+    """Attention weights are at least 0, sum up to at most 1, and see neither padding nor the future."""
     weights: Mapping[str, Tensor] = model.attention(src, mask, tgt_in)
     s, t = src.size(1), tgt_in.size(1)
     for name, matrix in weights.items():
@@ -224,79 +225,58 @@ CHECKS: Mapping[str, Callable[["Model", Tensor, Tensor, Tensor], None]] = {
 
 
 def check_construction(make: "Callable[[], Model]") -> None:
-    """It can be built; a score takes (query_size, value_size, config) and hands them to super().__init__."""
+    """The model can be built; a score takes (query_size, value_size, config) and calls super().__init__."""
     make()
-
-
-DEVICE_REMEDIES = {
-    "expected device": "a tensor is created on the CPU: pass device=keys.device",
-    "numpy": "numpy computes no gradients, and not on a GPU: use the functions of torch",
-}
-"""By a part of torch's message, what is wrong."""
-
-
-INTERNAL = frozenset(vars(nn.Module()))
-"""Attributes of every module, in which torch keeps parameters, buffers and modules."""
 
 
 def check_device(model: "Model") -> None:
     """Every tensor is a parameter, a buffer, or created on the device of the inputs.
 
-    The model is moved to another device.
+    The check moves the model to another device.
     """
     lost = "which is not trained, saved or moved to a GPU"
     for part in model.modules():
         for name, value in vars(part).items():
             if name in INTERNAL or type(part).__module__.startswith("torch."):
                 continue
-            owner = f"{type(part).__name__}.{name}"
-            for each in _members(value):
-                is_plain = isinstance(each, Tensor) and each.dim() > 0
-                _require(
-                    not is_plain, f"{owner} has a plain tensor, {lost}: make it an nn.Parameter or a buffer"
-                )
-                _require(
-                    not isinstance(each, nn.Module),
-                    f"{owner} has modules in a plain {type(value).__name__}, {lost}: use nn.ModuleList",
-                )
+            owner, kind = f"{type(part).__name__}.{name}", type(value).__name__
+            items = value.values() if isinstance(value, dict) else value
+            for item in items if isinstance(value, dict | list | tuple | set) else [value]:
+                if isinstance(item, Tensor) and item.dim() > 0:
+                    raise ContractError(f"{owner} has a plain tensor, {lost}: use nn.Parameter or a buffer")
+                if isinstance(item, nn.Module):
+                    raise ContractError(f"{owner} has modules in a plain {kind}, {lost}: use nn.ModuleList")
     (src, mask), meta = sources(), torch.device("meta")
     try:
         model.to(meta).features(src.to(meta), mask.to(meta), targets().to(meta), mask.sum(1))
-    except (RuntimeError, TypeError) as error:  # others read a value, which that device lacks and a GPU has
+    except (RuntimeError, TypeError) as error:  # some only read a value, which this device does not have
         for reason, remedy in DEVICE_REMEDIES.items():
             if reason in str(error):
                 raise ContractError(remedy).with_traceback(error.__traceback__) from error
 
 
-def _members(value: Any) -> Iterable[Any]:
-    """Return what a list, tuple, set or dict holds; of anything else, itself."""
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list | tuple | set) else [value]
-
-
 def check_seed(make: "Callable[[int], Model]") -> None:
-    """The seed, the argument of ``make``, decides the weights, all of them finite."""
+    """The seed, which is the argument of ``make``, decides the weights, and all of them are finite."""
     one, two, other = (make(seed).state_dict() for seed in (3, 3, 4))
     for name, tensor in one.items():
-        _require(torch.equal(tensor, two[name]), f"two models of one seed differ in {name}")
+        _require(torch.equal(tensor, two[name]), f"two models with the same seed differ in {name}")
         _require(bool(tensor.isfinite().all()), f"{name} is not finite at the start")
-    _require(any(not torch.equal(one[name], other[name]) for name in one), "another seed, but equal weights")
+    _require(any(not torch.equal(one[name], other[name]) for name in one), "two seeds give equal weights")
 
 
 def check_gradients(model: "Model") -> None:
-    """Every parameter has a gradient somewhere; ``model`` is in training mode."""
+    """Every parameter has a gradient in training mode."""
     sharpen(model)
     (src, mask), tgt_in = sources(), targets()
     real = torch.ones_like(tgt_in, dtype=torch.bool)
     TranslationLoss(model, 0.1)(src, mask, tgt_in, tgt_in.roll(-1, 1), real)[0].backward()
     for name, parameter in model.named_parameters():
-        known = parameter.grad is not None and bool((parameter.grad != 0).any())
-        _require(known or not parameter.requires_grad, f"the loss has no gradient for {name}")
+        has_gradient = parameter.grad is not None and bool((parameter.grad != 0).any())
+        _require(has_gradient or not parameter.requires_grad, f"the loss has no gradient for {name}")
 
 
 def check_saving(model: "Model", other: "Model") -> None:
-    """Weights that are saved and loaded into another model, of other weights, give the same logits."""
+    """Weights that are saved and loaded into another model give the same logits."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "weights.safetensors"
         save_weights(path, model_weights(model))
@@ -308,19 +288,15 @@ def check_saving(model: "Model", other: "Model") -> None:
 def check_flops(architecture: "Architecture", model: "Model") -> None:
     """The closed formula agrees with torch's counter.
 
-    The counter misses fused kernels, and the formula counts causal attention as the full square: the counter
-    may find less, down to half, but no more.
-
-    Args:
-        architecture: config of the model.
-        model: the model.
+    The counter may give less, down to half: it misses fused kernels, and the formula counts causal attention
+    as the full square.
     """
     from torch.utils.flop_counter import FlopCounterMode
 
     (src, mask), tgt_in = sources((5, 5)), targets(7, 2)
     counter = FlopCounterMode(display=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of torch, when oneDNN is switched off
+        warnings.simplefilter("ignore")  # torch warns when oneDNN is switched off
         with torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH), counter:
             model(src, mask, tgt_in)
     counted = counter.get_total_flops()
@@ -337,14 +313,13 @@ def _require(holds: bool, message: str) -> None:
 
 
 def _shape(name: str, tensor: Tensor, expected: tuple[int, ...]) -> None:
-    found = tuple(tensor.shape)
-    _require(found == expected, f"{name} has shape {found}, not {expected}")
+    _require(tensor.shape == expected, f"{name} has shape {tuple(tensor.shape)}, not {expected}")
 
 
-def _equal(found: Tensor, expected: Tensor, what: str) -> None:
-    """Raise ContractError unless two tensors are equal up to ``ATOL``; NaN equals nothing."""
-    _shape(what, found, tuple(expected.shape))
-    difference = (found - expected).abs().max().item()
+def _equal(tensor: Tensor, expected: Tensor, what: str) -> None:
+    """Raise ContractError unless two tensors are equal up to ``ATOL``; NaN is never equal."""
+    _shape(what, tensor, tuple(expected.shape))
+    difference = (tensor - expected).abs().max().item()
     _require(difference <= ATOL, f"{what} differ by {difference:.3g}")
 
 
@@ -356,22 +331,16 @@ class Verdict:
     """Outcome of one check."""
 
     check: str
-    """Name of the check."""
     holds: bool
-    """Whether the model passes."""
-    problem: str = ""
+    problem: str
     """The line of the author's file, what is wrong there, and the rule; "" if the model passes."""
 
 
-SOUND_BUT_FAILING = ("source", "gradients", "FLOPs")
-"""Checks that a sound part may fail with some settings, as a sparse normaliser has gradients of 0."""
-
-
 def verify_preset(name: str) -> list[Verdict]:
-    """Check that a preset's model does what training, search and analysis rely on.
+    """Check that the model of a preset does what training, search and analysis require.
 
-    The model is built with narrow layers where its settings allow that, and in float64, so that rounding
-    hides no fault.
+    The model is built with narrow layers if its settings allow that, and in float64, so that rounding hides
+    no fault.
 
     Args:
         name: name of the preset.
@@ -381,7 +350,7 @@ def verify_preset(name: str) -> list[Verdict]:
         FLOPs.
 
     Raises:
-        ValueError: unknown preset; the message suggests the nearest name.
+        ValueError: the preset is unknown; the message suggests the nearest name.
     """
     model = find_preset(name).model
     with _float64():
@@ -389,7 +358,7 @@ def verify_preset(name: str) -> list[Verdict]:
 
 
 def ensure_verified(run: Run) -> None:
-    """Verify a model with a part of a plug-in, before it is trained.
+    """Check the model of a run before training.
 
     Raises:
         ValueError: it breaks a rule; the message has the rule, and the line in the author's file.
@@ -404,7 +373,7 @@ def ensure_verified(run: Run) -> None:
 
 @contextmanager
 def _float64() -> Iterator[None]:
-    """Compute in float64, and leave the random numbers of the program as they are."""
+    """Compute in float64, and restore the random state afterwards."""
     dtype = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -415,23 +384,21 @@ def _float64() -> Iterator[None]:
 
 
 def _first_line_of(part: Any) -> str:
-    """Return "FILE:LINE" of a function, or of the constructor of a class; "" of None and what has none."""
-    if part is None:
-        return ""
-    made = part if hasattr(part, "__code__") else vars(part).get("__init__")
-    code = getattr(made, "__code__", None)
+    """Return "FILE:LINE" of a function, or of the constructor of a class; "" if it has none."""
+    function = part if hasattr(part, "__code__") else getattr(part, "__init__", None)
+    code = getattr(function, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
 
 def shrink(model: ResolvedModel) -> ResolvedModel:
-    """Return the model with narrow layers in the same proportions, or as it is if it cannot be so narrow."""
+    """Return the model with narrow layers in the same proportions, or unchanged if it cannot be narrow."""
     widths = model.widths()
     base = next(iter(widths.values()), 0)
     for width in WIDTHS:
         if width >= base:
             break
         narrow = {key: max(width * round(value / base), min(value, width)) for key, value in widths.items()}
-        with suppress(ValueError):  # such as heads that do not divide it
+        with suppress(ValueError):  # the number of heads may not divide the width
             return model.override(narrow)
     return model
 
@@ -468,18 +435,15 @@ def _verify(model: ResolvedModel) -> Iterator[Verdict]:
 
 
 def _find_problem(check: Callable[..., Any], arguments: tuple[Any, ...], part: str) -> str:
-    """Run a check; return "" or what is wrong, which any exception of the model is too, with line and rule.
-
-    The line is that of the author's code in the traceback, else that of the ``part`` that is verified.
-    """
+    """Run a check; return "" or the line of the author's code, the error and the rule."""
     try:
         check(*arguments)
     except Exception as error:
-        line, known = user_line(error) or part, isinstance(error, ContractError)
+        line, is_contract = user_line(error) or part, isinstance(error, ContractError)
         text = f"{line}: " if line else ""
-        text += str(error) if known else f"{type(error).__name__}: {first_line(error)}"
+        text += str(error) if is_contract else f"{type(error).__name__}: {first_line(error)}"
         if "dtype" in text or "scalar type" in text:
             text += " (keep the dtype of the inputs, which is float64 in this check)"
-        rule = inspect.getdoc(check) if known or check is check_construction else None
+        rule = inspect.getdoc(check) if is_contract or check is check_construction else None
         return f"{text}. Rule: {rule.splitlines()[0]}" if rule else text
     return ""

@@ -1,6 +1,6 @@
-"""Conversion of a Transformer to the format of CTranslate2, unchanged and in fp32.
+"""Convert a Transformer to the format of CTranslate2, in fp32.
 
-Needs numpy and ctranslate2 alone: ``benchmarks/peers`` uses it in an environment without torch.
+This module needs only numpy and ctranslate2: ``benchmarks/peers`` uses it in an environment without torch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transformer.config import TransformerConfig
 
 POSITIONS = 1024
-"""Longest sentence of a converted model, unless its positions are learned."""
+"""Maximum length of a sentence with sinusoidal positions."""
 SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "positions": ("sinusoidal", "learned"),
     "head_size": (None,),
@@ -33,13 +33,13 @@ SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "activation": ("relu", "gelu"),
     "bias": (True,),
 }
-"""Settings that can be converted, by name; other settings do not matter."""
+"""Values that can be converted, by name of the setting; other settings do not matter."""
 
 Floats = NDArray[np.float32]
 
 
 class Numbers(NamedTuple):
-    """Settings of a Transformer that its weights do not tell."""
+    """Settings of a Transformer that do not follow from its weights."""
 
     encoder_layers: int
     decoder_layers: int
@@ -51,15 +51,11 @@ class Numbers(NamedTuple):
 
     @classmethod
     def of(cls, config: "TransformerConfig") -> "Numbers":
-        """Take the settings of a model that can be converted.
-
-        Raises:
-            ValueError: it cannot be converted; the message names the setting.
-        """
+        """Read the settings of a model; ValueError if CTranslate2 has no such model."""
         for name, supported in SUPPORTED.items():
             if (value := getattr(config, name)) not in supported:
                 raise ValueError(
-                    f"CTranslate2 has no Transformer with {name} {value!r}: "
+                    f"CTranslate2 has no Transformers with {name} = {value!r}: "
                     f"only {' or '.join(map(repr, supported))} can be exported"
                 )
         pre_norm, gelu = int(config.norm == "pre"), int(config.activation == "gelu")
@@ -73,12 +69,12 @@ def convert(
     src_pieces: Sequence[str],
     tgt_pieces: Sequence[str],
 ) -> None:
-    """Write a model of CTranslate2 to the new folder ``folder``.
+    """Write a model of CTranslate2 to a new folder.
 
     Args:
         arrays: the weights, by their names in our model.
-        numbers: its settings.
-        folder: where to write.
+        numbers: settings of our model.
+        folder: the new folder.
         src_pieces: one text per source id, all different.
         tgt_pieces: one text per target id, all different.
     """
@@ -91,10 +87,10 @@ def convert(
         pre_norm=bool(numbers.pre_norm),
         activation=Activation.GELU if numbers.gelu else Activation.RELU,
     )
-    found = _Weights(arrays)
-    found.side(spec.encoder, spec.encoder.embeddings[0], "encoder")
-    found.side(spec.decoder, spec.decoder.embeddings, "decoder")
-    found.linear(spec.decoder.projection, "output")
+    weights = _Weights(arrays)
+    weights.side(spec.encoder, spec.encoder.embeddings[0], "encoder")
+    weights.side(spec.decoder, spec.decoder.embeddings, "decoder")
+    weights.linear(spec.decoder.projection, "output")
     spec.register_source_vocabulary(list(src_pieces))
     spec.register_target_vocabulary(list(tgt_pieces))
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = (
@@ -115,10 +111,10 @@ def translate_converted(
     sources: Sequence[list[int]],
     limits: Sequence[int],
 ) -> list[list[int]]:
-    """Translate ids by CTranslate2's greedy search, in fp32 on the CPU.
+    """Translate ids with CTranslate2's greedy search, in fp32 on the CPU.
 
     Args:
-        folder: as written by ``convert``, like the next two.
+        folder: folder that ``convert`` has written with the same pieces.
         src_pieces: one text per source id.
         tgt_pieces: one text per target id.
         sources: ids of each sentence, without the end of sentence.
@@ -143,14 +139,14 @@ def translate_converted(
 
 
 def sinusoids(size: int) -> Floats:
-    """Sines and cosines in turn, (POSITIONS, size), computed in float64 as our model does."""
+    """Compute the position vectors (POSITIONS, size) in float64, as our model does."""
     exponents = np.arange(0, size, 2) / size
     angles = np.arange(POSITIONS)[:, None] * np.exp(-np.log(10000.0) * exponents)
     return np.stack((np.sin(angles), np.cos(angles)), axis=-1).reshape(POSITIONS, size).astype(np.float32)
 
 
 class _Weights:
-    """Weights of our model, to be put into the parts of a CTranslate2 model (``Any``: it has no types)."""
+    """Copies weights of our model into the parts of a CTranslate2 model, which have no types."""
 
     def __init__(self, arrays: Mapping[str, Floats]) -> None:
         self.arrays = arrays
@@ -160,7 +156,7 @@ class _Weights:
         embeddings.weight = self.arrays[f"{name}.table.weight"]
         size = embeddings.weight.shape[1]
         learned = self.arrays.get(f"{name}.place.places.weight")
-        # We scale a learned position vector as we scale an embedding; CTranslate2 does not.
+        # Our model scales learned position vectors like embeddings; CTranslate2 does not.
         spec.position_encodings.encodings = (
             sinusoids(size) if learned is None else learned * np.float32(np.sqrt(size))
         )
@@ -182,11 +178,10 @@ class _Weights:
             self._norm(spec.layer_norm, name)
 
     def linear(self, spec: Any, name: str) -> None:
-        """Set a matrix, and its bias where it has one."""
         spec.weight = self.arrays[f"{name}.weight"]
         if f"{name}.bias" in self.arrays:
             spec.bias = self.arrays[f"{name}.bias"]
 
     def _norm(self, spec: Any, name: str) -> None:
-        """Set a layer norm, whose epsilon of 1e-5 is CTranslate2's too."""
+        # Both libraries use an epsilon of 1e-5.
         spec.gamma, spec.beta = self.arrays[f"{name}.norm.weight"], self.arrays[f"{name}.norm.bias"]

@@ -1,4 +1,4 @@
-"""Export of a trained Transformer to CTranslate2, compared with the model on its validation set."""
+"""Export a trained Transformer to CTranslate2, and compare both on the validation set."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from data.vocabulary import SPECIALS, Vocabulary
 from transformer.config import TransformerConfig
 
 MODEL = "model"
-"""Folder of the CTranslate2 model in the folder of the export."""
+"""Subfolder of the CTranslate2 model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,15 +25,14 @@ class Export:
     """Content of export.json."""
 
     run: str
-    """Name of the run, or of the folder of a saved model."""
+    """Name of the folder of the run or saved model."""
     preset: str
-    """Preset of the model."""
     lines: int
-    """Sentences of the validation set that both have translated by greedy search."""
+    """Number of validation sentences that both models have translated by greedy search."""
     equal: int
     """Number of equal translations."""
     max_ratio: float
-    """A translation has at most max_ratio * source tokens + 10 tokens, end of sentence excluded."""
+    """Limit of the search: ``decode.max_ratio``."""
     weights: str
     """sha256 of the weights file."""
     versions: dict[str, str]
@@ -47,24 +46,23 @@ def export_model(
     lines: int = 0,
     data_root: str = "",
 ) -> Export:
-    """Export a Transformer to CTranslate2 (extra ``export``), and count the translations that equal its own.
+    """Export a Transformer to CTranslate2 (extra ``export``), and count how many translations are equal.
 
-    The new folder has the model, the vocabulary and export.json; docs/export.md describes how to use it. Both
-    search greedily, in fp32 on the CPU.
+    The new folder has the model, the vocabularies and export.json; docs/export.md describes its use. Both
+    models search greedily, in fp32 on the CPU.
 
     Args:
         model: the folder of a finished run, or a translator that was loaded from one.
         folder: the new folder, which appears complete or not at all.
-        lines: compare this many sentences of the validation set; 0: all.
-        data_root: where the corpus is now; empty: where the run's config.toml says.
+        lines: number of validation sentences to compare; 0: all.
+        data_root: the folder of the corpus; empty: that of the run's config.toml.
 
     Returns:
-        What export.json holds, the numbers of sentences and of equal translations among it.
+        The content of export.json.
 
     Raises:
         OSError: a file cannot be read or written, or ``folder`` is not empty.
-        ValueError: a model that CTranslate2 does not have, CTranslate2 is not installed, or a run that cannot
-            be loaded.
+        ValueError: CTranslate2 is not installed or has no such model, or the run cannot be loaded.
     """
     source, out = run_folder(model), Path(folder)
     check_vacant(out)
@@ -73,7 +71,7 @@ def export_model(
     run = RunFolder.read(source, data_root=data_root)
     config = run.run.model.architecture
     if type(config) is not TransformerConfig:
-        raise ValueError(f"{source}: CTranslate2 runs encoder-decoder Transformers alone")
+        raise ValueError(f"{source}: only encoder-decoder Transformers can be exported to CTranslate2")
     numbers = Numbers.of(config)
     library = import_extra("ctranslate2", "export", "attnbench export")
     texts = load_corpus(run.run.data, tests=False).splits["valid"].src[: lines or None]
@@ -98,16 +96,15 @@ def export_model(
 def _count_equal(
     translator: Translator, texts: list[str], folder: Path, src: Sequence[str], tgt: Sequence[str]
 ) -> int:
-    """Count the sentences that the exported model in ``folder`` translates as the model does."""
     sources = translator.vocabularies.src.encode_all(texts)
     limits = [int(translator.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
     exported = translate_converted(folder, src, tgt, sources, limits)
-    ours = [found.tokens for found in translator.search(texts, beam_size=1)]
+    ours = [hypothesis.tokens for hypothesis in translator.search(texts, beam_size=1)]
     decode = translator.vocabularies.tgt.decode
     return sum(decode(one) == decode(other) for one, other in zip(exported, ours, strict=True))
 
 
 def distinct_pieces(vocabulary: Vocabulary) -> list[str]:
-    """Return one text per id, all different, which labels of words need not be."""
+    """Return one text per id, all different; two words of a vocabulary may have the same label."""
     counts = vocabulary.to_json().get("counts")
     return vocabulary.pieces(range(len(vocabulary))) if counts is None else [*SPECIALS, *counts]

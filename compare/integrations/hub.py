@@ -1,7 +1,7 @@
-"""Trained models as folders that others can load: settings, weights, a model card; the Hugging Face hub.
+"""Save trained models as folders with a model card, and exchange them with the Hugging Face hub.
 
-A saved model has the files of a finished run that ``load_model`` needs, and README.md. Loading it reads
-TOML, JSON and safetensors, and never runs code.
+A saved model has the files of a run that ``load_model`` needs, and README.md. Loading it reads TOML, JSON and
+safetensors, and never runs code.
 """
 
 import shutil
@@ -29,7 +29,6 @@ from data.text import read_decompressed
 from data.vocabulary import load_pair
 
 CARD_NAME = "README.md"
-"""The model card."""
 FILES = (
     *("config.toml", "vocabulary.json", SAVED, SELECTION, "result.json", CARD_NAME),
     *(f"{mask}.npy" for mask in MASKS),
@@ -38,16 +37,7 @@ FILES = (
 
 
 def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
-    """Import a library of an optional extra.
-
-    Args:
-        module: its name, such as "huggingface_hub".
-        extra: the extra of attnbench that installs it.
-        purpose: what needs it, for the message.
-
-    Raises:
-        ValueError: it is not installed.
-    """
+    """Import a library that an extra of attnbench installs; ValueError says that ``purpose`` needs it."""
     try:
         return import_module(module)
     except ImportError:
@@ -58,38 +48,37 @@ def import_extra(module: str, extra: str, purpose: str) -> ModuleType:
 
 @contextmanager
 def _hub(repo_id: str) -> Iterator[ModuleType]:
-    """Give huggingface_hub, and turn its errors and those of the network into a ValueError of one line."""
+    """Yield huggingface_hub, and turn its errors and those of the network into a ValueError of one line."""
     hub = import_extra("huggingface_hub", "hub", f"{repo_id} on the hub")
     try:
         yield hub
-    except Exception as error:  # of huggingface_hub, or of the HTTP library, which depends on its version
+    except Exception as error:  # the HTTP library and its errors depend on the version of huggingface_hub
         raise ValueError(
-            f"{repo_id}: {type(error).__name__}: {explain(error)} Check its name and the network; a private "
-            "model, and an upload, need `hf auth login`"
+            f"{repo_id}: {type(error).__name__}: {explain(error)} Check the name and the network; uploads "
+            "and private models need `hf auth login`"
         ) from None
 
 
 def save_pretrained(model: Translator | str | Path, folder: str | Path) -> Path:
     """Save the model of a finished run as a folder that ``from_pretrained`` loads.
 
-    The folder appears complete or not at all. It holds the run's settings (without the path of its corpus),
-    vocabulary, weights (safetensors), result, and a model card with the row of the result table. ``attnbench
-    translate`` takes it as it takes a run. The corpus and the trainer state stay behind.
+    The folder has the settings of the run without the path of its corpus, vocabularies, weights, result and a
+    model card. ``attnbench translate`` accepts it like a run.
 
     Args:
-        model: the folder of a finished run, or a translator that was loaded from one, whose files are copied.
-        folder: the new folder.
+        model: the folder of a finished run, or a translator that was loaded from one.
+        folder: the new folder, which appears complete or not at all.
 
     Returns:
         ``folder``.
 
     Raises:
         OSError: a file cannot be read or written, or ``folder`` is not empty.
-        ValueError: the run has not ended, its model cannot be loaded, or the translator is not of one run.
+        ValueError: the run has not ended, its model cannot be loaded, or the translator is an ensemble.
     """
     source, out = run_folder(model), Path(folder)
     check_vacant(out)
-    load_model(source)  # refuses files that are missing, damaged or of another run
+    load_model(source)  # raises an error if files are missing, damaged or from another run
     result = read_result(source)
     if result.status != "done":
         raise ValueError(f"{source} has not ended ({result.status}): run the experiment to its end first")
@@ -110,14 +99,14 @@ def save_pretrained(model: Translator | str | Path, folder: str | Path) -> Path:
 
 
 def model_card(run: Run, result: Result) -> str:
-    """Fill in the README.md of a saved model from its settings and its result."""
-    translates, preset = run.task == "translation", PRESETS.get(run.preset)
+    """Return the README.md of a saved model."""
+    preset = PRESETS.get(run.preset)
     return fill_page(
         Path(__file__).with_name("card.md"),
         run=run,
         result=result,
-        translates=translates,
-        languages=[run.data.src, run.data.tgt] if translates else [run.data.tgt],
+        translates=run.translates,
+        languages=[run.data.src, run.data.tgt] if run.translates else [run.data.tgt],
         label=escape_markdown(run.label),
         described=f" ({preset.about}; {preset.source})" if preset else "",
         table=render_table([result]),
@@ -126,20 +115,17 @@ def model_card(run: Run, result: Result) -> str:
 
 
 def from_pretrained(model: str | Path, device: str = "cpu", *, revision: str | None = None) -> Translator:
-    """Load a model that ``save_pretrained`` or ``push_to_hub`` wrote; nothing in it is executed.
+    """Load a model that ``save_pretrained`` or ``push_to_hub`` wrote; no code in it is executed.
 
     Args:
-        model: a folder, or where there is no such folder the id of a model on the Hugging Face hub, such as
-            "name/bahdanau-de-en", which is downloaded once (extra ``hub``).
-        device: where the model computes, such as cpu, cuda or cuda:1.
+        model: a folder, or the id of a model on the Hugging Face hub, such as "name/bahdanau-de-en", which
+            is downloaded once (extra ``hub``).
+        device: device of the model, such as cpu, cuda or cuda:1.
         revision: branch, tag or commit of a model on the hub.
 
-    Returns:
-        A translator that translates as the saved one did.
-
     Raises:
-        ValueError: no such folder or model, no network, a damaged file, or a model that needs plug-ins, whose
-            code loading would run.
+        ValueError: there is no such folder or model, no network, a damaged file, or the model needs plug-ins,
+            whose code would be executed.
     """
     folder = Path(model)
     if not folder.is_dir():
@@ -147,16 +133,16 @@ def from_pretrained(model: str | Path, device: str = "cpu", *, revision: str | N
     config = folder / "config.toml"
     if config.is_file() and (plugins := read_toml(config).get("plugins")):
         raise ValueError(
-            f"{folder} needs the plug-ins {plugins}, whose code loading would run: read them, and if you "
-            "trust them call load_model with this folder"
+            f"{folder} needs the plug-ins {plugins}, whose code would be executed: read it, and if you "
+            "trust it, call load_model with this folder"
         )
     return load_model(folder, device)
 
 
 def _download(repo_id: str, revision: str | None) -> Path:
-    """Download the files of a model into the cache of huggingface_hub; unchanged ones are there already."""
+    """Download a model into the cache of huggingface_hub, except for unchanged files."""
     if repo_id.count("/") != 1:
-        raise ValueError(f"{repo_id}: no such folder, and not the id of a model on the hub (OWNER/NAME)")
+        raise ValueError(f"{repo_id}: no such folder, and not an id of a model on the hub (OWNER/NAME)")
     with _hub(repo_id) as hub:
         return Path(hub.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
 
@@ -164,21 +150,21 @@ def _download(repo_id: str, revision: str | None) -> Path:
 def push_to_hub(
     model: Translator | str | Path, repo_id: str, *, private: bool = False, revision: str | None = None
 ) -> str:
-    """Upload a model to the Hugging Face hub, with the files of ``save_pretrained`` (extra ``hub``).
+    """Upload a model to the Hugging Face hub (extra ``hub``), with the files of ``save_pretrained``.
 
-    The token is that of ``hf auth login`` or of the environment variable ``HF_TOKEN``.
+    The token comes from ``hf auth login`` or the environment variable ``HF_TOKEN``.
 
     Args:
         model: as for ``save_pretrained``, or a folder that it wrote.
-        repo_id: OWNER/NAME; created where it is missing.
+        repo_id: OWNER/NAME; the repository is created if it is missing.
         private: make a new repository private.
-        revision: an existing branch to upload to; by default the main one.
+        revision: an existing branch to upload to; by default the main branch.
 
     Returns:
         The address of the model.
 
     Raises:
-        ValueError: as ``save_pretrained``, or the hub cannot be reached or refuses.
+        ValueError: as for ``save_pretrained``, or the hub cannot be reached or refuses the upload.
     """
     with TemporaryDirectory() as temporary:
         saved = save_pretrained(model, Path(temporary) / "model")
@@ -191,13 +177,11 @@ def push_to_hub(
 
 
 def run_folder(model: Translator | str | Path) -> Path:
-    """Return the folder of a run, or that a translator was loaded from.
-
-    Raises:
-        ValueError: the translator was not loaded from one folder.
-    """
+    """Return ``model``, or the folder that a translator was loaded from; ValueError for an ensemble."""
     if not isinstance(model, Translator):
         return Path(model)
     if model.folder is None:
-        raise ValueError("this translator is not the model of one run (an ensemble?): give the folder of one")
+        raise ValueError(
+            "this translator was not loaded from one run (an ensemble?): give the folder of a run"
+        )
     return model.folder

@@ -1,4 +1,4 @@
-"""Trackers of experiments: TensorBoard and Weights & Biases get every line that metrics.jsonl gets."""
+"""Send the lines of metrics.jsonl to TensorBoard or Weights & Biases."""
 
 import logging
 import math
@@ -16,21 +16,16 @@ from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "trackers"
-"""Folder in that of the experiment for the files of TensorBoard."""
-
-
 TrackedRun = tuple[Callable[[dict[str, float], int], object], Callable[[], object]]
-"""A run in a tracker: a function that takes figures by name, such as "train/loss", of an update, and one that
-ends it."""
+"""Functions that log the figures of an update, by names such as "train/loss", and that end the run."""
 
 
 def _tensorboard(run: RunFolder, update: int) -> TrackedRun:
-    """Write event files in trackers/tensorboard/<run>; ``tensorboard --logdir`` shows them."""
+    """Write event files into trackers/tensorboard/<run>, for ``tensorboard --logdir``."""
     from torch.utils.tensorboard import SummaryWriter
 
-    folder = run.folder.parent / FOLDER / "tensorboard" / run.name
-    writer = SummaryWriter(str(folder), purge_step=update)  # a killed run may have got further
+    folder = run.folder.parent / "trackers" / "tensorboard" / run.name
+    writer = SummaryWriter(str(folder), purge_step=update)  # a killed process may have logged later updates
     writer.add_text("config", "\n".join(f"    {key} = {value}" for key, value in run.run.settings().items()))
 
     def log(values: dict[str, float], step: int) -> None:
@@ -41,9 +36,9 @@ def _tensorboard(run: RunFolder, update: int) -> TrackedRun:
 
 
 def _wandb(run: RunFolder, _update: int) -> TrackedRun:
-    """Write a run of the project named after the experiment; offline where WANDB_MODE says so.
+    """Log to a project with the name of the experiment; WANDB_MODE decides whether that is offline.
 
-    Its id is kept in the run's folder: with it a continued training goes on, and one begun again begins anew.
+    The id in the folder of the run lets a continued training continue the same run of the tracker.
     """
     import wandb
 
@@ -55,25 +50,25 @@ def _wandb(run: RunFolder, _update: int) -> TrackedRun:
         name=run.name,
         id=identity.read_text("utf-8"),
         resume="allow",
-        reinit="create_new",  # runs of --jobs are open at a time, and wandb would give back the first
+        reinit="create_new",  # with --jobs, several runs are open, and wandb would return the first
         config=run.run.settings(),
     )
-    return tracked.log, tracked.finish  # wandb takes no earlier update again
+    return tracked.log, tracked.finish
 
 
 TRACKERS: dict[str, Callable[[RunFolder, int], TrackedRun]] = {"tensorboard": _tensorboard, "wandb": _wandb}
-"""(a run, the update of its first line) -> the run in the tracker."""
+"""Functions that open a run in a tracker, given the update of its first line."""
 
 
 class TrackingReporter(Reporter):
-    """A reporter that also sends the metrics of each run to a tracker, which stops no run by failing.
+    """Reporter that also sends the metrics of each run to a tracker; a failing tracker stops no run.
 
     Args:
-        folder: of the experiment.
+        folder: the folder of the experiment.
         tracker: tensorboard or wandb.
 
     Raises:
-        ValueError: another name.
+        ValueError: the tracker is unknown.
     """
 
     def __init__(self, folder: str | Path, tracker: str) -> None:
@@ -85,7 +80,7 @@ class TrackingReporter(Reporter):
 
     @contextmanager
     def trainings(self) -> Iterator[ShowMetrics]:
-        """Show several training runs at once, and send their metrics."""
+        """Show training runs, and send their metrics."""
         with super().trainings() as show:
 
             def show_and_send(name: str, max_updates: int, line: dict[str, Any]) -> None:
@@ -115,14 +110,14 @@ class TrackingReporter(Reporter):
             finish()
 
     def _try(self, action: Callable[[], object]) -> None:
-        """Call the tracker until it has failed once, which is one warning."""
+        """Call the tracker; after its first failure, warn once and call it no more."""
         if self._failed:
             return
         try:
             action()
-        except Exception as error:  # of the tracker's package, of the network, of a full disk
+        except Exception as error:  # the package, the network or the disk may fail
             self._failed = True
             logger.warning(
-                f"{self._tracker} left out: {type(error).__name__}: {first_line(error)}; "
+                f"{self._tracker} is not used any more: {type(error).__name__}: {first_line(error)}; "
                 "metrics.jsonl of each run has all figures"
             )

@@ -32,16 +32,22 @@ def recurrent_multiply_adds(model: Seq2Seq | RecurrentLanguageModel, src_len: fl
 def encoder_multiply_adds(encoder: Encoder, src_len: float) -> float:
     """Count the multiply-adds for one sentence of ``src_len`` tokens."""
     count = src_len * matrix_size(encoder.rnn)
-    if encoder.own is not None:  # scores and weighted sums of all pairs of positions, and the matrices W
-        count += src_len * src_len * 2 * encoder.config.states_size + src_len * matrix_size(encoder.own)
+    if (
+        encoder.self_attention is not None
+    ):  # scores and weighted sums of all pairs of positions, and the matrices W
+        count += src_len * src_len * 2 * encoder.config.states_size + src_len * matrix_size(
+            encoder.self_attention
+        )
     return count
 
 
 def decoder_multiply_adds(decoder: Decoder, src_len: float, tgt_len: float) -> float:
     """Count the multiply-adds of bridge, cells, attention to ``src_len`` encoder states, and readout."""
     count = tgt_len * matrix_size(decoder.rnn, decoder.readout) + matrix_size(decoder.bridge)
-    if decoder.own is not None:
-        count += tgt_len * tgt_len * 2 * decoder.config.hidden_size + tgt_len * matrix_size(decoder.own)
+    if decoder.self_attention is not None:
+        count += tgt_len * tgt_len * 2 * decoder.config.hidden_size + tgt_len * matrix_size(
+            decoder.self_attention
+        )
     if decoder.attention is not None:
         count += attention_multiply_adds(decoder.attention, src_len, tgt_len)
     return count
@@ -71,10 +77,7 @@ def attention_multiply_adds(attention: Attention, src_len: float, tgt_len: float
 
 
 def matrix_size(*modules: nn.Module | None) -> int:
-    """Count the entries of all matrices of some modules: the multiply-adds of one vector by each.
-
-    All matrices are called "weight"; gains of norms are not, even where several stand in one parameter.
-    """
+    """Count the multiply-adds of one vector by each matrix of some modules; these are all called "weight"."""
     named = (pair for module in modules if module is not None for pair in module.named_parameters())
     return sum(matrix.numel() for name, matrix in named if "weight" in name and matrix.dim() > 1)
 
@@ -85,13 +88,7 @@ def matrix_size(*modules: nn.Module | None) -> int:
 def transformer_multiply_adds(
     model: Transformer | DecoderOnly | LanguageModel, src_len: float, tgt_len: float
 ) -> float:
-    """Count the multiply-adds per sentence pair, output layer excluded.
-
-    Args:
-        model: for a language model, the source counts for nothing.
-        src_len: number of source tokens, possibly a mean.
-        tgt_len: number of target tokens, possibly a mean.
-    """
+    """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
     if isinstance(model, Transformer):
         return stack_multiply_adds(model.encoder, src_len) + stack_multiply_adds(
             model.decoder, tgt_len, src_len

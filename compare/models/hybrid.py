@@ -31,7 +31,6 @@ from transformer.positions import Relation
 
 
 HalfConfig = Seq2SeqConfig | TransformerConfig
-"""Config of a complete model, of which a hybrid uses the encoder or the decoder."""
 
 UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
     ("encoder", Seq2SeqConfig): frozenset({"attention", "decoder_start", "feed_summary", "readout"}),
@@ -44,15 +43,12 @@ UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class HybridConfig(Config):
-    """Transformer encoder and RNN decoder, or the other way round (compare Chen et al. 2018)."""
+    """The encoder of one model with the decoder of another of the other family (compare Chen et al. 2018)."""
 
     encoder: HalfConfig
-    """The model whose encoder reads the source."""
     decoder: HalfConfig
-    """The model whose decoder writes the target."""
 
     def __post_init__(self) -> None:
-        """Reject halves of the same family, and halves that contradict each other."""
         if type(self.encoder) is type(self.decoder):
             raise ValueError(
                 f"encoder and decoder are both {type(self.encoder).__name__}: a hybrid needs two families"
@@ -98,13 +94,7 @@ class HybridConfig(Config):
 def build_hybrid(config: HybridConfig, src_vocabulary: int, tgt_vocabulary: int) -> Seq2Seq | Transformer:
     """Build a hybrid with fresh weights, each half initialised as in its own family.
 
-    Args:
-        config: the two halves.
-        src_vocabulary: size of the source vocabulary.
-        tgt_vocabulary: size of the target vocabulary.
-
-    Raises:
-        ValueError: all embeddings are tied but the vocabularies differ in size.
+    A ValueError says that tied vocabularies differ in size.
     """
     hybrid = TransformerRNN if isinstance(config.decoder, Seq2SeqConfig) else RNNTransformer
     return hybrid(config, src_vocabulary, tgt_vocabulary)
@@ -171,7 +161,6 @@ class RNNTransformer(Transformer):
 
 
 def _tie(config: HybridConfig, output: nn.Linear, source: nn.Embedding, target: nn.Embedding) -> None:
-    """Share the target embedding with the output layer ("output"), and also with the source ("all")."""
     if config.decoder.tie != "none":
         output.weight = target.weight
     if config.decoder.tie == "all":
@@ -189,7 +178,6 @@ def _tie(config: HybridConfig, output: nn.Linear, source: nn.Embedding, target: 
 Mixer = Literal["self-attention", "lstm", "gru", "gated-linear"]
 CrossLayers = Literal["all", "last"]
 DIRECTIONS = 2
-"""Directions of a recurrent encoder layer, each of half the width."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,9 +186,6 @@ class LadderConfig(TransformerConfig):
 
     Compare Domhan 2018, "How much attention do you need?", https://aclanthology.org/P18-1167. With the
     defaults it is the Transformer.
-
-    Raises:
-        ValueError: as ``TransformerConfig``; or an option has no effect without self-attention.
     """
 
     encoder_mixer: Mixer = "self-attention"
@@ -305,7 +290,6 @@ class Ladder(Transformer):
     config: LadderConfig
 
     def __init__(self, config: LadderConfig, src_vocabulary: int, tgt_vocabulary: int) -> None:
-        """Build the model with fresh weights; arguments as for ``Transformer``."""
         parts = Parts(residual=Residual if config.residual else NoResidual)
         super().__init__(config, src_vocabulary, tgt_vocabulary, parts)
         for stack, mixer in ((self.encoder, config.encoder_mixer), (self.decoder, config.decoder_mixer)):
@@ -330,6 +314,5 @@ class Ladder(Transformer):
 
 
 def _initialise_recurrent(module: nn.Module) -> None:
-    """Draw the weights of recurrent layers as recurrent models do, and leave others as they are."""
     if isinstance(module, nn.RNNBase):
         initialise_recurrent(module)

@@ -30,23 +30,17 @@ from compare.optim import OptimConfig
 from compare.system.messages import abbreviate, did_you_mean
 
 SENTENCE_TOKENS = 20
-"""Length of both sentences of the pair whose FLOPs are counted."""
 FOLDER = Path(__file__).with_name("presets")
-"""Folder of the shipped presets, one TOML file each."""
 
 
 @dataclass(frozen=True)
 class Departure:
-    """One difference between a preset and the model of its paper."""
+    """One difference between a preset and the model of its paper: part, here and in the paper."""
 
     part: str
-    """The part of the model or of its training that differs."""
     here: str
-    """What the preset has."""
     paper: str
-    """What the paper has."""
     source: str
-    """The paper, with section, equation or table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +48,10 @@ class Preset:
     """A model of the literature with its default settings."""
 
     about: str
-    """Short description."""
     source: str
     """The paper, with section or table if only a part of it is meant."""
     architecture: Architecture
-    """Config of the model."""
     optim: OptimConfig = field(default_factory=OptimConfig)
-    """Optimizer settings suited to the architecture."""
     paper_size: bool = False
     """Whether the model has the size of its paper, which needs a GPU; else it suits a quick comparison."""
     formulas: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -88,7 +79,6 @@ def _read_presets() -> dict[str, Preset]:
 
 
 def _read_config(table: Mapping[str, Any]) -> Any:
-    """Build the config of a table, which names its family; those of a hybrid are the tables of its halves."""
     kind = next(config for config, family in FAMILIES.items() if family.name == table["family"])
     if kind is HybridConfig:
         return kind(encoder=_read_config(table["encoder"]), decoder=_read_config(table["decoder"]))
@@ -102,15 +92,7 @@ PRESETS: dict[str, Preset] = _read_presets()
 
 
 def find_preset(name: str, context: str = "") -> Preset:
-    """Look up a preset.
-
-    Args:
-        name: name of the preset.
-        context: beginning of the error message, such as file and key.
-
-    Raises:
-        ValueError: unknown preset; the message suggests the nearest name.
-    """
+    """Look up a preset; an error begins with ``context`` and suggests the nearest name."""
     if name in PRESETS:
         return PRESETS[name]
     for example, preset in PRESETS.items():
@@ -123,8 +105,8 @@ def find_preset(name: str, context: str = "") -> Preset:
                     f'preset = "{example}", {setting} = "{name}"{presets}'
                 )
     hint = did_you_mean(name, PRESETS, cutoff=0.7)
-    own = "" if hint.endswith("?") else " (one of your own needs its plug-in: docs/plugins.md)"
-    raise ValueError(f"{context}unknown preset {abbreviate(name)}; {hint}{own}")
+    plugin_hint = "" if hint.endswith("?") else " (one of your own needs its plug-in: docs/plugins.md)"
+    raise ValueError(f"{context}unknown preset {abbreviate(name)}; {hint}{plugin_hint}")
 
 
 def list_presets() -> list[str]:
@@ -133,14 +115,9 @@ def list_presets() -> list[str]:
 
 
 def register_preset(name: str, preset: Preset) -> None:
-    """Add a preset, so that ``preset = name`` works in a ``[[models]]`` table.
+    """Add a preset of a registered family, so that ``preset = name`` works in a ``[[models]]`` table.
 
-    Args:
-        name: how configs name it.
-        preset: its config must be of a registered family (see ``register_family``).
-
-    Raises:
-        ValueError: the name is taken, or the preset's config is of no registered family.
+    A ValueError says that the name is taken, or that the config is of no registered family.
     """
     if name in PRESETS:
         raise ValueError(f"the preset {name!r} exists already: choose another name")
@@ -154,18 +131,10 @@ def register_preset(name: str, preset: Preset) -> None:
 def describe_preset(name: str, vocabulary: int = 8000) -> dict[str, Any]:
     """Describe a preset: settings, departures from its paper, formulas, and the module tree.
 
-    Args:
-        name: name of the preset.
-        vocabulary: size of both vocabularies.
-
-    Returns:
-        A dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "vocabulary", "params"
-        (trainable weights, tied ones counted once), "forward_flops" (of a pair of sentences of
-        ``SENTENCE_TOKENS``), "settings", "departures" (from the model of the paper; None: not listed),
-        "formulas" (source text by name) and "tree" (one entry per module, with the number of its weights).
-
-    Raises:
-        ValueError: unknown preset; the message suggests the nearest name.
+    Returns a dict that ``json.dumps`` accepts, with keys "preset", "about", "source", "vocabulary" (size of
+    both), "params" (trainable weights, tied ones counted once), "forward_flops" (of a pair of sentences of
+    ``SENTENCE_TOKENS``), "settings", "departures" (None: not listed), "formulas" (source text by name) and
+    "tree" (one entry per module, with the number of its weights).
     """
     preset = find_preset(name)
     model = build_meta_model(preset.architecture, vocabulary, vocabulary)

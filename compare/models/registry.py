@@ -27,9 +27,7 @@ Model = Seq2Seq | Transformer | DecoderOnly
 """A module that implements ``compare.protocol.EncoderDecoder``. Python has no type for "a module and an
 ``EncoderDecoder``", so type checkers take every model for one of these; other families need no entry."""
 TaskName = Literal["translation", "language modelling"]
-"""What a model is trained and judged for."""
 MEMBERS = ("output", "features", "encode", "init_state", "step", "attention")
-"""What every model has by ``compare.protocol.EncoderDecoder``."""
 GIB = 2**30
 
 
@@ -44,7 +42,6 @@ class Family:
     """Description of a model family: config, construction, cost and width fields."""
 
     name: str
-    """Name of the family."""
     config: type
     """Class of its configs; subclasses belong to the family of their nearest registered base class."""
     build: Callable[[Any, int, int], EncoderDecoder[Any, Any]]
@@ -59,17 +56,12 @@ class Family:
 
 
 FAMILIES: dict[type, Family] = {}
-"""All families by config class; one is identified by the class of its config."""
 
 
 def register_family(family: Family) -> None:
     """Add a model family, so that presets of it can be registered, built and counted.
 
-    Args:
-        family: of a config class that no other family has.
-
-    Raises:
-        ValueError: the config class belongs to another family.
+    A ValueError says that the config class belongs to another family.
     """
     if family.config in FAMILIES:
         raise ValueError(f"the config class {family.config.__name__} is registered already")
@@ -84,7 +76,6 @@ class WithoutSource(nn.Module):
     """
 
     reads_source = False
-    """A model that translates has no such attribute."""
 
     def __init__(self, model: RecurrentLanguageModel | LanguageModel) -> None:
         super().__init__()
@@ -163,11 +154,7 @@ for _family in (
 
 
 def family_of(config: Any) -> Family:
-    """Find the family that a config belongs to.
-
-    Raises:
-        ValueError: neither its class nor a base class is registered.
-    """
+    """Find the family of a config; a ValueError if neither its class nor a base class is registered."""
     for cls in type(config).__mro__:
         if cls in FAMILIES:
             return FAMILIES[cls]
@@ -178,17 +165,9 @@ def family_of(config: Any) -> Family:
 def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Model:
     """Build a model with fresh weights, drawn from torch's global generator.
 
-    Args:
-        config: config of the model.
-        src_vocabulary: size of the source vocabulary.
-        tgt_vocabulary: size of the target vocabulary.
-
-    Returns:
-        A torch module, on the CPU unless a ``torch.device`` context is active.
-
-    Raises:
-        ValueError: the config belongs to no registered family, ties embeddings of different size, or the
-            family builds something that lacks what ``compare.protocol`` asks for.
+    It is on the CPU unless a ``torch.device`` context is active. A ValueError says that the config belongs to
+    no registered family, ties embeddings of different size, or that the family builds something that lacks
+    what ``compare.protocol`` asks for.
     """
     family = family_of(config)
     model = family.build(config, src_vocabulary, tgt_vocabulary)
@@ -209,19 +188,11 @@ def build(config: Architecture, src_vocabulary: int, tgt_vocabulary: int) -> Mod
 def train_flops_per_token(
     config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int, passes: int = 1
 ) -> float:
-    """Count the FLOPs of a training update per token.
+    """Count the FLOPs of a training update per token, three times ``forward_flops``.
 
-    The backward pass has two products for each one of the forward pass, for the gradients of its two factors:
-    three times ``forward_flops`` in total. Tokens are those that throughput counts: the source without the
-    end of sentence, and the target with it.
-
-    Args:
-        config: the model.
-        src_len: as for ``forward_flops``.
-        tgt_len: as for ``forward_flops``.
-        tgt_vocabulary: as for ``forward_flops``.
-        passes: times that each token goes through the model forward and backward: 2 with consistency
-            regularisation, whose tokens count once.
+    The backward pass has two products for each one of the forward pass, for the gradients of its two factors.
+    Tokens are those that throughput counts: the source without the end of sentence, and the target with it.
+    With consistency regularisation there are 2 ``passes``, whose tokens count once.
     """
     forward = forward_flops(config, src_len=src_len, tgt_len=tgt_len, tgt_vocabulary=tgt_vocabulary)
     return passes * 3 * forward / (src_len - 1 + tgt_len)
@@ -230,11 +201,7 @@ def train_flops_per_token(
 def forward_flops(config: Architecture, *, src_len: float, tgt_len: float, tgt_vocabulary: int) -> float:
     """Count the FLOPs of the logits of one sentence pair with given target.
 
-    Args:
-        config: the model.
-        src_len: number of source tokens, end of sentence included; possibly a mean.
-        tgt_len: number of target tokens predicted, end of sentence included; possibly a mean.
-        tgt_vocabulary: size of the target vocabulary.
+    Lengths are token counts, end of sentence included, possibly means.
     """
     model = build_meta_model(config, tgt_vocabulary, tgt_vocabulary)
     multiply_adds = family_of(config).multiply_adds(model, src_len, tgt_len)
@@ -249,9 +216,7 @@ class ResolvedModel:
     """Complete settings of one model: everything needed to build and train it."""
 
     architecture: Architecture
-    """Config of the model."""
     optim: OptimConfig
-    """Config of the optimizer."""
 
     @property
     def task(self) -> TaskName:
@@ -274,9 +239,9 @@ class ResolvedModel:
         return {name: settings[name] for name in names if settings.get(name) is not None}
 
     def head_size(self) -> int | None:
-        """Return the width of a head of a Transformer, or of the Transformer half.
+        """Return the width of a head of a Transformer, or of the Transformer half; None for other models.
 
-        None for other models, and for a head that is as wide as the states because nothing projects them.
+        It is also None for a head as wide as the states, because nothing projects them.
         """
         settings = self.settings()
         if "d_model" not in settings or "num_heads" not in settings or settings.get("projections") == "none":
@@ -298,9 +263,7 @@ class ResolvedModel:
     def override(self, values: Mapping[str, Any]) -> "ResolvedModel":
         """Replace settings; a name that both halves of a hybrid have replaces both.
 
-        Raises:
-            ValueError: the model has no such setting, a value is out of range, or the combination cannot be
-                built.
+        A ValueError says that the model has no such setting, or that it cannot be built with this value.
         """
         if unknown := sorted(values.keys() - self.setting_types().keys()):
             raise ValueError(f"this model has no setting {unknown[0]!r}")
@@ -310,7 +273,6 @@ class ResolvedModel:
 
 
 def _settings(config: Any, unused: frozenset[str] = frozenset()) -> Iterator[tuple[str, Any, Any]]:
-    """Yield (name, type, value) of each setting, including those of nested configs."""
     for field, value in _fields(config, unused):
         if dataclasses.is_dataclass(value):
             yield from _settings(value, unused | _unused(field.name, value))
@@ -319,7 +281,6 @@ def _settings(config: Any, unused: frozenset[str] = frozenset()) -> Iterator[tup
 
 
 def _replace(config: Any, values: Mapping[str, Any], unused: frozenset[str] = frozenset()) -> Any:
-    """Copy ``config`` with the values that are settings of it or of a nested config."""
     changes = {}
     for field, value in _fields(config, unused):
         if dataclasses.is_dataclass(value):
@@ -335,7 +296,6 @@ def _unused(role: str, config: Any) -> frozenset[str]:
 
 
 def _fields(config: Any, unused: frozenset[str]) -> Iterator[tuple["dataclasses.Field[Any]", Any]]:
-    """Yield the fields with their values, without unused ones and nested configs that are None."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         absent = value is None and any(dataclasses.is_dataclass(arg) for arg in get_args(field.type))
@@ -377,15 +337,8 @@ def ensure_fits_memory(
 ) -> None:
     """Refuse a model that this machine's memory cannot train, before anything is allocated.
 
-    Args:
-        architecture: config of the model.
-        src_vocabulary: size of the source vocabulary.
-        tgt_vocabulary: size of the target vocabulary.
-        context: beginning of error messages.
-        ema: count a moving average of the weights too.
-
-    Raises:
-        ValueError: the memory is too small; the error says what is needed and what to lower.
+    The ValueError begins with ``context`` and says what is needed and what to lower; ``ema`` counts a moving
+    average of the weights too.
     """
     needed = training_bytes(build_meta_model(architecture, src_vocabulary, tgt_vocabulary), ema=ema)
     memory = physical_memory_bytes()

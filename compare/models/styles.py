@@ -22,7 +22,6 @@ COLORS = {
 SERIES = ("#332288", "#CC6677", "#999933", "#882255", "#44AA99", "#666666")
 """Colours of what is no model, such as settings (of Tol 2021, "muted"): none is that of a family."""
 MARKERS = "osD^vP*X"
-"""Markers of the families in the order of ``COLORS``."""
 TINTS = (0.0, 0.45, -0.4, 0.65)
 """Shares of white, or below 0 of black, in the colours of the first, second, ... model of a family."""
 LINES = ("-", "--", "-.", ":")
@@ -45,8 +44,8 @@ def style_of(family: str, number: int = 0) -> Style:
 
 def series_style(index: int) -> Style:
     """Return the style of a series that is none of the models, by its index."""
-    cycle, place = divmod(index, len(SERIES))
-    return Style(SERIES[place], MARKERS[index % len(MARKERS)], LINES[cycle % len(LINES)])
+    cycle, index_of_color = divmod(index, len(SERIES))
+    return Style(SERIES[index_of_color], MARKERS[index % len(MARKERS)], LINES[cycle % len(LINES)])
 
 
 def styles_of(architectures: Mapping[str, object]) -> dict[str, Style]:
@@ -73,7 +72,6 @@ def picture_family(architecture: object) -> str:
 
 
 def _tinted(color: str, share: float) -> str:
-    """Mix a colour, #RRGGBB, with ``share`` of white, or ``-share`` of black."""
     end = 255 if share > 0 else 0
     parts = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     return "#" + "".join(f"{round(part + abs(share) * (end - part)):02X}" for part in parts)

@@ -116,7 +116,6 @@ KINDS: dict[str, Callable[[int], AttentionShape]] = {
     CROSS: lambda n: AttentionShape(n, CROSS_KEYS, HEADS, D // HEADS, D // HEADS),
     "decoder self": lambda n: AttentionShape(n, n, HEADS, D // HEADS, D // HEADS, causal=True),
 }
-"""Attention shapes by name, from the length that grows."""
 
 
 def measure(shape: AttentionShape, *, quick: bool) -> Row:

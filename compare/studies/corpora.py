@@ -9,22 +9,14 @@ from data.files import write_atomically
 from data.grammar import embedded_splits
 
 Splits = Mapping[str, Iterable[tuple[str, str]]]
-"""Pairs of source and target by name of the split."""
 SYMBOLS = [chr(ord("a") + n) for n in range(26)]
-"""Words of the sequences."""
 
 
 def sentences(seed: int, *, longest: int, draws: Mapping[str, int], pairs: int | None = None) -> Splits:
-    """Draw pairs of the grammar, and keep those whose source is short.
+    """Draw pairs of the grammar, and keep those whose source has at most ``longest`` words.
 
-    Args:
-        seed: seed of the grammar.
-        longest: words of the longest source.
-        draws: number of pairs to draw for train, valid and, if there is to be one, test.
-        pairs: number of training pairs to keep, from the first; None keeps all.
-
-    Raises:
-        ValueError: fewer training pairs are left.
+    ``draws`` are the pairs to draw for train, valid and, if there is to be one, test. Of the training pairs
+    the first ``pairs`` are kept, or all; a ValueError says that fewer are left.
     """
     drawn = embedded_splits(
         seed=seed, train=draws["train"], valid=draws["valid"], test=draws.get("test", 1), test_long=1

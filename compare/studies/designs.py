@@ -195,13 +195,13 @@ def reversal(settings: Settings) -> StudyResult:
         for index, bucket in enumerate(buckets)
     ]
     every = {label: design.results[0].bleu or 0.0 for label, design in trained.designs.items()}
-    kept = {label: of_label[-1] / (of_label[0] or math.inf) for label, of_label in scores.items()}
+    long_share = {label: of_label[-1] / (of_label[0] or math.inf) for label, of_label in scores.items()}
     best = max("forward", "reversed", key=every.__getitem__)
     name = trained.designs[best].name
     series: dict[str, float | dict[str, float]] = {
         "reversed": every["reversed"] - every["forward"],
         "reversed_long": {buckets[-1]: scores["reversed"][-1] - scores["forward"][-1]},
         "attention": {name: every["attention"] - every[best]},
-        "attention_long": {name: kept["attention"] - kept[best]},
+        "attention_long": {name: long_share["attention"] - long_share[best]},
     }
     return conclude(settings, {"bleu": rows, "runs": trained.rows}, series, **trained.words)

@@ -42,7 +42,6 @@ QUICK = (
     *("train.max_updates=2", "train.valid_every=2", "train.batch_tokens=64", "data.max_test=10"),
     *("decode.max_ratio=0.1", "models.*.warmup_updates=1", "models.*.learning_rate=0.001"),
 )
-"""Overrides of a quick run."""
 GRID = "-learning_rate-"
 """Text between the label of a model and a rate of its grid."""
 
@@ -52,11 +51,8 @@ class Design:
     """A model of the experiment with its best learning rate, trained from each seed."""
 
     name: str
-    """Its name in tables and pictures."""
     runs: Sequence[RunFolder]
-    """One run per seed."""
     results: Sequence[Result]
-    """Their results."""
 
     @cached_property
     def updates(self) -> list[int]:
@@ -99,7 +95,6 @@ class Trained:
     settings: Settings
     experiment: Experiment
     folder: Path
-    """Folder of the runs."""
     designs: Mapping[str, Design]
 
     @cached_property
@@ -133,14 +128,9 @@ class Trained:
 def train(settings: Settings, *overrides: str, part: str = "runs", tests: bool = False) -> Trained:
     """Run the experiment of a study's description, or continue it.
 
-    Args:
-        settings: of the study.
-        *overrides: settings that replace those of the description, as for ``load_experiment``.
-        part: name of the folder of the runs.
-        tests: whether to translate and score the test sets.
-
-    Raises:
-        ValueError: a run cannot be finished on this machine.
+    ``overrides`` are as for ``load_experiment``, ``part`` is the folder of the runs, and ``tests`` says
+    whether to translate and score the test sets. A ValueError says that a run cannot be finished on this
+    machine.
     """
     description = describe(settings.name)
     folder = settings.folder / f"{'quick-' * settings.quick}seed{settings.seed}"
@@ -190,11 +180,8 @@ def conclude_losses(
 ) -> StudyResult:
     """Make the result of a study that compares the last losses of designs, and draws their curves.
 
-    Args:
-        trained: the designs.
-        series: what is measured beside the final losses, which have the labels of the designs.
-        constants: further lines of the picture.
-        tables: further tables.
+    ``series`` are measured beside the final losses, which have the labels of the designs; ``constants`` are
+    further lines of the picture.
     """
     designs, constants = trained.designs, dict(constants or {})
     curves: list[Row] = [
@@ -223,21 +210,13 @@ def batch_of(translator: Translator, pairs: Pairs) -> Batch:
 
 
 Translators = dict[str, dict[int, Translator]]
-"""Trained models by family and seed."""
 
 
 def obtain_translators(settings: Settings, needed: Sequence[str]) -> tuple[str, Translators, Corpus]:
     """Train the models of a study, or load those of a finished experiment.
 
-    Args:
-        settings: of the study; they name the experiment, if any.
-        needed: families that an experiment must have.
-
-    Returns:
-        How they were made, in words, the models, and their corpus.
-
-    Raises:
-        ValueError: the experiment lacks a family of ``needed``, or a seed that all have.
+    Returns how they were made, in words, the models, and their corpus. A ValueError says that the experiment
+    lacks a family of ``needed``, or a seed that all have.
     """
     if settings.runs is None:
         trained = train(settings)

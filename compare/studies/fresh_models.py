@@ -16,12 +16,9 @@ TRANSLATORS = (PLAIN, RECURRENT, TRANSFORMER)
 
 
 def lstm(family: str, size: int, **options: Any) -> Callable[[int, int], Seq2Seq]:
-    """Configure a one-layer LSTM that reads from left to right: one path between two positions.
+    """Configure a one-layer LSTM of one size that reads from left to right: one path between two positions.
 
-    Args:
-        family: ``RECURRENT`` has additive attention, ``PLAIN`` none.
-        size: of embeddings and states.
-        **options: other settings of ``Seq2SeqConfig``.
+    ``RECURRENT`` has additive attention, ``PLAIN`` none; ``options`` are other settings of ``Seq2SeqConfig``.
     """
     attention = AttentionConfig(score="additive") if family == RECURRENT else None
     settings = {

@@ -41,9 +41,7 @@ FORGET, THROUGH = 1 / (1 + math.exp(-1)), 0.25
 EMBEDDING_VARIANCE = 0.1**2 / 3
 """Of fresh embeddings, uniform in [-0.1, 0.1]; Xavier's square matrices keep it."""
 RNN = "RNN"
-"""The family that ``TRANSLATORS`` lacks: a plain RNN without attention."""
 Curve = dict[int, float]
-"""Gradient norm by distance."""
 
 
 def distance(settings: Settings) -> StudyResult:
@@ -80,14 +78,9 @@ def distance(settings: Settings) -> StudyResult:
 
 
 def by_distance(norms_by_output: dict[int, list[list[float]]], length: int) -> Curve:
-    """Compute the root mean square of gradient norms at each distance.
+    """Compute the root mean square of gradient norms at each distance over the mean of the ``NEAR`` shortest.
 
-    Args:
-        norms_by_output: norms by output i, then draw, then input j.
-        length: of the source.
-
-    Returns:
-        The curve, divided by its mean over the ``NEAR`` shortest distances.
+    The norms are by output i, then draw, then input j.
     """
     squares: dict[int, list[float]] = defaultdict(list)
     for i, draws in norms_by_output.items():
@@ -170,7 +163,6 @@ def distance_series(
 Norm = Literal["pre", "post"]
 NORMS: tuple[Norm, ...] = ("pre", "post")
 Sides = dict[str, list[float]]
-"""Gradient norms by layer, of "encoder" and "decoder"."""
 VOCABULARY, SENTENCES, LENGTH = 100, 8, 20
 
 
@@ -220,19 +212,17 @@ def measure(norm: Norm, depth: int, d: int, draws: int) -> Sides:
 
 
 def _random_loss(model: Transformer) -> Tensor:
-    """Compute the mean cross-entropy of random targets given random sources."""
     src, tgt, out = torch.randint(VOCABULARY, (3, SENTENCES, LENGTH))
     logits = model(src, torch.ones_like(src, dtype=torch.bool), tgt)
     return F.cross_entropy(logits.flatten(0, 1), out.flatten())
 
 
 def _second_matrix(layer: nn.Module) -> Tensor:
-    """Find the second matrix of a layer's feed-forward layer."""
     return layer.get_parameter("feed_forward.narrow.weight")
 
 
 def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
-    """Summarise one model's gradient norms: first and last layer, and spread over all layers."""
+    """Summarise the gradient norms of one model."""
     return {
         "norm": norm,
         "depth": depth,
@@ -244,7 +234,7 @@ def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:
 
 
 def norm_series(summary: list[Row]) -> dict[str, float]:
-    """Compute what the claims of Xiong et al. 2020 are about."""
+    """Compute what the claims are about."""
     pre, post = ([row for row in summary if row["norm"] == kind] for kind in NORMS)
     return {
         "post_flat": exponent(post, "depth", "last"),

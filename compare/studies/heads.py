@@ -50,7 +50,6 @@ logger = logging.getLogger(__name__)
 
 
 OFFSETS = {"previous": -1, "itself": 0, "next": 1}
-"""Relative positions whose weights are measured."""
 
 
 def roles(settings: Settings) -> StudyResult:
@@ -81,7 +80,6 @@ def untrained(translator: Translator) -> Translator:
 
 
 def _gold(test: Pairs) -> Gold | None:
-    """Return the gold links of the pairs, if there are any."""
     if not test.links:
         return None
     return corpus_gold(Corpus(name="test", src_lang="", tgt_lang="", splits={"test": test}), "test")
@@ -108,13 +106,9 @@ def measure_heads(translator: Translator, test: Pairs, gold: Gold | None) -> lis
 
 
 def concentration(weights: Tensor, queries: Tensor, src_mask: Tensor, layer: str) -> Row:
-    """Compute entropy and distance of a head.
+    """Compute entropy and distance of a head of a layer, from (B, T, S) for real queries (B, T).
 
-    Args:
-        weights: (B, T, S).
-        queries: True at real queries, (B, T).
-        src_mask: True at real source tokens, (B, S'); S' is S unless a decoder attends to itself.
-        layer: its name, which says whether keys are source tokens or earlier target tokens.
+    ``src_mask`` (B, S') is True at real source tokens; S' is S unless a decoder attends to itself.
     """
     positions = torch.arange(weights.size(1))
     if layer.startswith("decoder"):
@@ -187,7 +181,7 @@ MARGIN = 0.02
 
 
 class Lookup(nn.Module):
-    """Attention that reads two symbols: logits (B, 2, N) = W_answer attention(places, sequence)."""
+    """Attention that reads two symbols: logits (B, 2, N) = W_answer attention(positions, sequence)."""
 
     def __init__(self, num_heads: int, d: int) -> None:
         super().__init__()
@@ -197,9 +191,9 @@ class Lookup(nn.Module):
         self.project_query, self.project_key, self.project_value = (nn.Linear(d, d) for _ in range(3))
         self.answers = nn.Linear(d, 2 * SYMBOLS)
 
-    def forward(self, symbols: Tensor, places: Tensor) -> Tensor:
-        """Read symbols (B, S) at places (B, 2)."""
-        query = self.first(places[:, :1]) + self.second(places[:, 1:])  # (B, 1, D)
+    def forward(self, symbols: Tensor, positions: Tensor) -> Tensor:
+        """Read symbols (B, S) at positions (B, 2)."""
+        query = self.first(positions[:, :1]) + self.second(positions[:, 1:])  # (B, 1, D)
         queries, keys, values = (
             split_heads(part, self.num_heads)
             for part in (
@@ -240,10 +234,10 @@ def average(settings: Settings) -> StudyResult:
 
 
 def examples(count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Draw symbols (B, S), two different places (B, 2) and their symbols in order (B, 2)."""
+    """Draw symbols (B, S), two different positions (B, 2) and their symbols in order (B, 2)."""
     symbols = torch.rand(count, SYMBOLS).argsort(1)[:, :LENGTH]
-    places = torch.rand(count, LENGTH).argsort(1)[:, :2]
-    return symbols, places, symbols.gather(1, places)
+    positions = torch.rand(count, LENGTH).argsort(1)[:, :2]
+    return symbols, positions, symbols.gather(1, positions)
 
 
 def train(num_heads: int, d: int, updates: int, batch: int, tests: int, seed: int) -> Row:
@@ -252,18 +246,18 @@ def train(num_heads: int, d: int, updates: int, batch: int, tests: int, seed: in
     model = Lookup(num_heads, d)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(updates):
-        symbols, places, answers = examples(batch)
-        loss = F.cross_entropy(model(symbols, places).flatten(0, 1), answers.flatten())
+        symbols, positions, answers = examples(batch)
+        loss = F.cross_entropy(model(symbols, positions).flatten(0, 1), answers.flatten())
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
-    symbols, places, answers = examples(tests)
+    symbols, positions, answers = examples(tests)
     with torch.inference_mode():
-        return count_right(model(symbols, places).argmax(-1), answers)
+        return count_right(model(symbols, positions).argmax(-1), answers)
 
 
 def count_right(named: Tensor, answers: Tensor) -> Row:
     """Compute the shares of pairs ordered right and found, from named and right symbols (B, 2)."""
     ordered = (named == answers).all(1)
-    found = (named.sort(1).values == answers.sort(1).values).all(1)
-    return {"ordered": float(ordered.float().mean()), "found": float(found.float().mean())}
+    as_sets = (named.sort(1).values == answers.sort(1).values).all(1)
+    return {"ordered": float(ordered.float().mean()), "found": float(as_sets.float().mean())}

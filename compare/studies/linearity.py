@@ -28,7 +28,6 @@ class AttentionStack:
     """Two attention layers with random matrices; A(X) = softmax(X Q (X K)^T / sqrt(d))."""
 
     def __init__(self, length: int, d: int) -> None:
-        """Draw the matrices for inputs (length, d)."""
         self.queries, self.keys, self.values = ([draw(d, d) / d**0.5 for _ in range(2)] for _ in range(3))
         self.widen, self.narrow = draw(d, 4 * d) / d**0.5, draw(4 * d, d) / (4 * d) ** 0.5
         example = draw(length, d)
@@ -65,7 +64,6 @@ class AttentionStack:
         return self._layer(1, self.fixed[1], x)
 
     def _layer(self, layer: int, weights: Tensor, x: Tensor) -> Tensor:
-        """Compute A X V."""
         output: Tensor = weights @ x @ self.values[layer]
         return output
 

@@ -41,11 +41,7 @@ def conclude(
 ) -> StudyResult:
     """Combine what a study has measured with its description.
 
-    Args:
-        settings: of the study.
-        tables: rows by the name of their table; a table without a caption in the description is only drawn.
-        series: measured numbers, see ``judge``.
-        **words: those of the texts.
+    A table without a caption in the description is only drawn. For ``series`` and ``words`` see ``judge``.
     """
     description = describe(settings.name)
     words = {**COMMON, **description.get("words", {}), **words}
@@ -115,10 +111,10 @@ def lines_of(
             for label in labels
         }
     x = column(rows, over)
-    places = range(len(x)) if isinstance(x[0], str) else x
+    positions = range(len(x)) if isinstance(x[0], str) else x
     numbers = [name for name, value in rows[0].items() if name != over and not isinstance(value, str)]
     names = [*panel.get("lines", numbers), *panel.get("predicted", ())]
-    return {name: (places, [row.get(name, float("nan")) for row in rows]) for name in dict.fromkeys(names)}
+    return {name: (positions, [row.get(name, float("nan")) for row in rows]) for name in dict.fromkeys(names)}
 
 
 def set_scales(axes: Axes, panel: Mapping[str, Any]) -> None:

@@ -26,7 +26,6 @@ logger = logging.getLogger(__name__)
 PRODUCTS = ("MmBackward", "AddmmBackward", "BmmBackward", "BaddbmmBackward")
 """Prefixes of the names of autograd nodes that are matrix products."""
 COUNTED = (4, 8, 12, 16)
-"""Lengths at which serial steps are counted."""
 ALONE, BATCH = "one_sentence_us_per_token", "batch_us_per_token"
 """Columns of the time of a single sentence, and of full batches."""
 CPU = torch.device("cpu")
@@ -122,7 +121,6 @@ def longest_path(output: Tensor) -> int:
 
 
 def _forward(model: Model, n: int, vocabulary: int) -> Tensor:
-    """Compute the logits of one random pair of n tokens per side."""
     ids = torch.randint(vocabulary, (1, n))
     logits: Tensor = model(ids, torch.ones_like(ids, dtype=torch.bool), ids)
     return logits

@@ -32,13 +32,9 @@ SCALES: dict[str, Callable[[int], float]] = {
     "1/sqrt(d)": lambda d: d**-0.5,
     "1/d": lambda d: 1.0 / d,
 }
-"""Factors of q . k, as functions of d."""
 NORMALS = ((0.0, 1.0), (0.5, 1.0), (0.25, 1.5))
-"""(mu, sigma) of each entry of q and k."""
 CHUNK = 2_000
-"""Products drawn at a time."""
 KEYS = 64
-"""Number of keys of each softmax."""
 SATURATED = 64
 """Smallest d at which unscaled scores are taken to saturate the softmax."""
 
@@ -85,7 +81,6 @@ def measure_moments(d: int, mu: float, sigma: float, samples: int) -> Row:
 
 
 def _products(d: int, mu: float, sigma: float) -> Tensor:
-    """Draw ``CHUNK`` products q . k."""
     queries, keys = (mu + sigma * draw(CHUNK, d) for _ in range(2))
     return (queries * keys).sum(1)
 
@@ -130,12 +125,10 @@ def moment_series(moments: Sequence[Row], scales: Sequence[Row]) -> dict[str, fl
 
 
 def _deviation(row: Row, moment: str, expected: float) -> float:
-    """Compute the deviation of a moment in standard errors."""
     return float(abs(row[moment] - expected) / row[f"{moment}_error"])
 
 
 def _misprinted(row: Row) -> float:
-    """Compute the variance by the misprint, d sigma^4 + 2 d sigma^2 mu.mu."""
     d, sigma = row["d"], row["sigma"]
     return float(d * sigma**4 + 2 * d * sigma**2 * (d * row["mu"] ** 2))
 
@@ -163,6 +156,6 @@ def softmax_series(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     saturated = [row for row in rows if row["d"] >= SATURATED]
     quantities = ("entropy", "gradient")
     return {
-        "steady": {each: last[f"{each} at 1/sqrt(d)"] / first[f"{each} at 1/sqrt(d)"] for each in quantities},
-        "saturates": {each: exponent(saturated, "d", f"{each} at 1") for each in quantities},
+        "steady": {name: last[f"{name} at 1/sqrt(d)"] / first[f"{name} at 1/sqrt(d)"] for name in quantities},
+        "saturates": {name: exponent(saturated, "d", f"{name} at 1") for name in quantities},
     }

@@ -28,17 +28,14 @@ class Settings:
     """Settings of a run of a study."""
 
     name: str
-    """Name of the study."""
     folder: Path
     """Folder of its report, which gets the experiments that it runs, too."""
     seed: int
-    """Seed of all random numbers."""
     quick: bool
     """Whether to use small sizes, for tests; the figures then mean nothing."""
     runs: Path | None
     """Folder of a finished experiment to read instead of training."""
     data_root: str = ""
-    """Folder of its corpus; empty: that of its config."""
 
     @property
     def seeds(self) -> list[int]:
@@ -59,7 +56,6 @@ class Claim:
     by_seed: tuple[float, ...] = ()
     """The number of each seed, if there are several; ``measured`` is then their mean."""
     is_timed: bool = False
-    """Whether it is about time, which a busy machine disturbs."""
     is_disturbed: bool = False
     """Whether it is, and was measured so."""
 
@@ -98,7 +94,6 @@ class Claim:
 
 
 Measured = float | Sequence[float]
-"""A measured number, or one per seed."""
 
 
 def near(text: str, measured: Measured, expected: float, tolerance: float = 0.0) -> Claim:
@@ -122,7 +117,6 @@ def between(text: str, measured: Measured, low: float, high: float) -> Claim:
 
 
 def _claim(text: str, measured: Measured, **bounds: Any) -> Claim:
-    """Make a claim about one number, or about one per seed."""
     by_seed = tuple(map(float, measured)) if isinstance(measured, Sequence) else ()
     # fmean refuses infinities of both signs, which diverged trainings may give
     mean = sum(measured) / len(measured) if isinstance(measured, Sequence) else float(measured)
@@ -136,7 +130,6 @@ class StudyResult:
     method: str
     """Description of the measurement, in a few sentences of one paragraph."""
     tables: Mapping[str, Table]
-    """Tables by the name of their file, without suffix."""
     claims: Sequence[Claim]
     figure: "Figure"
 
@@ -149,7 +142,6 @@ COMMON = {
     "rule": "Each claim is tested for every seed. The rule was fixed before:",
     "seeds": "Hold means with all seeds; undecided: with some.",
 }
-"""Words that every description can use."""
 
 
 DESCRIPTIONS = Path(__file__).with_name("descriptions")
@@ -164,9 +156,7 @@ def describe(name: str) -> dict[str, Any]:
 def combine(expression: str, series: Mapping[str, Any]) -> Any:
     """Add and subtract series number by number, by an expression such as "one - other + third".
 
-    Args:
-        expression: names of series between signs, all separated by spaces; a name alone stands for its value.
-        series: a number for each seed, by name.
+    A name alone stands for its value, which need not be a series.
     """
     name, *rest = expression.split()
     total = series[name]
@@ -181,19 +171,16 @@ def judge(name: str, series: Mapping[str, Measured | Mapping[str, Measured]], **
 
     The table ``[measured]`` of the description says what is measured for a claim: an expression for
     ``combine``, or a table of them, one claim per key, the word ``each`` of its text. A claim without an
-    entry is about the series of its name, and is left out where there is none.
-
-    Args:
-        name: the study.
-        series: measured numbers by name: one, one per seed, or a mapping of those, whose keys are as above.
-        **words: those of the texts, and of ranges that are not known before.
+    entry is about the series of its name, and is left out where there is none. A series is one number, one
+    per seed, or a mapping of those, whose keys are as above. ``words`` are those of the texts, and of ranges
+    that are not known before.
     """
     description, claims = describe(name), []
     words = COMMON | description.get("words", {}) | words
     for key, (text, kind, *bounds) in description["claims"].items():
         if (expression := description.get("measured", {}).get(key)) is not None:
             parts = expression if isinstance(expression, Mapping) else {"": expression}
-            value: Any = {part: combine(each, series) for part, each in parts.items()}
+            value: Any = {part: combine(expression, series) for part, expression in parts.items()}
         elif key in series:
             value = series[key]
         else:
@@ -223,7 +210,6 @@ class StudyReport:
     source: str
     findings: StudyResult
     conditions: Mapping[str, Any]
-    """Seed, device, threads, versions, seconds and share of the processor."""
 
     @property
     def verdict(self) -> list[Row]:
@@ -315,11 +301,9 @@ class Study:
     """Description of a study."""
 
     about: str
-    """Short description of the claim."""
     source: str
     """Publications, in the short form of references.toml, and derivations."""
     minutes: float
-    """Its duration on one core."""
     reads_runs: bool = False
     """Whether it can read a finished experiment instead of training."""
     run: Callable[[Settings], StudyResult] | str
@@ -343,13 +327,8 @@ def list_studies() -> list[str]:
 def register_study(name: str, study: Study) -> None:
     """Add a study, so that ``attnbench study NAME`` and ``run_study`` run it.
 
-    Args:
-        name: how commands name it: lower-case letters, digits and hyphens; its reports are in a folder of
-            this name.
-        study: its description, with the function ``run``.
-
-    Raises:
-        ValueError: the name is taken or has other characters.
+    A ValueError says that the name is taken or has characters other than lower-case letters, digits and
+    hyphens.
     """
     if not re.fullmatch("[a-z][a-z0-9-]*", name):
         raise ValueError(
@@ -395,9 +374,6 @@ def run_study(
         quick: whether to use small sizes, for tests; the figures then mean nothing.
         runs: a finished experiment to read instead of training, for ``contrastive`` and ``head-roles``.
         data_root: the folder of the corpus of ``runs``; empty: that of their config.
-
-    Returns:
-        The report, also written as JSON, Markdown and plots: claims with verdicts, tables, conditions.
 
     Raises:
         ValueError: unknown study, ``runs`` for a study that reads none, ``data_root`` without ``runs``, or

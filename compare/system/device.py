@@ -4,12 +4,12 @@ import os
 import platform
 import re
 import statistics
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from compare.hook import use_fast
 from data.workers import available_cores
 
 FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
@@ -159,10 +159,13 @@ def set_numerics(device: torch.device, *, deterministic: bool = False) -> None:
     torch.backends.cudnn.deterministic = deterministic
 
 
-@use_fast
 def tune_cpu(*, batch_tokens: int | None = None) -> None:
     """Make training and decoding in this process as fast as the CPU allows; the precision stays the same.
 
     Args:
         batch_tokens: tokens per training batch; None for a process that only decodes.
     """
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from compare.fast import tune_cpu as tune_cpu

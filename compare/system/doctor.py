@@ -28,7 +28,7 @@ class Diagnosis:
 
 def diagnose() -> list[Diagnosis]:
     """Check Python, packages, processors and disk of this machine; one result per check."""
-    program = Diagnosis(topic="attnbench", text=code_version())
+    program = Diagnosis(topic="code", text=code_version())
     python = Diagnosis(topic="python", text=f"{platform.python_version()} on {platform.platform()}")
     findings = [program, python, *_packages()]
     try:

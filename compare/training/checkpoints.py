@@ -26,13 +26,11 @@ from data.files import write_atomically
 
 
 CHECKPOINTS = "checkpoints"
-"""Folder of the weights and the trainer state."""
 FINAL = "final.safetensors"
 """Weights chosen at the end of training, in the folder of checkpoints."""
 WEIGHTS = f"{CHECKPOINTS}/{FINAL}"
 """The same, in the folder of the run, as the hashes of result.json name it."""
 SAVED = "model.safetensors"
-"""The same in a folder of ``save_pretrained``."""
 STATE = "trainer.pt"
 """State from which training resumes, in the folder of checkpoints."""
 TRUNK = "trunk"
@@ -48,11 +46,7 @@ def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read named tensors from a safetensors file, to the CPU.
-
-    Raises:
-        ValueError: the file is missing, truncated or not safetensors.
-    """
+    """Read named tensors from a safetensors file, to the CPU; a ValueError if it is missing or damaged."""
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
     try:
@@ -74,13 +68,8 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
 def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -> None:
     """Copy named tensors into a model, in place; one on the meta device only says whether they fit.
 
-    Args:
-        model: the model.
-        weights: tensors by the names of ``model_weights``.
-        context: beginning of error messages, such as the file of the weights.
-
-    Raises:
-        ValueError: names or shapes differ from the model's, or a value is NaN or infinite.
+    A ValueError, which begins with ``context``, says that names or shapes differ, or that a value is NaN or
+    infinite.
     """
     parameters = model_weights(model)
     if parameters.keys() != weights.keys():
@@ -90,10 +79,10 @@ def set_weights(model: nn.Module, weights: Mapping[str, Tensor], context: str) -
             f"{abbreviate(name)} is only in the file or only in the model"
         )
     for name, parameter in parameters.items():
-        found, expected = tuple(weights[name].shape), tuple(parameter.shape)
-        if found != expected:
+        shape, expected = tuple(weights[name].shape), tuple(parameter.shape)
+        if shape != expected:
             raise ValueError(
-                f"{context}: {name} is {found} but the model's is {expected}"
+                f"{context}: {name} is {shape} but the model's is {expected}"
                 ": the weights belong to another size or vocabulary"
             )
         if not weights[name].isfinite().all():
@@ -117,11 +106,7 @@ def average(paths: list[Path]) -> dict[str, Tensor]:
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
-    """Read a trainer state; returns None if there is none.
-
-    Raises:
-        ValueError: the file is damaged or contains anything but plain data.
-    """
+    """Read a trainer state, None without one; a ValueError if it is damaged or anything but plain data."""
     if not path.exists():
         return None
     try:
@@ -139,9 +124,7 @@ def load_state(path: Path) -> dict[str, Any] | None:
 
 
 PHASES = ("data", "train", "validation", "checkpoint")
-"""Activities whose time is counted."""
 EMA = "exponential moving average"
-"""Name of these weights in the metrics log."""
 
 
 NOISE_BLEU = 1.0
@@ -179,23 +162,16 @@ class TrainerState:
     """Progress of a run; saved with its weights, so that a resumed run continues the counts."""
 
     update: int = 0
-    """Optimizer updates done."""
     epoch: int = 1
-    """Current epoch, counted from 1."""
     position: int = 0
     """Batches of the current epoch already consumed."""
     best_update: int = 0
-    """Update of the best validation."""
     best_bleu: float | None = -1.0
-    """BLEU of the best validation; None for language models."""
     best_loss: float = float("inf")
-    """Loss of the best validation, which decides between equal BLEU, and alone without BLEU."""
     worse: int = 0
-    """Validations since the best one."""
     snapshots: list[int] = field(default_factory=list)
     """Latest updates whose weights are kept for averaging; oldest first."""
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
-    """Wall time by phase."""
 
     @property
     def best(self) -> Validation:
@@ -236,20 +212,13 @@ class RunningMetrics:
         self._reset(dict.fromkeys(PHASES, 0.0))
 
     def _reset(self, seconds: Mapping[str, float]) -> None:
-        """Set all sums to 0; ``seconds`` are the times by phase at this moment."""
         self.nll, self.norm = torch.zeros_like(self.nll), torch.zeros_like(self.norm)
         self.src_tokens = self.tgt_tokens = self.updates = 0
         self.joules: float | None = 0.0
         self.began = {phase: seconds[phase] for phase in ("data", "train")}
 
     def add(self, nll: torch.Tensor, grad_norm: torch.Tensor, batch: GlobalBatch) -> None:
-        """Add one update.
-
-        Args:
-            nll: summed negative log-likelihood of the batch, scalar.
-            grad_norm: gradient norm before clipping, scalar.
-            batch: the batch.
-        """
+        """Add one update: summed negative log-likelihood, gradient norm before clipping, batch."""
         self.nll += nll
         self.norm = torch.maximum(self.norm, grad_norm)  # the maximum keeps NaN and infinity
         self.src_tokens += batch.src_tokens
@@ -270,14 +239,7 @@ class RunningMetrics:
         self.nll.item()
 
     def compute_and_reset(self, seconds: Mapping[str, float]) -> dict[str, Any]:
-        """Compute the metrics since the last call and start over.
-
-        Args:
-            seconds: wall time of the run so far, by phase.
-
-        Returns:
-            The fields of a "train" line of the metrics log.
-        """
+        """Compute the fields of a "train" line, and start over at ``seconds`` by phase."""
         nll, grad_norm = float(self.nll), float(self.norm)
         data_s, train_s = (seconds[phase] - self.began[phase] for phase in ("data", "train"))
         metrics = {
@@ -311,12 +273,6 @@ class MovingAverage:
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
-        """Prepare the average, which has no value before the first update.
-
-        Args:
-            model: its weights are averaged; they stay the same tensors.
-            decay: d, above 0 and below 1.
-        """
         self.decay = decay
         self._current = model_weights(model)
         self.weights = {name: tensor.clone() for name, tensor in self._current.items()}
@@ -340,14 +296,6 @@ class Checkpoint:
     """Everything that training resumes from, and the file that keeps it."""
 
     def __init__(self, path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, ema: float) -> None:
-        """Begin at update 0; nothing is read or written yet.
-
-        Args:
-            path: the file.
-            model: the model, on its device.
-            optimizer: its optimizer.
-            ema: decay of the moving average of the weights; 0: there is none.
-        """
         self.path, self.model, self.optimizer = path, model, optimizer
         self.device = next(model.parameters()).device
         self.progress, self.running_metrics = TrainerState(), RunningMetrics(self.device)
@@ -373,8 +321,7 @@ class Checkpoint:
     def restore(self) -> int:
         """Restore everything as it was saved; returns the updates done, 0 if nothing has been saved.
 
-        Raises:
-            ValueError: the file is damaged, or of another model or another kind of GPU.
+        A ValueError says that the file is damaged, or of another model or another kind of GPU.
         """
         saved, here = load_state(self.path), device_name(self.device)
         again = f"delete {self.path.parent} to train this run again"

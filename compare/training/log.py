@@ -9,22 +9,17 @@ from typing import Any
 from data.files import append_whole, sync_file, write_atomically
 
 METRICS_FILE = "metrics.jsonl"
-"""Name of the log in the folder of a run."""
 PICTURE_FILE = "validation.svg"
-"""Name of the picture of the validations beside it."""
 KINDS = ("train", "valid", "average", "ema", "final")
 
 
 class MetricsLog:
-    """The file metrics.jsonl; every line has a "kind" and an "update"."""
+    """The file metrics.jsonl; every line has a "kind" and an "update".
+
+    ``report`` is called with each line.
+    """
 
     def __init__(self, path: Path, report: Callable[[dict[str, Any]], None] = lambda line: None) -> None:
-        """Prepare a log; nothing is read or written yet.
-
-        Args:
-            path: the file.
-            report: called with every line once it has been appended.
-        """
         self.path, self.report = path, report
 
     def append(self, line: dict[str, Any]) -> None:
@@ -43,8 +38,7 @@ class MetricsLog:
     def rewind(self, update: int) -> int:
         """Delete all lines but the "train" and "valid" lines up to ``update``; 0: the whole file.
 
-        Returns:
-            The number of updates that the remaining lines cover.
+        Returns the number of updates that the remaining lines cover.
         """
         if not update:
             self.path.unlink(missing_ok=True)
@@ -56,11 +50,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """Read the lines of a metrics.jsonl, without a last line cut short by the death of the process.
-
-    Raises:
-        ValueError: a line is not that of a kind; the error names it.
-    """
+    """Read the lines of a metrics.jsonl, without a last line cut short; a ValueError names a damaged one."""
     lines = path.read_bytes().splitlines()
     metrics: list[dict[str, Any]] = []
     for number, text in enumerate(lines, start=1):

@@ -5,7 +5,7 @@ Shapes: B sentences, S source and T target positions, N real target tokens, D hi
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, linear
 
 from compare.config.sections import RegularizationConfig
-from compare.hook import use_fast
 from compare.protocol import Choices, EncoderDecoder
 
 
@@ -26,10 +25,8 @@ class LossSums(NamedTuple):
     nll: Tensor
     """Negative log-likelihood of the reference, scalar, without gradient."""
     tokens: int
-    """Number of real target tokens, end of sentence included."""
 
 
-@use_fast
 def linear_cross_entropy(
     passes: Sequence[Tensor],
     weight: Tensor,
@@ -69,13 +66,6 @@ class TranslationLoss(nn.Module):
         label_smoothing: float,
         settings: RegularizationConfig | None = None,
     ) -> None:
-        """Wrap a model.
-
-        Args:
-            model: the model; with consistency regularisation one without REINFORCE.
-            label_smoothing: probability spread over the vocabulary, in [0, 1).
-            settings: method and weight of consistency regularisation; None: none.
-        """
         super().__init__()
         self.model, self.label_smoothing = model, label_smoothing
         self.consistency = None if settings is None else Consistency.of(settings)
@@ -93,17 +83,14 @@ class TranslationLoss(nn.Module):
     ) -> LossSums:
         """Compute the loss of a batch, summed over its real target tokens.
 
-        ``tgt_tokens`` and ``src_lengths`` repeat what the masks say. Without them the host reads it from the
-        masks, for which it waits until a GPU has finished all earlier work.
-
         Args:
             src: source ids, (B, S).
             src_mask: True at real source tokens, (B, S).
             tgt_in: target ids, beginning with the begin-of-sentence id, (B, T).
             tgt_out: the ids to predict, (B, T).
             tgt_mask: True at real target tokens, (B, T).
-            tgt_tokens: number N of real target tokens.
-            src_lengths: number of real source tokens of each sentence, on the CPU, (B,).
+            tgt_tokens: number N of real target tokens; None reads it from the mask, which waits for a GPU.
+            src_lengths: number of real source tokens of each sentence, on the CPU, (B,); None as above.
         """
         features = self.model.features(src, src_mask, tgt_in, src_lengths)
         passes, pair, output, flat = [features.hidden], None, self.model.output, tgt_mask.flatten()
@@ -136,9 +123,7 @@ class PairWeights(NamedTuple):
     ce_q: float
     """Weight of the cross-entropy of q; that of p has 1 minus this."""
     kl_pq: float
-    """Weight of KL(p || q)."""
     kl_qp: float
-    """Weight of KL(q || p)."""
 
     def add(self, losses: Sequence[Tensor], logits: Sequence[Tensor]) -> Tensor:
         """Return the weighted sum of both cross-entropies and, from logits (N, V) each, both divergences."""
@@ -162,7 +147,6 @@ class Consistency(NamedTuple):
     """
 
     weights: PairWeights
-    """Weights of the parts of the loss."""
     cut: float | None
     """Probability to cut a token; None: the passes differ by dropout alone."""
 
@@ -212,11 +196,7 @@ def may_cut_target(tgt_in: Tensor) -> Tensor:
 
 
 def cut_tokens(ids: Tensor, allowed: Tensor, probability: float) -> Tensor:
-    """Mark each token of ``ids`` (B, T) as cut with this probability where ``allowed`` (B, T) is True.
-
-    Returns:
-        The ids, (B, T), for a model inside ``cut_embeddings``.
-    """
+    """Mark ids (B, T), where ``allowed``, as cut with this probability, for ``cut_embeddings``."""
     is_cut = (torch.rand(ids.shape, device=ids.device) < probability) & allowed
     return torch.where(is_cut, ~ids, ids)  # ~k is -1 - k
 
@@ -235,7 +215,6 @@ def cut_embeddings(model: Any) -> Iterator[None]:
 
 
 def _look_up(embedding: nn.Embedding, ids: Tensor) -> Tensor:
-    """Look up ids (...), of which cut ones give zeros: (..., E)."""
     is_cut = ids < 0
     embedded = type(embedding).forward(embedding, torch.where(is_cut, ~ids, ids))
     return embedded.masked_fill(is_cut.unsqueeze(-1), 0.0)
@@ -251,19 +230,11 @@ AVERAGE_STEP = 0.1
 def reinforce(rewards: Tensor, choices: Choices, mask: Tensor) -> Tensor:
     """Compute the REINFORCE loss of sampled source positions: sum_t (R_t - v_t)^2 / 2 - [R_t - v_t] log p_t.
 
-    R_t is the sum of the rewards from position t on, v_t the baseline and p_t the probability of the choice;
-    no gradient flows through the brackets. The gradient of the second term estimates that of the negative
-    expected log-likelihood (Williams 1992; for attention Xu et al. 2015, section 4.1); the first term fits
-    the baseline. The entropy of the choices is subtracted, and a baseline that is a moving average moves
-    towards the mean of R_t.
-
-    Args:
-        rewards: log-likelihood of each reference token, 0 at padding, (B, T).
-        choices: the sampled positions.
-        mask: True at real tokens, (B, T).
-
-    Returns:
-        The loss, summed over real tokens, scalar.
+    R_t is the sum of the rewards (B, T) from position t on, v_t the baseline and p_t the probability of the
+    choice; no gradient flows through the brackets. The gradient of the second term estimates that of the
+    negative expected log-likelihood (Williams 1992; for attention Xu et al. 2015, section 4.1); the first
+    term fits the baseline. The entropy of the choices is subtracted, and a baseline that is a moving average
+    moves towards the mean of R_t.
     """
     returns = _sum_from_each_position(rewards).detach()
     advantage = returns - choices.value.to(returns.dtype)
@@ -277,8 +248,11 @@ def reinforce(rewards: Tensor, choices: Choices, mask: Tensor) -> Tensor:
 
 
 def _sum_from_each_position(rewards: Tensor) -> Tensor:
-    """Compute R_t = r_t + ... + r_T of rewards (B, T)."""
     if rewards.is_cuda and torch.are_deterministic_algorithms_enabled():  # which torch's cumsum is not
         with torch.autocast("cuda", enabled=False):
             return rewards @ rewards.new_ones(rewards.size(1), rewards.size(1)).tril()
     return rewards.flip(1).cumsum(1).flip(1)
+
+
+with suppress(ModuleNotFoundError):  # fast.py may be deleted
+    from compare.fast import linear_cross_entropy

@@ -10,19 +10,15 @@ from compare.optim import OptimConfig
 
 
 def build_optimizer(criterion: nn.Module, config: OptimConfig) -> Optimizer:
-    """Build the optimizer of a model.
+    """Build the optimizer of a model, or of the loss that holds it.
 
     AdamW (Loshchilov and Hutter 2019) is fused into one pass over each parameter. Its weight decay shrinks
     matrices alone: biases and the gains of norms are no weights of a sum.
 
     Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon/) steps along the orthogonal matrix nearest
-    to the momentum, and so changes all directions of a matrix equally. Its steps have the root mean square
-    of AdamW's (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Embeddings, the output layer, and matrices
-    of one row or column are left to AdamW, since they are collections of vectors.
-
-    Args:
-        criterion: the model, or the loss that holds it.
-        config: the choice of the optimizer and its settings.
+    to the momentum, and so changes all directions of a matrix equally. Its steps have the root mean square of
+    AdamW's (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Embeddings, the output layer, and matrices of
+    one row or column are left to AdamW, since they are collections of vectors.
     """
     is_muon = config.optimizer == "muon"
     embeddings = {id(module.weight) for module in criterion.modules() if isinstance(module, nn.Embedding)}
@@ -57,12 +53,6 @@ class MuonWithAdamW(Optimizer):
     """Muon for some parameters and AdamW for the others, used and saved as one optimizer."""
 
     def __init__(self, muon: Muon, adamw: AdamW) -> None:
-        """Join two optimizers of different parameters.
-
-        Args:
-            muon: steps first.
-            adamw: steps second.
-        """
         self.parts = muon, adamw
         super().__init__([*muon.param_groups, *adamw.param_groups], {})
         self._share_state()
@@ -79,7 +69,6 @@ class MuonWithAdamW(Optimizer):
         self._share_state()
 
     def _share_state(self) -> None:
-        """Let both parts read and write the groups and the state of this object."""
         muon, adamw = self.parts
         muon.param_groups, adamw.param_groups = self.param_groups[:1], self.param_groups[1:]
         muon.state = adamw.state = self.state

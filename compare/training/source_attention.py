@@ -31,7 +31,6 @@ LENGTHS = 5, 100
 BATCH = 50
 ITERATIONS = 5
 SMOOTHING = 1e-3
-"""Added to each expected count: keeps rare words from being certain."""
 CERTAIN = 0.5
 """Least probability of a link; other target words are not judged."""
 
@@ -47,13 +46,11 @@ class WordPairs:
     """
 
     starts: Ints
-    """First cell of each target word, (words,)."""
     word: Ints
     """The target word of each cell, counted through all sentences, (cells,)."""
     sources: Ints
     """Source id of each cell plus 1; NULL is 0."""
     targets: Ints
-    """Target id of each cell."""
 
     @classmethod
     def of(cls, src: Sequences, tgt: Sequences) -> "WordPairs":
@@ -78,7 +75,6 @@ class Translations:
 
     size: int
     keys: Ints
-    """Numbers of the pairs, rising."""
     probabilities: Floats
 
     @classmethod
@@ -95,16 +91,12 @@ class Translations:
         return cls(size, keys, probabilities)
 
     def links(self, src: Sequences, tgt: Sequences) -> Ints:
-        """Find the source word of each target word, counted from 0; -1 where it is NULL or not certain.
-
-        Returns:
-            (target words of all sentences,).
-        """
+        """Find the source word, from 0, of each target word of all sentences; -1 for NULL or in doubt."""
         pairs = WordPairs.of(src, tgt)
         keys = np.where(pairs.targets < self.size, pairs.keys(self.size), -1)
-        place = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
-        known = np.where(self.keys[place] == keys, self.probabilities[place], 0.0)
-        posterior = self._posterior(known, pairs)
+        index = np.searchsorted(self.keys, keys).clip(max=len(self.keys) - 1)
+        probabilities = np.where(self.keys[index] == keys, self.probabilities[index], 0.0)
+        posterior = self._posterior(probabilities, pairs)
         links = np.full(len(pairs.starts), -1)
         cells = np.flatnonzero((posterior >= CERTAIN) & (pairs.sources > 0))
         links[pairs.word[cells]] = cells - pairs.starts[pairs.word[cells]] - 1
@@ -112,7 +104,6 @@ class Translations:
 
     @staticmethod
     def _posterior(probabilities: Floats, pairs: WordPairs) -> Floats:
-        """Divide the probabilities of each target word's cells by their sum; 0 where it is 0."""
         total = np.add.reduceat(probabilities, pairs.starts)[pairs.word]
         posterior: Floats = np.divide(probabilities, total, out=np.zeros_like(probabilities), where=total > 0)
         return posterior
@@ -125,13 +116,12 @@ class SourceAttention:
     link_mass: float
     """Mean weight on the linked source word, of the head for which it is highest; 0 to 1."""
     chance_mass: float
-    """The same of uniform attention."""
     direction: float
     """Slope of that head's expected source position on the target position, both 0 to 1 in their sentence:
     about 1 reads forwards, below 0 backwards."""
 
     @property
-    def found(self) -> bool:
+    def finds_source(self) -> bool:
         """Whether attention has more than twice the mass of uniform attention on linked words."""
         return self.link_mass > 2 * self.chance_mass
 
@@ -140,12 +130,6 @@ class AttentionProbe:
     """Measures attention on validation sentences, their targets given; its first call learns the links."""
 
     def __init__(self, train: EncodedSplit, valid: EncodedSplit) -> None:
-        """Choose the sentences.
-
-        Args:
-            train: the training set.
-            valid: the validation set.
-        """
         least, most = LENGTHS
         shorter = np.minimum(valid.src_lengths, valid.tgt_lengths)
         longer = np.maximum(valid.src_lengths, valid.tgt_lengths)
@@ -154,7 +138,6 @@ class AttentionProbe:
 
     @cached_property
     def _links(self) -> list[Ints]:
-        """For each sentence the linked source word of every target word, -1 where there is none."""
         learned = short_pairs(self._train)
         table = Translations.learn(self._train.src.take(learned), self._train.tgt.take(learned))
         src, tgt = self._valid.src.take(self._rows), self._valid.tgt.take(self._rows)
@@ -198,14 +181,7 @@ def short_pairs(train: EncodedSplit) -> Ints:
 
 
 def _slopes(weights: Floats) -> Floats:
-    """Fit a line to the expected source positions over the target positions, both from 0 to 1.
-
-    Args:
-        weights: of one sentence, (H, T, S); T and S at least 2.
-
-    Returns:
-        The slope of each head, (H,).
-    """
+    """Fit lines to expected source over target positions, both from 0 to 1, for (H, T, S): (H,)."""
     target = np.linspace(-0.5, 0.5, weights.shape[1])
     expected = weights @ np.linspace(0, 1, weights.shape[2])  # (H, T)
     return expected @ target / (target @ target)

@@ -44,15 +44,9 @@ def add_gradients(
 
 
 def update_weights(criterion: TranslationLoss, optimizer: torch.optim.Optimizer, clip_norm: float) -> Tensor:
-    """Clip the gradients, take one optimizer step and delete the gradients.
+    """Clip the gradients to ``clip_norm`` (0: not), take one optimizer step and delete the gradients.
 
-    Args:
-        criterion: the loss, which holds the model.
-        optimizer: its optimizer.
-        clip_norm: maximum norm of the gradient; 0: it is not clipped.
-
-    Returns:
-        The norm of the gradient before clipping.
+    Returns the norm of the gradient before clipping.
     """
     norm = nn.utils.clip_grad_norm_(criterion.parameters(), clip_norm or math.inf)
     optimizer.step()
@@ -67,17 +61,9 @@ def train_step(
     precision: str,
     clip_norm: float,
 ) -> tuple[LossSums, Tensor]:
-    """Update the weights once on the mean loss per target token of a batch.
+    """Update the weights once on the mean loss per target token of a batch, whole or in parts.
 
-    Args:
-        criterion: the loss, which holds the model.
-        optimizer: its optimizer.
-        parts: the batch, on the model's device, whole or in parts whose gradients are added.
-        precision: as for ``add_gradients``.
-        clip_norm: maximum norm of the gradient.
-
-    Returns:
-        The loss and the norm of the gradient before clipping.
+    Returns the loss and the norm of the gradient before clipping; arguments as for the two functions above.
     """
     tokens = sum(part.tgt_tokens for part in parts)
     loss = add_gradients(criterion, parts, tokens=tokens, precision=precision)
@@ -107,18 +93,13 @@ T = TypeVar("T")
 class GradientSum:
     """Gradients of one model in several processes, each of which computes a share of every global batch.
 
-    All gradients are views of one tensor, which is summed by a single all-reduce. Its last two elements are
-    the loss and the number of processes that have received a signal or raised an exception. So all processes
-    learn of either after the same update, and none waits for one that has left.
+    All gradients, of one dtype, are views of one tensor, which is summed by a single all-reduce. Its last two
+    elements are the loss and the number of processes that have received a signal or raised an exception, so
+    that all processes learn of either after the same update, and none waits for one that has left. One
+    process alone needs none of this.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], processes: Processes) -> None:
-        """Prepare the tensor of all gradients; one process alone needs none.
-
-        Args:
-            parameters: of the model, all of one dtype.
-            processes: those that train together.
-        """
         self.processes = processes
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.failure: Exception | None = None
@@ -133,14 +114,9 @@ class GradientSum:
         ]
 
     def compute(self, work: Callable[[], Tensor], stop: StopRequest) -> Tensor:
-        """Compute the gradients of this process's share and sum those of all shares.
+        """Compute the gradients of this process's share, by ``work``, and sum those of all shares.
 
-        Args:
-            work: adds the gradients of the share to those of the parameters, and returns its loss, scalar.
-            stop: the signals that this process has received.
-
-        Returns:
-            The loss of all shares, scalar, in every process.
+        Returns the sum of the losses of all shares.
         """
         if self.processes.size == 1:
             return work()
@@ -169,13 +145,8 @@ class GradientSum:
     def stop_signal(self, stop: StopRequest, *, must_know: bool) -> int | None:
         """Return the signal that any process has received, in all processes after the same update.
 
-        Args:
-            stop: the signals that this process has received.
-            must_know: False on most updates on a GPU, which would be idle if every sum were waited for; then
-                nothing is returned.
-
-        Raises:
-            Exception: what ``attempt`` has kept in any process; all processes raise it.
+        With ``must_know`` False a GPU, which would be idle if every sum were waited for, is not asked. An
+        exception that ``attempt`` has kept in any process is raised in all.
         """
         if self.processes.size == 1:
             return stop.signum
@@ -195,8 +166,5 @@ class GradientSum:
 
 
 def dropout_seed(seed: int, update: int, rank: int) -> int:
-    """Return the seed of dropout in one update of one of several processes.
-
-    It depends on nothing that has happened before, so training can be resumed with any number of processes.
-    """
+    """Return the seed of dropout in one update of one of several processes, whatever happened before."""
     return int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0] >> 1)

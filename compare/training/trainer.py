@@ -71,6 +71,9 @@ class Trainer:
 
     A process killed at any moment leaves no file that relies on one not yet written: weights are saved before
     the log line that tells of them, and the log is durable before a trainer state that relies on its lines.
+
+    ``validate`` must give the same result in all processes; ``report`` is called with each update, and with
+    every line written to the metrics log.
     """
 
     def __init__(
@@ -85,18 +88,6 @@ class Trainer:
         report: Callable[[dict[str, Any]], None],
         processes: Processes = SINGLE,
     ) -> None:
-        """Prepare training; nothing is read from the run folder before ``run``.
-
-        Args:
-            criterion: the loss, which holds the model.
-            train_batches: batches of each epoch.
-            validate: measures the current weights on the validation set; the same result in all processes.
-            train_config: length of training, intervals, precision.
-            optim_config: optimizer and learning-rate schedule.
-            run_folder: receives the metrics log, the weights and the trainer state.
-            report: called with each update, and with every line written to the metrics log.
-            processes: those that train the model together; all have built the same trainer.
-        """
         self.criterion, self.train_batches, self.validate = criterion, train_batches, validate
         self.train_config, self.optim_config = train_config, optim_config
         self.device = next(criterion.parameters()).device
@@ -114,10 +105,7 @@ class Trainer:
         self.processes, self.gradients = processes, GradientSum(criterion.parameters(), processes)
 
     def run(self) -> TrainerState:
-        """Train to the end, from the start or from the saved state.
-
-        Returns:
-            The final state; the model holds the chosen weights.
+        """Train to the end, from the start or from the saved state; the model then holds the chosen weights.
 
         Raises:
             TrainingDiverged: loss or gradient became NaN or infinite.
@@ -160,7 +148,6 @@ class Trainer:
             state.epoch, state.position = state.epoch + 1, 0
 
     def _update(self, batch: GlobalBatch, stop: StopRequest) -> None:
-        """Take one optimizer step on the mean loss of a batch's target tokens."""
         state, config = self.state, self.train_config
         with state.timed("train"):
             state.update += 1
@@ -181,12 +168,10 @@ class Trainer:
             self.running_metrics.add(nll, grad_norm, batch)
 
     def _add_gradients(self, batch: GlobalBatch) -> Tensor:
-        """Compute the gradients of this process's share of a batch; returns its negative log-likelihood."""
         precision = self.train_config.precision
         return add_gradients(self.criterion, batch.parts, tokens=batch.tgt_tokens, precision=precision).nll
 
     def _after_update(self, stop: StopRequest) -> None:
-        """Log, validate, keep weights to average, save and stop, each if it is due."""
         state, config = self.state, self.train_config
         is_last = state.update == config.max_updates
         must_validate = state.update % config.valid_every == 0 or is_last
@@ -222,7 +207,6 @@ class Trainer:
         raise Interrupted(signum, message)
 
     def _finish_queued_work(self) -> None:
-        """Wait until a GPU has done all updates, so that their time and energy count as training."""
         with self.state.timed("train"):
             self.running_metrics.synchronize()
         joules = self.energy.take()
@@ -230,7 +214,6 @@ class Trainer:
 
     @by_main
     def _log_running_metrics(self) -> None:
-        """Log the metrics of the updates since the last line; raise if they are not finite."""
         self._finish_queued_work()
         self._ensure_updates_finite()
         line = self.running_metrics.compute_and_reset(self.state.seconds)
@@ -243,7 +226,6 @@ class Trainer:
         self.metrics.append(line)
 
     def _ensure_updates_finite(self) -> None:
-        """Raise if loss or gradient of an update since the last log line were not finite."""
         if not self.running_metrics.are_finite:
             raise TrainingDiverged(
                 f"loss or gradient became NaN or infinite by update {self.state.update}: "
@@ -251,7 +233,6 @@ class Trainer:
             )
 
     def _validate(self) -> Validation:
-        """Measure the weights on the validation set."""
         with self.state.timed("validation"):
             self.criterion.eval()
             result = self.validate()
@@ -267,7 +248,6 @@ class Trainer:
     # The choice of weights, on validation alone.
 
     def _choose(self) -> None:
-        """Choose the weights of the best validation, or an average that is better on validation."""
         state, snapshots = self.state, [self.snapshot(update) for update in self.state.snapshots]
         candidates: dict[str, tuple[str, Callable[[], Mapping[str, Tensor]]]] = {
             "valid": (f"update {state.best_update}", partial(load_weights, self.snapshot(state.best_update)))
@@ -298,7 +278,6 @@ class Trainer:
 
     @by_main
     def _save_final(self, chosen: str, make: Callable[[], Mapping[str, Tensor]]) -> None:
-        """Save the chosen weights, which the model gets, and log what they are."""
         state = self.state
         set_weights(self.model, make(), chosen)
         save_weights(self.folder / FINAL, model_weights(self.model))
@@ -315,7 +294,6 @@ class Trainer:
 
     @by_main
     def _save_snapshot(self, result: Validation | None = None) -> None:
-        """Save the weights after the current update, and log their validation if they were validated."""
         if result is not None and not math.isfinite(result.loss):
             raise TrainingDiverged(
                 f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
@@ -328,7 +306,7 @@ class Trainer:
 
     def _warn_of_lost_attention(self, attention: SourceAttention | None) -> None:
         """Warn, once per call of ``run``, if attention has had the time to find the source and has not."""
-        if attention is None or attention.found or self.state.update < ATTENTION_BY or self._warned:
+        if attention is None or attention.finds_source or self.state.update < ATTENTION_BY or self._warned:
             return
         if any(getattr(module, "is_uniform", False) for module in self.scheduled):  # by attention_warmup
             return
@@ -344,12 +322,8 @@ class Trainer:
     def _save(self, *, keep_trunk: bool) -> None:
         """Save the state, then delete the snapshots no longer needed.
 
-        Args:
-            keep_trunk: also keep the state and its snapshots for trainings to larger budgets. They are
-                written first: a process that is killed in between comes by here again.
-
-        Raises:
-            TrainingDiverged: loss or gradient is not finite, from which training could not go on.
+        ``keep_trunk`` also keeps the state and its snapshots for trainings to larger budgets. They are
+        written first: a process that is killed in between comes by here again.
         """
         self._ensure_updates_finite()
         self._ensure_files_are_there()
@@ -380,7 +354,6 @@ class Trainer:
         self._sizes = sizes
 
     def _resume(self) -> None:
-        """Restore the saved state, if there is one, and drop the log lines written after it."""
         updates = self.processes.gather(self.checkpoint.restore)
         self._rewind_log(updates)
         if self.state.update and self.processes.is_main:
@@ -390,15 +363,6 @@ class Trainer:
 
     @by_main
     def _rewind_log(self, updates: Sequence[int]) -> None:
-        """Drop the log lines written after the restored state; without one, drop all lines.
-
-        Args:
-            updates: number of updates that the restored state has in each process; 0 if there is none.
-
-        Raises:
-            OSError: the processes have restored different states.
-            ValueError: the log lacks updates that the state has.
-        """
         if len(set(updates)) > 1:
             raise OSError(f"{self.folder}: not all processes see the same folder and files")
         update = updates[0]
@@ -411,7 +375,11 @@ class Trainer:
 
 
 class Validator:
-    """Loss on the validation set and BLEU of greedy search, for the current weights of a model."""
+    """Loss on the validation set and BLEU of greedy search, for the current weights of a model.
+
+    The translator holds the model of ``criterion``, and the processes that share out the work. ``probe``
+    measures attention to the source on sentences of the same set.
+    """
 
     def __init__(
         self,
@@ -422,16 +390,6 @@ class Validator:
         split: EncodedSplit,
         probe: AttentionProbe | None = None,
     ) -> None:
-        """Prepare the batches.
-
-        Args:
-            criterion: the loss, which holds the model.
-            translator: holds the same model, its device and the processes that share out the work.
-            run: says how to score, and how many target tokens a batch has; raised to the longest sentence's.
-            pairs: the text of the validation set.
-            split: its ids.
-            probe: measures attention to the source, on sentences of the same set; None leaves it out.
-        """
         self.criterion, self.translator, self.probe = criterion, translator, probe
         self.sources, self.references = pairs.src, run.readable(pairs.tgt)
         self.tokenize = run.scoring.tokenize
@@ -439,16 +397,12 @@ class Validator:
         self.batches = BatchStream(split, batch_tokens=max(run.train.batch_tokens, longest), seed=0)
 
     def __call__(self) -> Validation:
-        """Measure in fp32, also if training uses bf16, so that models can be compared.
-
-        The processes of the translator share out the batches; all return the same scores.
-        """
+        """Measure in fp32, also if training uses bf16; all processes return the same scores."""
         shares = self.translator.processes.gather(self._losses)
         return self.translator.lead(partial(self._scores, shares))
 
     @torch.inference_mode()
     def _losses(self) -> list[tuple[float, int]]:
-        """Compute loss and number of tokens of each batch of this process's share."""
         processes, device = self.translator.processes, self.translator.device
         share = islice(self.batches.epoch(1), processes.rank, None, processes.size)
         losses = [compute_loss(self.criterion, batch.to(device)) for batch in share]
@@ -457,7 +411,6 @@ class Validator:
         return [(nll, loss.tokens) for nll, loss in zip(nlls, losses, strict=True)]
 
     def _scores(self, shares: Sequence[list[tuple[float, int]]]) -> Validation:
-        """Sum the losses of all batches in their order, whoever computed them."""
         in_order = [loss for turn in zip_longest(*shares) for loss in turn if loss is not None]
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
         if not self.translator.reads_source:  # a language model, which translates nothing

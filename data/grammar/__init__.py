@@ -28,7 +28,6 @@ class Grammar(NamedTuple):
 
     sampler: type[Sampler]
     usual: tuple[int, int]
-    """Bounds for all splits but ``test_long``; punctuation is not counted."""
     long: tuple[int, int]
 
 
@@ -50,18 +49,7 @@ def embedded_splits(
     """Generate the splits of the embedded corpus, a function of the arguments alone.
 
     No English and no German sentence occurs twice in the corpus. The sentences of ``test_long`` are longer
-    than all others; they come from the same rules and the same lexicon.
-
-    Args:
-        seed: seed of the generator.
-        train: number of pairs in the split of this name; likewise the other three.
-        valid: see ``train``.
-        test: see ``train``.
-        test_long: see ``train``.
-        grammar: of ``GRAMMARS``.
-
-    Returns:
-        The pairs of each split.
+    than all others; they come from the same rules and the same lexicon. ``grammar`` is one of ``GRAMMARS``.
     """
     rng = random.Random(seed)
     seen: set[str] = set()
@@ -81,7 +69,6 @@ def realise(tree: Sentence) -> AlignedPair:
 def _unseen_pairs(
     rng: random.Random, size: int, grammar: Grammar, seen: set[str], *, long: bool
 ) -> list[AlignedPair]:
-    """Draw ``size`` pairs with sentences that are not in ``seen``, and add them to it."""
     shortest, longest = grammar.long if long else grammar.usual
     pairs: list[AlignedPair] = []
     while len(pairs) < size:

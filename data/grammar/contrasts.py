@@ -29,15 +29,11 @@ class Contrast(NamedTuple):
     """A source sentence with a right translation and a wrong one."""
 
     phenomenon: str
-    """A key of ``PHENOMENA``."""
     distance: int
     """Distance in German words, punctuation not counted; 0 where the phenomenon has none."""
     src: str
-    """The English sentence."""
     right: str
-    """Its German translation, as in the corpus."""
     wrong: str
-    """The same with one fault."""
 
     @property
     def group(self) -> tuple[int, int]:
@@ -62,27 +58,27 @@ def contrastive_pairs(*, seed: int = 1_000_003, per_group: int = 50) -> list[Con
     """
     if per_group < 1:
         raise ValueError(f"per_group must be at least 1, found {per_group}")
-    rng, counts, found = random.Random(seed), Counter[tuple[str, tuple[int, int]]](), []
+    rng, counts, pairs = random.Random(seed), Counter[tuple[str, tuple[int, int]]](), []
     seen: set[str] = set()
     missing = {(name, group) for name in PHENOMENA for group in _groups(name)}
     for number in range(MAX_SENTENCES):
         long = bool(number % 2)
         bounds = GRAMMARS["full"].long if long else GRAMMARS["full"].usual
         tree = Sampler(rng, long=long).sentence()
-        contrasts = [each for each in contrasts_of(tree, rng) if (each.phenomenon, each.group) in missing]
+        contrasts = [pair for pair in contrasts_of(tree, rng) if (pair.phenomenon, pair.group) in missing]
         if not contrasts or contrasts[0].src in seen or len(contrasts[0].src.split()) > bounds[1]:
             continue
-        chosen = min(contrasts, key=lambda each: counts[each.phenomenon, each.group])
+        chosen = min(contrasts, key=lambda pair: counts[pair.phenomenon, pair.group])
         key = chosen.phenomenon, chosen.group
         seen.add(chosen.src)
-        found.append(chosen)
+        pairs.append(chosen)
         counts[key] += 1
         if counts[key] == per_group:
             missing.remove(key)
             if not missing:
                 break
     order = list(PHENOMENA)
-    return sorted(found, key=lambda each: (order.index(each.phenomenon), each.distance))
+    return sorted(pairs, key=lambda pair: (order.index(pair.phenomenon), pair.distance))
 
 
 def contrasts_of(tree: Sentence, rng: random.Random) -> list[Contrast]:
@@ -94,11 +90,10 @@ def contrasts_of(tree: Sentence, rng: random.Random) -> list[Contrast]:
         for name, changes in PHENOMENA.items()
         for distance, wrong in changes(tree, tokens, rng)
     ]
-    return [each for each in contrasts if each.wrong != each.right and each.distance <= BINS[-1][1]]
+    return [pair for pair in contrasts if pair.wrong != pair.right and pair.distance <= BINS[-1][1]]
 
 
 def _groups(phenomenon: str) -> list[tuple[int, int]]:
-    """List the bins that a phenomenon can have."""
     if phenomenon in ("noun", "verb"):
         return [BINS[0]]
     return list(BINS if phenomenon == "agreement" else BINS[1:])
@@ -127,7 +122,7 @@ def _agreements(tree: Sentence, tokens: list[Token], _: random.Random) -> Change
 def _verbs_not_last(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
     """Move the finite verb of subordinate clauses to the place right after the subject."""
     for verb, (_start, end) in _verbs_and_subjects(
-        tokens, [each.clause for each in _nodes(tree, Subordinate)]
+        tokens, [node.clause for node in _nodes(tree, Subordinate)]
     ):
         if end < verb:
             moved = [*tokens[:end], tokens[verb], *tokens[end:verb], *tokens[verb + 1 :]]
@@ -136,7 +131,7 @@ def _verbs_not_last(tree: Sentence, tokens: list[Token], _: random.Random) -> Ch
 
 def _verbs_not_second(tree: Sentence, tokens: list[Token], _: random.Random) -> Changes:
     """Move the finite verb after a time or place to the place right after the subject."""
-    mains = [each.main for each in _nodes(tree, Sentence) if each.main.front in ("times", "place")]
+    mains = [node.main for node in _nodes(tree, Sentence) if node.main.front in ("times", "place")]
     for verb, (start, end) in _verbs_and_subjects(tokens, mains):
         if verb == start - 1:
             moved = [*tokens[:verb], *tokens[start:end], tokens[verb], *tokens[end:]]
@@ -146,11 +141,11 @@ def _verbs_not_second(tree: Sentence, tokens: list[Token], _: random.Random) -> 
 def _other_nouns(tree: Sentence, tokens: list[Token], rng: random.Random) -> Changes:
     """Replace singular nouns that have no ending by others of the same gender and kinds."""
     for phrase in _nodes(tree, NounPhrase):
-        noun, place = phrase.noun, _find(tokens, tag(phrase, "noun"))
-        if place is not None and not phrase.plural and not noun.weak and tokens[place].text == noun.de:
-            others = [each.de for each in lex.NOUNS if _replaces_noun(noun, each)]
+        noun, index = phrase.noun, _find(tokens, tag(phrase, "noun"))
+        if index is not None and not phrase.plural and not noun.weak and tokens[index].text == noun.de:
+            others = [entry.de for entry in lex.NOUNS if _replaces_noun(noun, entry)]
             if others:
-                yield 0, _replaced(tokens, place, rng.choice(others))
+                yield 0, _replaced(tokens, index, rng.choice(others))
 
 
 def _replaces_noun(noun: Noun, other: Noun) -> bool:
@@ -161,16 +156,16 @@ def _replaces_noun(noun: Noun, other: Noun) -> bool:
 def _other_verbs(tree: Sentence, tokens: list[Token], rng: random.Random) -> Changes:
     """Replace participles by those of other verbs with the same arguments and auxiliary."""
     for clause in _nodes(tree, Clause):
-        verb, place = clause.verb, _find(tokens, tag(clause, "verb"))
-        if place is not None and clause.tense == "past" and tokens[place].text == verb.participle:
-            others = [each.participle for each in lex.VERBS if _replaces_verb(verb, each)]
+        verb, index = clause.verb, _find(tokens, tag(clause, "verb"))
+        if index is not None and clause.tense == "past" and tokens[index].text == verb.participle:
+            others = [entry.participle for entry in lex.VERBS if _replaces_verb(verb, entry)]
             if others:
-                yield 0, _replaced(tokens, place, rng.choice(others))
+                yield 0, _replaced(tokens, index, rng.choice(others))
 
 
 def _replaces_verb(verb: Verb, other: Verb) -> bool:
-    def arguments(each: Verb) -> tuple[Any, ...]:
-        return each.frame, each.case, each.de_relation, each.sein, bool(each.subjects & verb.subjects)
+    def arguments(entry: Verb) -> tuple[Any, ...]:
+        return entry.frame, entry.case, entry.de_relation, entry.sein, bool(entry.subjects & verb.subjects)
 
     allowed = verb.objects <= other.objects or not verb.objects
     return arguments(other) == arguments(verb) and allowed and other.participle != verb.participle
@@ -183,7 +178,6 @@ PHENOMENA = {
     "noun": _other_nouns,
     "verb": _other_verbs,
 }
-"""What makes the wrong translations, by name."""
 
 
 def _verbs_and_subjects(tokens: list[Token], clauses: list[Clause]) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -195,7 +189,6 @@ def _verbs_and_subjects(tokens: list[Token], clauses: list[Clause]) -> Iterator[
 
 
 def _nodes(tree: Any, kind: type) -> Iterator[Any]:
-    """Give all nodes of ``kind`` in a tree, itself included."""
     if isinstance(tree, kind):
         yield tree
     if isinstance(tree, tuple) and not hasattr(tree, "_fields"):
@@ -211,18 +204,17 @@ def _span(tokens: list[Token], subject: Any) -> tuple[int, int] | None:
     if subject is None or isinstance(subject, Gap):
         return None
     nodes = {id(node) for node in _nodes(subject, object) if is_dataclass(node)}
-    places = [place for place, token in enumerate(tokens) if any(owner in nodes for owner, _ in token.tags)]
-    if not places:
+    indices = [index for index, token in enumerate(tokens) if any(owner in nodes for owner, _ in token.tags)]
+    if not indices:
         return None
-    end = places[-1] + 1
+    end = indices[-1] + 1
     closed = end < len(tokens) and tokens[end].text == "," and not isinstance(subject, Pronoun)
-    return places[0], end + (closed and not tokens[end].tags)
+    return indices[0], end + (closed and not tokens[end].tags)
 
 
 def _find(tokens: list[Token], wanted: tuple[int, str]) -> int | None:
-    """Return the place of the first token with a tag."""
-    return next((place for place, token in enumerate(tokens) if wanted in token.tags), None)
+    return next((index for index, token in enumerate(tokens) if wanted in token.tags), None)
 
 
-def _replaced(tokens: list[Token], place: int, text: str) -> list[Token]:
-    return [*tokens[:place], Token(text, tokens[place].tags), *tokens[place + 1 :]]
+def _replaced(tokens: list[Token], index: int, text: str) -> list[Token]:
+    return [*tokens[:index], Token(text, tokens[index].tags), *tokens[index + 1 :]]

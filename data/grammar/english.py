@@ -51,7 +51,6 @@ def _clause(clause: Clause, asks: bool = False) -> list[Token]:
 
 
 def _parts(clause: Clause) -> dict[str, list[Token]]:
-    """Render the parts of a clause that follow the verb, in order."""
     verb, predicate, recipient = clause.verb, clause.predicate, clause.recipient
     objects, particle = {}, {}
     if clause.object is not None:

@@ -136,7 +136,6 @@ def finite_form(clause: Clause, person: str) -> str:
 
 
 def _prep_phrase(phrase: PrepPhrase | None) -> list[Token]:
-    """Render a prepositional phrase."""
     if phrase is None:
         return []
     preposition = Token(phrase.preposition.de, (tag(phrase, "preposition"),))
@@ -144,7 +143,6 @@ def _prep_phrase(phrase: PrepPhrase | None) -> list[Token]:
 
 
 def _contracted(preposition: Token, nominal: Nominal | None, tokens: list[Token]) -> list[Token]:
-    """Contract preposition and article, but not a relative pronoun: im, zur, vom."""
     contraction = CONTRACTIONS.get((preposition.text, tokens[0].text))
     if contraction is None or isinstance(nominal, Gap):
         return [preposition, *tokens]
@@ -185,7 +183,6 @@ def _noun_phrase(phrase: NounPhrase, case: str) -> list[Token]:
 
 
 def _relative(gap: Gap, case: str) -> str:
-    """Return the form of a relative pronoun."""
     return PARADIGMS["relative", grammatical_gender(gap), case]
 
 

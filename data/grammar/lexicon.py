@@ -44,7 +44,6 @@ class Pronoun(NamedTuple):
 
     en: str
     object: str
-    """English object form."""
     person: str
     nom: str
     acc: str
@@ -94,7 +93,6 @@ class Verb(NamedTuple):
 
     en: str
     he: str
-    """English third person singular."""
     past: str
     particle: str
     """Movable English particle: picks him *up*."""
@@ -103,7 +101,6 @@ class Verb(NamedTuple):
     prefix: str
     """Separable German prefix; the infinitive and the forms of the present are without it."""
     de: str
-    """German infinitive."""
     ich: str
     du: str
     er: str
@@ -117,13 +114,11 @@ class Verb(NamedTuple):
     Verbs with a complement clause: that, whether, zu.
     """
     case: str
-    """Case of the German object."""
     de_relation: str
     """Preposition before the German object."""
     subjects: frozenset[str]
     """Kinds of nouns that the verb allows as subject."""
     objects: frozenset[str]
-    """Kinds of nouns that the verb allows as object."""
 
 
 def _read(name: str) -> list[list[str]]:
@@ -134,7 +129,6 @@ def _read(name: str) -> list[list[str]]:
 
 
 def _kinds(text: str) -> frozenset[str]:
-    """Parse the kinds of an entry, such as "room+big"."""
     return frozenset(text.split("+") if text else ())
 
 
@@ -147,8 +141,8 @@ def _entries(kind: Callable[..., Entry], name: str) -> list[Entry]:
 
 
 NOUNS = _entries(Noun, "nouns")
-PRONOUNS = {each.en: each for each in _entries(Pronoun, "pronouns")}
-DETERMINERS = {each.en: each for each in _entries(Determiner, "determiners")}
+PRONOUNS = {entry.en: entry for entry in _entries(Pronoun, "pronouns")}
+DETERMINERS = {entry.en: entry for entry in _entries(Determiner, "determiners")}
 ADJECTIVES = _entries(Adjective, "adjectives")
 PARADIGMS = {
     (name, gender, case): form
@@ -158,11 +152,11 @@ PARADIGMS = {
 """German endings of determiners and adjectives, and relative pronouns."""
 _PREPOSITIONS = _entries(Preposition, "prepositions")
 PLACES, DIRECTIONS, TARGETS = (
-    [each for each in _PREPOSITIONS if each.use == use] for use in ("places", "directions", "targets")
+    [entry for entry in _PREPOSITIONS if entry.use == use] for use in ("places", "directions", "targets")
 )
 WITH, WITHOUT, FROM, FOR = _PREPOSITIONS[-4:]
 CONTRACTIONS = {(preposition, article): form for preposition, article, form in _read("contractions")}
-AUXILIARIES = {each.en: each for each in _entries(Auxiliary, "auxiliaries")}
+AUXILIARIES = {entry.en: entry for entry in _entries(Auxiliary, "auxiliaries")}
 *_ALL_VERBS, BE = _entries(Verb, "verbs")
 VERBS = [verb for verb in _ALL_VERBS if "it" not in verb.subjects]
 WEATHER = [verb for verb in _ALL_VERBS if "it" in verb.subjects]

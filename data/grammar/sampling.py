@@ -149,7 +149,7 @@ def with_weights(entries: Iterable[T]) -> tuple[list[T], list[float]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class FixedParts:
     """Parts of a clause that are fixed before it is drawn; ``noun`` is the antecedent of a Gap subject.
 
     A ``bare`` clause has no subject.
@@ -165,20 +165,15 @@ class Given:
     bare: bool = False
 
 
-NO_PARTS = Given()
-BARE = Given(bare=True)
+NO_PARTS = FixedParts()
+BARE = FixedParts(bare=True)
 
 
 class Sampler:
     """Sampler of one sentence.
 
-    Args:
-        rng: source of randomness.
-        long: sample long sentences.
-
-    Attributes:
-        richness: factor on the probabilities of all optional parts, 0.3 to 1.
-        depth: number of relative clauses around the current phrase.
+    ``richness``, from 0.3 to 1, is a factor on the probabilities of all optional parts, ``depth`` is the
+    number of relative clauses around the current phrase.
     """
 
     def __init__(self, rng: random.Random, long: bool = False) -> None:
@@ -381,22 +376,22 @@ class Sampler:
         kind = self.rng.choice(("yes-no", "adverb", "subject", "object", "which"))
         tense = self.tense()
         if kind == "adverb":
-            given = Given(question=self.fixed(lex.QUESTIONS), verb=self.verb("person", simple=True))
-            return Sentence(self.clause(tense, given, front="question"), asks=True)
+            parts = FixedParts(question=self.fixed(lex.QUESTIONS), verb=self.verb("person", simple=True))
+            return Sentence(self.clause(tense, parts, front="question"), asks=True)
         if (
             kind == "yes-no"
         ):  # with an auxiliary: main verbs at the start of a German sentence would be rare forms
             verb = lex.BE if tense == "present" else None
-            return Sentence(self.clause(tense, Given(verb=verb), front=""), asks=True)
+            return Sentence(self.clause(tense, FixedParts(verb=verb), front=""), asks=True)
         if kind == "subject":
-            given = Given(subject=Pronoun("who"), verb=self.verb("person"))
-            return Sentence(self.clause(tense, given), asks=True)
+            parts = FixedParts(subject=Pronoun("who"), verb=self.verb("person"))
+            return Sentence(self.clause(tense, parts), asks=True)
         verb = self.weighted(verbs_of("object"))
         target: Nominal = Pronoun("who")
         if kind == "which" or "person" not in verb.objects:
             noun = self.weighted(nouns_of(verb.objects - {"city"}))
             target = NounPhrase(noun, "which", plural=noun.en_plural != "" and self.rng.random() < 0.3)
-        return Sentence(self.clause(tense, Given(verb=verb, target=target), front="object"), asks=True)
+        return Sentence(self.clause(tense, FixedParts(verb=verb, target=target), front="object"), asks=True)
 
     # Clauses.
 
@@ -414,30 +409,27 @@ class Sampler:
         return "past" if draw < 0.75 else self.rng.choice(MODALS)
 
     def clause(
-        self, tense: str, given: Given = NO_PARTS, *, front: str = "subject", fronting: bool = False
+        self, tense: str, parts: FixedParts = NO_PARTS, *, front: str = "subject", fronting: bool = False
     ) -> Clause:
         """Draw a clause.
 
-        Args:
-            tense: tense or modal verb; see ``fitting``.
-            given: parts that are already fixed.
-            front: name of the first part.
-            fronting: allow the time or the place as first part instead.
+        ``parts`` are fixed before, ``front`` names the first part, which time or place may replace with
+        ``fronting``; for ``tense`` see ``fitting``.
         """
         rng = self.rng
-        if given is NO_PARTS and rng.random() < 0.02:
-            given = Given(verb=rng.choice(lex.WEATHER), subject=Pronoun("it"))
-        verb = given.verb or self.verb("person" if given.bare else "", simple=given.bare or self.depth > 0)
-        noun = given.noun or (self.weighted(nouns_of(BE_SUBJECTS)) if verb is lex.BE else None)
-        subject = given.subject
-        if subject is None and not given.bare:
+        if parts is NO_PARTS and rng.random() < 0.02:
+            parts = FixedParts(verb=rng.choice(lex.WEATHER), subject=Pronoun("it"))
+        verb = parts.verb or self.verb("person" if parts.bare else "", simple=parts.bare or self.depth > 0)
+        noun = parts.noun or (self.weighted(nouns_of(BE_SUBJECTS)) if verb is lex.BE else None)
+        subject = parts.subject
+        if subject is None and not parts.bare:
             subject = self.subject(verb) if noun is None else self.noun_phrase(noun, opening=True)
         tense = self.fitting(tense, verb, subject)
         plain = verb.frame not in COMPLEX_FRAMES
-        free = plain and given.question is None
-        brief = verb is lex.BE or given.bare
+        free = plain and parts.question is None
+        brief = verb is lex.BE or parts.bare
         times = self.times(tense, brief) if free and self.chance(0.4) else None
-        place = given.place
+        place = parts.place
         if place is None and free and verb.frame in ("object", "none") and self.chance(0.35):
             place = self.prep_phrase(lex.PLACES, closed=times is not None or fronting)
         if fronting and (times or place) and rng.random() < 0.5:
@@ -447,8 +439,8 @@ class Sampler:
             manner = self.manner(verb)
         trailing = (place is not None and front != "place") or (times is not None and front != "times")
         closed = trailing or manner is not None
-        negated = self.negated(given, subject) and plain
-        target, recipient, direction = given.target, given.recipient, None
+        negated = self.negated(parts, subject) and plain
+        target, recipient, direction = parts.target, parts.recipient, None
         if target is None and verb.frame in ("object", "recipient", "put"):
             target = self.target(verb, subject, closed or verb.frame != "object", negated)
         if recipient is None and verb.frame == "recipient":
@@ -462,7 +454,7 @@ class Sampler:
         complement = self.complement(verb.frame)
         return Clause(
             subject, verb, tense, negated, target, recipient, predicate, frequency, direction,
-            manner, place, times, given.question, complement, front,
+            manner, place, times, parts.question, complement, front,
         )  # fmt: skip
 
     def fitting(self, tense: str, verb: Verb, subject: Nominal | None) -> str:
@@ -474,9 +466,9 @@ class Sampler:
         # otherwise "you read" could be present or past
         return "will" if tense == "past" and verb.past == verb.en else tense
 
-    def negated(self, given: Given, subject: Nominal | None) -> bool:
+    def negated(self, parts: FixedParts, subject: Nominal | None) -> bool:
         """Decide whether a clause is negated; its object is then definite, else German would need "kein"."""
-        if given.bare or (isinstance(subject, NounPhrase) and subject.det == "no"):
+        if parts.bare or (isinstance(subject, NounPhrase) and subject.det == "no"):
             return False
         return self.chance(0.15)
 
@@ -501,8 +493,8 @@ class Sampler:
         if frame == "whether":
             if self.rng.random() < 0.5:
                 return Subordinate(Fixed((("whether", "ob"),)), self.clause(self.tense()))
-            given = Given(verb=self.verb("person", simple=True))
-            return Subordinate(self.fixed(lex.QUESTIONS), self.clause(self.tense(), given))
+            parts = FixedParts(verb=self.verb("person", simple=True))
+            return Subordinate(self.fixed(lex.QUESTIONS), self.clause(self.tense(), parts))
         return Subordinate(None, self.clause("present", BARE)) if frame == "zu" else None
 
     def predicate(self, noun: Noun, subject: Nominal | None) -> Predicate:
@@ -521,20 +513,20 @@ class Sampler:
         if kind == "other" and "person" in noun.kinds:
             if self.rng.random() < 0.5:
                 return self.whose(gap)
-            given = Given(verb=self.weighted(verbs_of("recipient")), recipient=gap)
-            return self.clause(self.tense(), given, front="recipient")
+            parts = FixedParts(verb=self.weighted(verbs_of("recipient")), recipient=gap)
+            return self.clause(self.tense(), parts, front="recipient")
         if kind == "other" and noun.kinds & PLACE_KINDS:
             preposition = self.rng.choice([p for p in lex.PLACES if p.kinds & noun.kinds])
             verb = self.weighted(verbs_of("none" if self.rng.random() < 0.6 else "object"))
-            given = Given(verb=verb, place=PrepPhrase(preposition, gap))
-            return self.clause(self.tense(), given, front="place")
+            parts = FixedParts(verb=verb, place=PrepPhrase(preposition, gap))
+            return self.clause(self.tense(), parts, front="place")
         verbs = [verb for verb in verbs_of("object")[0] if verb.objects & noun.kinds]
         if kind != "subject" and verbs:
             verb = self.weighted(with_weights(verbs))
-            return self.clause(self.tense(), Given(verb=verb, target=gap), front="object")
+            return self.clause(self.tense(), FixedParts(verb=verb, target=gap), front="object")
         agent_kinds = sorted(noun.kinds & AGENT_KINDS)
         verb = self.verb(agent_kinds[0], simple=True) if agent_kinds and self.rng.random() < 0.8 else lex.BE
-        return self.clause(self.tense(), Given(verb=verb, subject=gap, noun=noun))
+        return self.clause(self.tense(), FixedParts(verb=verb, subject=gap, noun=noun))
 
     def whose(self, gap: Gap) -> Clause:
         """Draw a relative clause with "whose"."""
@@ -543,7 +535,7 @@ class Sampler:
         plural = owned.en_plural != "" and self.rng.random() < 0.25
         subject = NounPhrase(owned, "whose", plural, adjectives=self.adjectives(owned), owner=gap)
         verb = lex.BE if thing else self.verb("person", simple=True)
-        return self.clause(self.tense(), Given(verb=verb, subject=subject, noun=owned))
+        return self.clause(self.tense(), FixedParts(verb=verb, subject=subject, noun=owned))
 
 
 class ShortSampler(Sampler):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kits.report import write_experiment
+from tests.kits.experiments import write_experiment
 
 
 @pytest.fixture(scope="session")

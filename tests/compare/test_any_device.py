@@ -21,7 +21,7 @@ from compare.training.optimizer import build_optimizer
 from compare.training.step import compute_loss, train_step
 from data.batches import make_batch
 from tests.kits.contract import tiny
-from tests.kits.loader import random_split
+from tests.kits.texts import random_split
 
 META = torch.device("meta")
 BATCH = make_batch(random_split([(2, 1), (1, 2), (1, 1), (2, 2)]), np.arange(4))

@@ -33,7 +33,7 @@ from compare.system import timer as timing
 from compare.system.timer import TimedRepeat
 from data.batches import Batch
 from data.vocabulary import SPECIALS
-from tests.kits.clock import Clock
+from tests.kits.common import Clock
 from tests.kits.contract import EOS, PAD, VARIANTS, V, make, sharpen
 
 LABELS = ["luong", "transformer"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compare.analysis.finished_experiment import load_finished
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.experiment.compute_result import compute_figures, ensure_columns_of_metrics
 from compare.experiment.prepare import prepare_data

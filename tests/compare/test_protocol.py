@@ -14,13 +14,12 @@ from tests.kits.contract import (
     BOS,
     EOS,
     SPECIAL,
-    TRANSLATING,
+    TASKS,
     VARIANTS,
     V,
     make,
     seeded_float64,
     sharpen,
-    sharpened,
     sources,
     targets,
     tiny,
@@ -29,8 +28,17 @@ from tests.kits.contract import (
 if TYPE_CHECKING:
     from compare.models.registry import Model
 
+TRANSLATING = [(name, tie) for name, tie in VARIANTS if TASKS[name] == "translation"]
+"""The variants that read a source."""
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
-model = pytest.fixture(params=VARIANTS, ids="-".join)(sharpened)
+
+
+@pytest.fixture(params=VARIANTS, ids="-".join)
+def model(request: pytest.FixtureRequest) -> "Model":
+    """One of VARIANTS, with sharpened weights."""
+    model = make(*request.param).eval()
+    sharpen(model)
+    return model
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)

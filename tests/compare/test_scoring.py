@@ -26,8 +26,7 @@ from compare.scoring import (
     score_texts,
 )
 from data.text import read_lines
-from tests.kits.cli import Refusal
-from tests.kits.paths import SHARED
+from tests.kits.common import SHARED, Refusal
 
 WMT17 = SHARED / "scored-wmt17-en-de"
 needs_wmt17 = pytest.mark.skipif(not WMT17.is_dir(), reason="no ../shared/data/scored-wmt17-en-de here")

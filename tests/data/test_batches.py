@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from data.batches import BatchStream, decode_batches, make_batch, make_source_batch
 from data.vocabulary import BOS, EOS, PAD
-from tests.kits.loader import LENGTHS, many, random_split, split_of
+from tests.kits.texts import many, random_split, split_of
+
+LENGTHS = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), min_size=1, max_size=60)
 
 
 @given(lengths=LENGTHS, seed=st.integers(0, 9))

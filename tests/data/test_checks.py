@@ -13,7 +13,7 @@ from compare.cli import main
 from data.checks import CorpusCheck, Finding, SideCheck, check_corpus
 from data.formats import Table, TwoFiles
 from data.marks import ALL, CUT, NOT_NFC, UNSPACED, find_marks
-from tests.kits.raw_data import Pair, lines, made_up, two_files, write
+from tests.kits.texts import Pair, lines, made_up, two_files, write
 
 
 def check(folder: Path, **splits: list[Pair]) -> CorpusCheck:

@@ -10,7 +10,7 @@ import pytest
 from data.corpus import Pairs, embedded_corpus, read_corpus
 from data.formats import Records, Source, Table, TwoFiles
 from data.grammar import embedded_splits
-from tests.kits.raw_data import PACK, lines, records, refused, table, two_files, write
+from tests.kits.texts import PACK, lines, records, refused, table, two_files, write
 
 FILES = {
     "train.en": "a dog\na cat\n",

@@ -27,9 +27,8 @@ from data.encode import Sequences, WordCache, encode_split
 from data.files import json_bytes
 from data.vocabulary import VocabularyPair, build_pair, build_vocabulary
 from data.workers import map_blocks, worker_count
-from tests.kits.loader import ids_of
-from tests.kits.paths import ROOT
-from tests.kits.raw_data import made_up
+from tests.kits.common import ROOT
+from tests.kits.texts import ids_of, made_up
 
 TRAIN = Pairs(("a b c", "d", "e f g h i j", "k l", "a d e k"), ("A B", "C D E", "F G", "H I J K L M N", "A"))
 

@@ -16,8 +16,19 @@ from data import named
 from data.corpus import read_corpus
 from data.download import Remote, download, extract
 from data.named import BY_HASH, CORPORA, EVERY_23RD, MANIFEST, _divide, _read, fetch, read_catalogue
-from tests.kits.http_server import CONTENT, SHA256, Answer, Handler, Server, plain, status
-from tests.kits.named_corpora import Texts, lines, published, stand_in
+from tests.kits.web import (
+    CONTENT,
+    SHA256,
+    Answer,
+    Handler,
+    Server,
+    Texts,
+    lines,
+    plain,
+    published,
+    stand_in,
+    status,
+)
 
 LINES = 46  # "every 23rd" assigns two of them to valid
 

@@ -27,8 +27,8 @@ from data.prepare import (
     prepare_corpus,
     run_first_pass,
 )
-from tests.kits.cli import Refusal
-from tests.kits.raw_data import Pair, lines, made_up, records, refused, table, two_files, write
+from tests.kits.common import Refusal
+from tests.kits.texts import Pair, lines, made_up, records, refused, table, two_files, write
 
 
 def plan_of(src: Path, tgt: Path, **settings: Any) -> PreparationPlan:

@@ -19,7 +19,7 @@ from data.corpus import Pairs, embedded_corpus
 from data.encode import EncodedSplit, encode_split
 from data.sampling import SampledSplit, SubwordSampler
 from data.vocabulary import SUBWORD_KINDS, SubwordVocabulary, VocabularyPair, build_pair, build_vocabulary
-from tests.kits.loader import ids_of
+from tests.kits.texts import ids_of
 
 DRAWS = 5_000
 LIMIT = 40

@@ -25,7 +25,7 @@ from data.text import (
     visible,
     visible_lines,
 )
-from tests.kits.raw_data import PACK, refused, write
+from tests.kits.texts import PACK, refused, write
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pytest
 import torch
 
 from compare.config.resolve import resolve_model
@@ -36,8 +35,6 @@ VARIANTS = [
     for number, name in enumerate(PRESETS)
 ]
 """(preset, tie): one way of tying per preset, since little else depends on it."""
-TRANSLATING = [(name, tie) for name, tie in VARIANTS if TASKS[name] == "translation"]
-"""The variants that read a source."""
 
 
 def seeded_float64() -> Iterator[None]:
@@ -72,10 +69,3 @@ def make(name: str, tie: str = "output", seed: int = 0) -> "Model":
     architecture = tiny(name, tie).architecture
     torch.manual_seed(seed)
     return build(architecture, V if tie == "all" else V - 2, V)
-
-
-def sharpened(request: pytest.FixtureRequest) -> "Model":
-    """Build one of VARIANTS with sharpened weights; body of a fixture."""
-    model = make(*request.param).eval()
-    sharpen(model)
-    return model

@@ -12,22 +12,10 @@ from compare.scoring import METRICS
 from compare.studies.study import STUDIES
 from compare.system.plugins import VERSIONS
 from seq2seq.scores import SCORES
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 EXAMPLE = ROOT / "examples" / "plugin"
 """The folder of the template; its module is attnbench_example."""
-MODELS = """
-[[models]]
-preset = "conv-gru"
-embedding_size = 16
-hidden_size = 16
-
-[[models]]
-preset = "cosine-rnn"
-embedding_size = 16
-hidden_size = 16
-"""
-"""Its two presets, small."""
 
 
 @contextmanager
@@ -52,12 +40,3 @@ def importable(*folders: Path) -> Iterator[None]:
                 for folder in folders
             ):
                 del sys.modules[name]
-
-
-def plugin_toml(tiny_toml: Path, plugins: str = '["attnbench_example"]', models: str = MODELS) -> str:
-    """Return the tiny experiment with other models, and few updates."""
-    head = tiny_toml.read_text().split("[[models]]")[0]
-    for line, short in (("max_updates = 90", "max_updates = 6"), ("valid_every = 40", "valid_every = 3")):
-        assert line in head
-        head = head.replace(line, short)
-    return f"plugins = {plugins}\n{head}{models}"

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compare.decoding.search import Hypothesis, LengthPenalty, Normalization, SpecialIds, search, search_all
+from compare.decoding.search import Hypothesis, SpecialIds
 
 PAD, _, BOS, EOS, A, B = range(6)
 SPECIAL = SpecialIds(pad=PAD, bos=BOS, eos=EOS)
@@ -87,39 +87,12 @@ class TableModel:
         return (code * 31 + token * 7 + 1) % CODES
 
 
-class WrittenModel(TableModel):
-    """A model of one sentence with given probabilities, {prefix: {token: probability}}."""
-
-    def __init__(self, written: dict[tuple[int, ...], dict[int, float]], size: int) -> None:
-        table = torch.full((1, CODES, size), float("-inf"), dtype=torch.float64)
-        table[:, :, EOS] = 0.0
-        super().__init__(table)
-        for prefix, row in written.items():
-            self.write(prefix, row)
-
-    def write(self, prefix: tuple[int, ...], row: dict[int, float]) -> None:
-        values = [row.get(token, 0.0) for token in range(self.table.size(2))]
-        self.table[0, self.code(prefix)] = torch.tensor(values, dtype=torch.float64).log()
-
-
 def random_model(*, eos: float = -0.5, seed: int = 2) -> TableModel:
     """Build a sharp random table with a rare EOS, in which padding and BOS would often be the best."""
     generator = torch.Generator().manual_seed(seed)
     table = 2.0 * torch.randn(SENTENCES, CODES, TOKENS, generator=generator, dtype=torch.float64)
     table[:, :, [PAD, BOS]] += 1.0
     table[:, :, EOS] += eos
-    return TableModel(table)
-
-
-def tied_model(tokens: int = 40, seed: int = 1) -> TableModel:
-    """Build a table whose log-probabilities are -98, -99 and -100 exactly, so that scores tie all the time.
-
-    Padding takes all the probability: exp(-98) is lost beside 1, so that the normaliser is 100 sharp.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    table = torch.randint(0, 3, (SENTENCES, CODES, tokens), generator=generator).double()
-    table[:, :, EOS] = torch.randint(0, 3, (SENTENCES, CODES), generator=generator).double()
-    table[:, :, PAD] = 100.0
     return TableModel(table)
 
 
@@ -131,66 +104,6 @@ def inputs(limits: Sequence[int], rows: Sequence[int] | None = None, width: int 
     mask = torch.zeros(src.shape, dtype=torch.bool)
     mask[:, 0] = True
     return {"src": src, "src_mask": mask, "limits": torch.tensor(limits), "special": SPECIAL}
-
-
-def run(
-    model: TableModel,
-    limits: Sequence[int],
-    rows: Sequence[int] | None = None,
-    width: int = 1,
-    *,
-    alpha: float = 0.0,
-    form: Normalization = "wu",
-    beam_size: int = 1,
-) -> list[Hypothesis]:
-    """Search the sentences ``rows`` with sources padded to ``width``."""
-    penalty = LengthPenalty(alpha, form)
-    return search(model, **inputs(limits, rows, width), beam_size=beam_size, penalty=penalty)
-
-
-def run_all(
-    model: TableModel, limits: Sequence[int], penalties: Sequence[LengthPenalty], **options: int
-) -> list[list[list[Hypothesis]]]:
-    """Search every sentence with all ``penalties`` at once."""
-    return search_all(model, **inputs(limits), penalties=penalties, **options)
-
-
-def naive(
-    model: TableModel, sentence: int, limit: int, beam: int, alpha: float, form: str = "wu"
-) -> Hypothesis:
-    """Search one sentence by the documented rule, with lists; returns the best that has ended."""
-    return max(
-        ended_by_naive_search(model, sentence, limit, beam, alpha, form),
-        key=lambda hypothesis: hypothesis.score,
-    )
-
-
-def ended_by_naive_search(
-    model: TableModel, sentence: int, limit: int, beam: int, alpha: float, form: str = "wu"
-) -> list[Hypothesis]:
-    """Return all hypotheses that end in the naive search, in the order in which they end.
-
-    Closing a sentence once nothing can exceed its best hypothesis is left out: it must not change results.
-    """
-    opened: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    ended: list[Hypothesis] = []
-    for time in range(limit + 1):
-        candidates = []
-        for parent, (score, prefix) in enumerate(opened):
-            for token, logp in enumerate(model.logp(sentence, prefix)):
-                if token not in (PAD, BOS) and (token == EOS or time < limit):
-                    candidates.append((-(score + logp), parent, token))  # sorted: ties to the lowest
-        candidates = sorted(candidates)[: 2 * beam]
-        length = time + 1  # the end is counted
-        penalty = ((5 + length) / 6) ** alpha if form == "wu" else length**alpha
-        for negated, parent, token in candidates[:beam]:
-            if token == EOS:
-                ended.append(Hypothesis(list(opened[parent][1]), -negated / penalty))
-        if len(ended) >= beam:
-            break
-        continued = [entry for entry in candidates if entry[2] != EOS][:beam]
-        opened = [(-negated, (*opened[parent][1], token)) for negated, parent, token in continued]
-    return ended
 
 
 def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis], tolerance: float = 1e-12) -> None:

@@ -1,13 +1,14 @@
-"""A trainer with given validation scores, and readers of its output, shared by the tests of training."""
+"""A trainer with given validation scores, a tiny model, and readers of a run folder."""
 
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
 from compare.config.parse import load_experiment
 from compare.config.sections import RegularizationConfig, TrainConfig
@@ -79,3 +80,27 @@ def trainer(
 
 def bleus(*values: float) -> list[Validation]:
     return [Validation(loss=3.0, bleu=value) for value in values]
+
+
+SIZE, TOKENS = 5, 11
+
+
+class Hidden(NamedTuple):
+    hidden: Tensor
+    choices: None = None
+
+
+class TinyModel(nn.Module):
+    """A model whose target positions see their own token and the mean of the source."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.embedding = nn.Embedding(TOKENS, SIZE, dtype=torch.float64)
+        self.output = nn.Linear(SIZE, TOKENS, dtype=torch.float64)
+
+    def features(
+        self, src: Tensor, src_mask: Tensor, tgt_in: Tensor, src_lengths: Tensor | None = None
+    ) -> Hidden:
+        memory = (self.embedding(src) * src_mask.unsqueeze(2)).sum(dim=1) / src_mask.sum(dim=1, keepdim=True)
+        return Hidden(torch.tanh(self.embedding(tgt_in) + memory.unsqueeze(1)))

@@ -13,9 +13,9 @@ from seq2seq import SCORES, initialise_weights
 from seq2seq.attention import Attention, AttentionOutput, Past, Queries
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
 from seq2seq.scores import Score, list_scores, register_score
-from tests.kits import recurrent_twin
+from tests.kits import recurrent
 from tests.kits.contract import seeded_float64
-from tests.kits.seq2seq import close
+from tests.kits.recurrent import close
 
 B, Q, S, H, E = 4, 5, 7, 3, 4
 LENGTHS = (7, 2, 4, 1)
@@ -109,7 +109,7 @@ def test_attention_equals_its_formula(case: str, scope: str, normaliser: str) ->
     for b, q in itertools.product(range(B), range(Q)):
         n, t = LENGTHS[b], int(POSITION[b, q])
         past = [part[b, q, :, :n] for part in queries.past]
-        found = recurrent_twin.attend(attention, config, queries.state[b, q], states[b, :n], t, *past)
+        found = recurrent.attend(attention, config, queries.state[b, q], states[b, :n], t, *past)
         close(weights[b, :, q, :n], found[0])
         close(context[b, q], found[1])
         assert (weights[b, :, q, n:] == 0).all()

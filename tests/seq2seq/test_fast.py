@@ -20,7 +20,7 @@ from seq2seq.fast import (
     run_cudnn_layer,
     run_padded_lstm,
 )
-from tests.kits.seq2seq import MASK, SRC, TGT, close, double, make
+from tests.kits.recurrent import MASK, SRC, TGT, close, double, make
 
 LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
 

@@ -14,7 +14,7 @@ from seq2seq.config import ReinforceConfig
 from seq2seq.normalisers import Monotonic, Reinforce, StraightThrough, entmax15, sparsemax
 from seq2seq.scores import Past, Queries
 from tests.kits.contract import seeded_float64
-from tests.kits.seq2seq import close
+from tests.kits.recurrent import close
 
 H = 3
 SPARSE = pytest.mark.parametrize("function", [sparsemax, entmax15])

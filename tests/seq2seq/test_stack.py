@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seq2seq import RegularisationConfig, Seq2SeqConfig
 from seq2seq.cells import run_step_by_step
 from seq2seq.stack import Packing, RecurrentStack, StepwiseStack, drop_units, embed_tokens
-from tests.kits.seq2seq import close, double, make
+from tests.kits.recurrent import close, double, make
 
 LENGTHS = torch.tensor([2, 6, 4, 1])  # their order is not its own inverse
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from compare.training.checkpoints import CHECKPOINTS, STATE
 from compare.training.log import METRICS_FILE
 from tests.conftest import TINY, write_corpus
-from tests.kits.contents import differences, leftovers, read_contents
+from tests.kits.common import differences, leftovers, read_contents
 
 ATTNBENCH = [sys.executable, "-m", "compare"]
 SLURM = "partition=test,time=10,cpus=1"

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from compare.models.flops import transformer_multiply_adds
 from tests.kits.contract import seeded_float64
-from tests.kits.transformer import EXACT, HEADS, LENGTHS, B, S, T, batch, make
+from tests.kits.transformers import EXACT, HEADS, LENGTHS, B, S, T, batch, make
 from transformer.attention import (
     KeysValues,
     elu_features,

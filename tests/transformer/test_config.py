@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kits.transformer import small, small_only
+from tests.kits.transformers import small, small_only
 from transformer import DecoderOnlyConfig, LanguageModelConfig
 
 

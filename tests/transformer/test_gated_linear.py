@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from compare.models.hybrid import LadderConfig
 from compare.models.registry import build, forward_flops
 from tests.kits.contract import seeded_float64
-from tests.kits.transformer import EXACT, TGT_V, far
+from tests.kits.transformers import EXACT, TGT_V, far
 from transformer import formulas
 from transformer.gated_linear import CHUNK, LOWEST, GatedLinearAttention, StateDecay, gated_linear_attention
 from transformer.positions import Relation

@@ -10,31 +10,67 @@ import torch
 from torch import Tensor, nn
 
 from tests.kits.contract import seeded_float64
-from tests.kits.transformer import (
+from tests.kits.transformers import (
     EXACT,
     HEADS,
     LENGTHS,
     SRC_V,
     TGT_V,
-    VARIANTS,
     B,
     D,
     S,
     T,
     batch,
+    decoder_only_twin,
+    decoder_twin,
     far,
+    language_model_twin,
     make,
     make_language_model,
     make_only,
     small,
     small_only,
     stepped,
+    transformer_twin,
 )
-from tests.kits.transformer_twin import decoder_only_twin, decoder_twin, language_model_twin, transformer_twin
 from transformer import Decoder, DecoderOnly, LanguageModel, Transformer
 from transformer.attention import fused_attention
 from transformer.model import Layer, initialise
 from transformer.positions import Relation
+
+VARIANTS = pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"norm": "post"},
+        {"head_size": 3, "positions": "learned"},
+        {"num_heads": 3, "head_size": 7, "activation": "gelu", "tie": "all"},
+        {"positions": "none", "tie": "none", "num_heads": 1},
+        {"positions": "rotary", "norm_kind": "rms", "activation": "swiglu", "bias": False},
+        {"positions": "relative", "max_distance": 2, "value_size": 5},
+        {"positions": "alibi", "num_heads": 3, "head_size": 6, "decoder_mask": "window:2"},
+        {"positions": "concat", "position_size": 6, "attention_kind": "unscaled", "norm": "post"},
+        {"positions": "concat-learned", "attention_kind": "hard", "max_positions": 14, "bias": False},
+        {"positions": "network", "norm_kind": "rms", "norm": "post", "value_size": 2},
+        {"encoder_mask": "window:2", "decoder_mask": "window:1", "cross_mask": "window:1"},
+        {"positions": "alibi", "encoder_mask": "causal", "cross_mask": "causal"},
+        {"num_kv_heads": 2, "positions": "rotary"},
+        {"num_kv_heads": 1, "value_size": 3, "decoder_mask": "window:2", "cross_mask": "window:1"},
+        {"num_kv_heads": 2, "positions": "t5", "max_distance": 20},
+        {"positions": "t5", "encoder_mask": "causal", "attention_kind": "unscaled"},
+        {"num_kv_heads": 2, "positions": "learned", "attention_kind": "hard"},
+        {"attention_kind": "linear", "value_size": 3, "norm": "post"},
+        {"projections": "shared-qk", "value_size": 3, "attention_kind": "unscaled"},
+        {"projections": "shared-qk", "positions": "rotary", "bias": False, "num_heads": 2},
+        {"projections": "none", "num_heads": 1, "cross_mask": "window:1", "norm": "post"},
+        {"projections": "none", "num_heads": 1, "positions": "relative", "attention_kind": "unscaled"},
+        {"qk_norm": True, "positions": "rotary", "num_kv_heads": 2, "norm": "post"},
+        {"qk_norm": True, "positions": "alibi", "projections": "shared-qk", "attention_kind": "hard"},
+        {"attention_kind": "linear", "num_heads": 8, "positions": "learned", "encoder_mask": "window:2"},
+    ],
+    ids=str,
+)
+
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
 KINDS = pytest.mark.parametrize("make", [make, make_only])

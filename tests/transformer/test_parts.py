@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.kits.contract import seeded_float64
-from tests.kits.transformer import (
+from tests.kits.transformers import (
     EXACT,
     SRC_V,
     TGT_V,

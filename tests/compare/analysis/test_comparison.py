@@ -45,8 +45,8 @@ from compare.results.records import Likelihoods, LikelihoodSums
 from compare.results.store import write_record
 from compare.results.table import describe_p
 from data.text import read_lines
-from tests.kits.finished_experiments import make_finished, pairs
-from tests.kits.paths import SHARED
+from tests.kits.common import SHARED
+from tests.kits.experiments import make_finished, pairs
 
 REFERENCES = [f"the {noun} sat on the {place} {i}" for i in range(10) for noun in "ab" for place in "cd"]
 

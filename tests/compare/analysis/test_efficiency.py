@@ -19,7 +19,7 @@ from compare.analysis.efficiency import (
 )
 from compare.analysis.finished_experiment import Spread
 from compare.experiment.tune import TrialResult
-from tests.kits.finished_experiments import make_finished, pairs
+from tests.kits.experiments import make_finished, pairs
 
 LINES = pairs(("a", "x"))
 

@@ -18,7 +18,7 @@ from compare.analysis.quality import (
     repetition_penalty,
 )
 from data.corpus import Pairs
-from tests.kits.finished_experiments import make_finished, pairs
+from tests.kits.experiments import make_finished, pairs
 
 NAMES = ("a", "bb", "ccc", "dddd", "eeeee")
 

@@ -23,7 +23,7 @@ from compare.analysis.word_links import (
     read_proposed_links,
 )
 from data.corpus import embedded_corpus
-from tests.kits.paths import SHARED
+from tests.kits.common import SHARED
 
 BICICI = SHARED / "align-de-en-bicici"
 needs_bicici = pytest.mark.skipif(not BICICI.is_dir(), reason="no ../shared/data/align-de-en-bicici here")

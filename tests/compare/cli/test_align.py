@@ -9,8 +9,7 @@ from compare.analysis.alignment import measure_alignment
 from compare.analysis.word_links import read_gold
 from compare.cli import main
 from compare.results.run_folder import load_model
-from tests.kits.cli import Refusal
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS, Refusal
 
 SRC, TGT = "small cat\nred dog sees tree\n", "Katze klein\nBaum sieht Hund rot\n"
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from compare.cli import main
-from tests.kits.cli import Refusal
+from tests.kits.common import Refusal
 
 LABELS = ["luong", "transformer"]
 SMALL = ["--updates", "2", "--repeats", "2", "--steps", "3", "--batch", "4"]

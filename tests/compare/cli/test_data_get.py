@@ -10,9 +10,8 @@ from compare.cli import main
 from compare.report.corpus import entries
 from data.corpus import read_corpus
 from data.named import CORPORA
-from tests.kits.cli import Refusal
-from tests.kits.http_server import Server, status
-from tests.kits.named_corpora import lines, stand_in
+from tests.kits.common import Refusal
+from tests.kits.web import Server, lines, stand_in, status
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from compare.cli import main
-from tests.kits.cli import Refusal
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS, Refusal
 
 
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):

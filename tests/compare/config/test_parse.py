@@ -13,8 +13,7 @@ from compare.config.resolve import resolve_model, resolve_models
 from compare.config.sections import SECTIONS, BudgetConfig
 from compare.models.presets import PRESETS
 from tests.conftest import TINY
-from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT, Refusal
 
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
 ROW = '[[models]]\npreset = "lstm"\n'
@@ -89,7 +88,7 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         ("[train]\nmax_update = 1\n" + ROW, "'train.max_update'; did you mean 'train.max_updates'?"),
         ("[train]\ndropout = 1\n" + ROW, "'train.dropout'; it is a setting of each model"),
         ('[[models]]\npreset = "bahdanu"\n', "models.bahdanu: unknown preset 'bahdanu'; did you mean 'bahd"),
-        (ROW + "max_updates = 8\n", "all models share it: write it into [train], or --set train.max_upd"),
+        (ROW + "max_updates = 8\n", "all models share it: use [train], or --set train.max_upd"),
         ('[[models]]\nlabel = "a"\n', "models[0]: no preset"),
         ("models = 3\n", "no [[models]]"),
         ("[models]\npreset = 'lstm'\n", "single brackets"),
@@ -100,9 +99,9 @@ def test_defaults_are_those_of_the_classes_and_of_the_preset(path: Path):
         (ROW + "hidden_size = 9\n", "even"),
         (ROW + "dropout = [0.1, 0.1]\n", "label 'lstm-dropout-0.1' is given twice"),
         (ROW + "schedule = 'liner'\n", "did you mean 'linear'?"),
-        ('[data]\nroot = "C:\\Users\\me"\n' + ROW, "has / instead of"),
+        ('[data]\nroot = "C:\\Users\\me"\n' + ROW, "write / instead of"),
         ('[data]\nroot = "C:\\temp"\n' + ROW, "write / instead of"),  # a tab
-        ("[data]\nsrc = de\n" + ROW, "text stands in quotes"),
+        ("[data]\nsrc = de\n" + ROW, "put text in quotes"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
@@ -124,12 +123,12 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("train.device=cuda:x", "device must be one of auto, cpu, cuda, cuda:N, found 'cuda:x'"),
         ("data.tgt=en", "src and tgt are both 'en'"),
         ("data.tgt=fr", "built-in corpus is en -> de"),
-        ("decode.length_penalties=[0.5, 0.5]", "several that rise, found [0.5, 0.5]"),
+        ("decode.length_penalties=[0.5, 0.5]", "an increasing list, found [0.5, 0.5]"),
         ("regularization.consistency=rdrop", "none, r-drop, simcut, found 'rdrop'; did you mean 'r-drop'?"),
         ("regularization.consistency_weight=2", 'consistency_weight has no effect with consistency = "none"'),
-        ("regularization.subword_sampling=0.1", "needs a vocabulary of several segmentations"),
+        ("regularization.subword_sampling=0.1", "needs subwords: set vocabulary.kind"),
         ("budget.reference=lstm", "no effect without match"),
-        ("models.lstm.preset=rnn", "label 'lstm' is the name of another preset than 'rnn'"),
+        ("models.lstm.preset=rnn", "label 'lstm' is the name of a preset other than 'rnn'"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named(path: Path, override: str, part: str):
@@ -207,7 +206,7 @@ def test_a_name_stands_for_the_shipped_file_unless_there_is_a_file(
     (tmp_path / "demo").write_text('[[models]]\npreset = "gnmt"\n')
     assert [model.preset for model in load_experiment("demo").models] == ["gnmt"]
     message = refusal("run", "demmo")
-    assert message.startswith("demmo: no such file, and no experiment of that name ships with attnbench")
+    assert message.startswith("demmo: no such file, and attnbench ships no experiment of that name")
     assert "did you mean 'demo'?" in message
     assert refusal("run", "demo.toml") == "demo.toml: No such file or directory"
 

@@ -16,7 +16,7 @@ from data.grammar import embedded_splits
 from data.marks import UNSPACED, MarkedLines
 from data.prepare import FirstPass
 from data.vocabulary import build_pair
-from tests.kits.raw_data import Pair, made_up, two_files, write
+from tests.kits.texts import Pair, made_up, two_files, write
 
 MODELS = ["lstm", "bahdanau", "luong-general", "transformer"]
 

@@ -14,7 +14,7 @@ from compare import Sampling, load_model
 from compare.cli import main
 from compare.decoding.sampling import draw
 from compare.decoding.translator import generate
-from tests.kits.cli import Refusal
+from tests.kits.common import Refusal
 from tests.kits.search import BOS, EOS, PAD, SENTENCES, TableModel, inputs, random_limits, random_model, same
 
 LINES = ["dog", "old cat sees small red tree", "", "cat tree", "dog"]

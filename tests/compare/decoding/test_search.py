@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -12,11 +13,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import compare.decoding.search
 from compare import fast
 from compare.config.sections import DecodeConfig
-from compare.decoding.search import LengthPenalty, SpecialIds, best_continuations, length_penalties
+from compare.decoding.search import (
+    Hypothesis,
+    LengthPenalty,
+    Normalization,
+    SpecialIds,
+    best_continuations,
+    length_penalties,
+    search,
+    search_all,
+)
 from compare.decoding.translator import generate
 from compare.protocol import keep, select
 from tests.kits.search import (
     BOS,
+    CODES,
     EOS,
     PAD,
     SENTENCES,
@@ -24,16 +35,100 @@ from tests.kits.search import (
     B,
     Prefixes,
     State,
-    WrittenModel,
-    ended_by_naive_search,
-    naive,
+    TableModel,
+    inputs,
     random_limits,
     random_model,
-    run,
-    run_all,
     same,
-    tied_model,
 )
+
+
+class WrittenModel(TableModel):
+    """A model of one sentence with given probabilities, {prefix: {token: probability}}."""
+
+    def __init__(self, written: dict[tuple[int, ...], dict[int, float]], size: int) -> None:
+        table = torch.full((1, CODES, size), float("-inf"), dtype=torch.float64)
+        table[:, :, EOS] = 0.0
+        super().__init__(table)
+        for prefix, row in written.items():
+            self.write(prefix, row)
+
+    def write(self, prefix: tuple[int, ...], row: dict[int, float]) -> None:
+        values = [row.get(token, 0.0) for token in range(self.table.size(2))]
+        self.table[0, self.code(prefix)] = torch.tensor(values, dtype=torch.float64).log()
+
+
+def tied_model(tokens: int = 40, seed: int = 1) -> TableModel:
+    """Build a table whose log-probabilities are -98, -99 and -100 exactly, so that scores tie all the time.
+
+    Padding takes all the probability: exp(-98) is lost beside 1, so that the normaliser is 100 sharp.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randint(0, 3, (SENTENCES, CODES, tokens), generator=generator).double()
+    table[:, :, EOS] = torch.randint(0, 3, (SENTENCES, CODES), generator=generator).double()
+    table[:, :, PAD] = 100.0
+    return TableModel(table)
+
+
+def run(
+    model: TableModel,
+    limits: Sequence[int],
+    rows: Sequence[int] | None = None,
+    width: int = 1,
+    *,
+    alpha: float = 0.0,
+    form: Normalization = "wu",
+    beam_size: int = 1,
+) -> list[Hypothesis]:
+    """Search the sentences ``rows`` with sources padded to ``width``."""
+    penalty = LengthPenalty(alpha, form)
+    return search(model, **inputs(limits, rows, width), beam_size=beam_size, penalty=penalty)
+
+
+def run_all(
+    model: TableModel, limits: Sequence[int], penalties: Sequence[LengthPenalty], **options: int
+) -> list[list[list[Hypothesis]]]:
+    """Search every sentence with all ``penalties`` at once."""
+    return search_all(model, **inputs(limits), penalties=penalties, **options)
+
+
+def naive(
+    model: TableModel, sentence: int, limit: int, beam: int, alpha: float, form: str = "wu"
+) -> Hypothesis:
+    """Search one sentence by the documented rule, with lists; returns the best that has ended."""
+    return max(
+        ended_by_naive_search(model, sentence, limit, beam, alpha, form),
+        key=lambda hypothesis: hypothesis.score,
+    )
+
+
+def ended_by_naive_search(
+    model: TableModel, sentence: int, limit: int, beam: int, alpha: float, form: str = "wu"
+) -> list[Hypothesis]:
+    """Return all hypotheses that end in the naive search, in the order in which they end.
+
+    Closing a sentence once nothing can exceed its best hypothesis is left out: it must not change results.
+    """
+    opened: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    ended: list[Hypothesis] = []
+    for time in range(limit + 1):
+        candidates = []
+        for parent, (score, prefix) in enumerate(opened):
+            for token, logp in enumerate(model.logp(sentence, prefix)):
+                if token not in (PAD, BOS) and (token == EOS or time < limit):
+                    candidates.append((-(score + logp), parent, token))  # sorted: ties to the lowest
+        candidates = sorted(candidates)[: 2 * beam]
+        length = time + 1  # the end is counted
+        penalty = ((5 + length) / 6) ** alpha if form == "wu" else length**alpha
+        for negated, parent, token in candidates[:beam]:
+            if token == EOS:
+                ended.append(Hypothesis(list(opened[parent][1]), -negated / penalty))
+        if len(ended) >= beam:
+            break
+        continued = [entry for entry in candidates if entry[2] != EOS][:beam]
+        opened = [(-negated, (*opened[parent][1], token)) for negated, parent, token in continued]
+    return ended
+
 
 GRID = length_penalties(DecodeConfig(length_penalties=(0.0, 0.2, 1.0, 3.0), length_normalization="both"))
 """3: what is found later would often win."""

@@ -20,7 +20,7 @@ from compare.experiment.prepare import load_corpus
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
 from data.vocabulary import BOS, EOS
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS
 
 LINES = ["dog", "old cat sees small red tree", "cat tree", "red dog sees", "tree tree tree tree", "dog"]
 GRID = DecodeConfig(length_penalties=(0.0, 0.6, 3.0), length_normalization="both")

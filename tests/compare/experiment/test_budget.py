@@ -24,7 +24,7 @@ from compare.models.presets import PRESETS
 from compare.models.registry import ResolvedModel, build
 from compare.report.table import render_table
 from compare.system.log import Reporter
-from tests.kits.runs import first_run
+from tests.kits.common import first_run
 
 MAY_CHANGE = {"d_model", "ffn_size", "hidden_size", "encoder_size", "attention_size"}
 MAY_CHANGE |= {"embedding_size"}

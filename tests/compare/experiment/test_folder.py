@@ -20,8 +20,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.system.locks import lock_folder
 from compare.system.log import Reporter
-from tests.kits.cli import Refusal
-from tests.kits.runs import ROWS, files
+from tests.kits.common import ROWS, Refusal, files
 
 TOML = """
 [train]

@@ -1,4 +1,16 @@
-"""Several processes of one experiment: ``--jobs``, ``--slurm``, torchrun; equal rows, kills, refusals."""
+"""Several processes of one experiment: ``--jobs``, ``--slurm``, torchrun; equal rows, kills, refusals.
+
+As a program, this file runs an experiment in processes of torchrun, which end in another way each time.
+
+    python -m tests.compare.experiment.test_launch CONFIG FOLDER
+
+1. Two processes; one has too little memory for update 5.
+2. Two processes; the second is killed.
+3. Two processes; the second gets SIGTERM.
+4. Three processes, which finish the experiment.
+
+It prints a JSON list of exit statuses per call.
+"""
 
 import json
 import os
@@ -8,14 +20,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment import launch
@@ -23,12 +36,10 @@ from compare.experiment.launch import Launch, parse_launch
 from compare.experiment.run import run_experiment
 from compare.results.store import read_result
 from compare.system.processes import pick_own_device
+from compare.training import trainer
 from compare.training.checkpoints import CHECKPOINTS, STATE
-from tests.kits.cli import Refusal
-from tests.kits.contents import differences, leftovers, read_contents
-from tests.kits.paths import ROOT
-from tests.kits.runs import ROWS, files
-from tests.kits.together import environment
+from tests.kits.common import ROOT, ROWS, Refusal, differences, files, leftovers, read_contents
+from tests.kits.processes import LIMIT_S, environment, fork, statuses
 from tests.kits.training import metrics
 
 sends_signals = pytest.mark.skipif(not hasattr(os, "fork"), reason="sends signals")
@@ -100,7 +111,7 @@ def test_what_a_killed_process_leaves_is_done_at_the_end(
     assert main(["run", str(tiny_toml), "--out", str(folder), "--jobs", "2"]) == 0
     thread.join()
     errors = capsys.readouterr().err
-    assert "a process has ended with status -9: what it left is done here" in errors
+    assert "a process has ended with status -9: its run is finished in this process" in errors
     assert "continues from update" in (run / "log.txt").read_text()  # in this process or in the other one
     for row in ROWS:
         assert differences(read_contents(folder / row), read_contents(finished / row)) == []
@@ -162,7 +173,7 @@ def test_jobs_of_a_cluster_save_before_their_time_limit_and_are_queued_again(
     thread.join()
     assert said == ["stopped"]
     errors = capsys.readouterr().err
-    assert errors.count("share the runs; their messages are in") == 2  # the last job times the models
+    assert errors.count("share the runs; their output is in") == 2  # the last job times the models
     assert "timing greedy" not in errors
     for row in ROWS:
         assert differences(read_contents(folder / row), read_contents(finished / row)) == []
@@ -186,7 +197,7 @@ AUTO = ("--set", "train.device=auto", "--set", "train.precision=auto")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--jobs", "two"], "--jobs two: must be auto, or a whole number from 1 on"),
+        (["--jobs", "two"], "--jobs two: must be auto, or a whole number of at least 1"),
         (["--slurm", "gpu=1"], "--slurm gpu=1: unknown key 'gpu'; did you mean 'gpus'?"),
         (["--slurm", "gpus=x"], "--slurm gpus=x: gpus needs a value, such as time=90, time=12:00, mem=32"),
         (["--slurm", "cluster=local,gpus=1", *AUTO, "--dry-run"], "add --set train.precision=bf16 or fp32"),
@@ -266,7 +277,7 @@ def config(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Ended(NamedTuple):
-    """What ``tests.kits.together`` leaves."""
+    """Results of the program in this file."""
 
     folder: Path
     statuses: list[list[int]]
@@ -276,7 +287,7 @@ class Ended(NamedTuple):
 @pytest.fixture(scope="module")
 def ended(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     folder = tmp_path_factory.mktemp("ended") / "run"
-    command = [sys.executable, "-m", "tests.kits.together", str(config), str(folder)]
+    command = [sys.executable, "-m", "tests.compare.experiment.test_launch", str(config), str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stderr
     return Ended(folder, json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines())
@@ -353,3 +364,54 @@ def test_an_error_is_printed_by_process_0_alone(
     set_environment(monkeypatch, rank=1)
     assert main(["run", str(tmp_path / "missing.toml")]) == 2
     assert capsys.readouterr().err == ""
+
+
+# The program.
+
+
+def start(config: str, folder: Path, size: int, prepare: Callable[[], None] = lambda: None) -> list[int]:
+    def work() -> int:
+        prepare()
+        return main(["run", config, "--out", str(folder), "-q"])
+
+    return fork(size, work)
+
+
+def end(pid: int, signum: signal.Signals, log: Path, lines: int) -> None:
+    """Send a signal to a process as soon as the log has so many lines."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        with suppress(FileNotFoundError):  # a run that starts from the beginning deletes its log
+            if log.read_text().count("\n") >= lines:
+                break
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(pid, signum)
+
+
+def fail_at_update_5() -> None:
+    """Let process 1 have too little memory."""
+    real, calls = trainer.add_gradients, []
+
+    def add_gradients(*arguments: Any, **settings: Any) -> Any:
+        calls.append(None)
+        if len(calls) == 5 and os.environ["RANK"] == "1":
+            raise MemoryError("no memory left in process 1")
+        return real(*arguments, **settings)
+
+    trainer.add_gradients = add_gradients
+
+
+def end_again_and_again(config: str, folder: Path) -> None:
+    log = folder / "luong-seed1" / "metrics.jsonl"
+    ended = [statuses(start(config, folder, 2, fail_at_update_5))]
+    (folder.parent / "failed.json").write_bytes((folder / "luong-seed1" / "result.json").read_bytes())
+    for signum, lines in ((signal.SIGKILL, 6), (signal.SIGTERM, 14)):
+        pids = start(config, folder, 2)
+        end(pids[-1], signum, log, lines)
+        ended.append(statuses(pids))
+    print(json.dumps([*ended, statuses(start(config, folder, 3))]))
+
+
+if __name__ == "__main__":
+    end_again_and_again(sys.argv[1], Path(sys.argv[2]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.config.parse import load_experiment
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run import run_experiment
@@ -18,10 +18,9 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
 from compare.training.checkpoints import load_weights
 from data.files import hash_file
-from tests.kits.cli import Refusal
-from tests.kits.forgery import renew_views
-from tests.kits.raw_data import two_files
-from tests.kits.runs import ROWS, first_run
+from tests.kits.common import ROWS, Refusal, first_run
+from tests.kits.experiments import renew_views
+from tests.kits.texts import two_files
 
 
 def test_data_for_another_seed_have_its_batches(tiny_toml: Path, tmp_path: Path):
@@ -51,9 +50,9 @@ def test_another_seed_has_other_initial_weights(tiny_toml: Path, tmp_path: Path)
         ("这是第{n}个句子", ["scoring.tokenize=zh"], []),
         ("s{n} ist gut &amp; alt", [], ["de: entities (&amp;) in 76 of 76 lines"]),
         ("s{n} i@@ st g@@ ut", ["vocabulary.kind=given"], []),
-        ("s{n} ist gut", ["data.max_tokens=3"], ["1 of 60 training pairs are left out"]),
+        ("s{n} ist gut", ["data.max_tokens=3"], ["1 of 60 training pairs are dropped"]),
         ("s{n} ist gut", ["vocabulary.size=6"], ["of the en tokens of valid", "of the de tokens of valid"]),
-        ("s{n} ist gut", ["vocabulary.kind=bpe", "vocabulary.size=999"], ["the text gives no more than"]),
+        ("s{n} ist gut", ["vocabulary.kind=bpe", "vocabulary.size=999"], ["the text yields only"]),
     ],
 )
 def test_results_are_told_what_the_data_are(
@@ -160,10 +159,10 @@ def test_a_published_config_has_no_path(tuned: Path, finished: Path):
     [
         (
             ["vocabulary.kind=characters"],
-            "has vocabulary.kind = words, here characters: its weights need its",
+            "has vocabulary.kind = words, here characters; its weights need its",
         ),
-        (["models.luong.hidden_size=32"], "size or vocabulary; --only trains the models that they fit"),
-        (["train.seed=2"], "luong-seed2 is no run"),
+        (["models.luong.hidden_size=32"], "size or vocabulary; choose models that the weights fit"),
+        (["train.seed=2"], "luong-seed2 is not a run"),
         (["train.init_hash=abc"], "are not the weights of train.init_hash"),
     ],
 )

@@ -20,7 +20,7 @@ from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results
 from compare.system.log import Reporter
-from tests.kits.runs import ROWS, files
+from tests.kits.common import ROWS, files
 from tests.kits.training import metrics
 
 SHORT = ("train.max_updates=4", "train.valid_every=4")

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 import compare.fast
 from compare import load_ensemble, load_model, score_files, score_model, score_runs, score_translations
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.decoding.search import LengthPenalty, length_penalties
@@ -35,9 +35,8 @@ from compare.training.checkpoints import FINAL
 from compare.training.log import read_metrics
 from data.files import hash_file
 from data.vocabulary import BOS, EOS
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_json
-from tests.kits.runs import ROWS, files, first_run
+from tests.kits.common import ROWS, Refusal, files, first_run
+from tests.kits.experiments import edit_json
 
 
 def test_every_run_chooses_from_the_same_grid_by_the_same_rule(finished: Path):

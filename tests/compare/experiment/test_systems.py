@@ -14,9 +14,8 @@ from compare.report.plots import draw_plots
 from compare.report.publish import source_note
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, read_results, save_result
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_text
-from tests.kits.runs import files
+from tests.kits.common import Refusal, files
+from tests.kits.experiments import edit_text
 
 ROW = 'label = "elsewhere"\n'
 
@@ -33,13 +32,13 @@ def experiment(tiny_toml: Path, folder: Path, row: str, lines: int = 8) -> Path:
 @pytest.mark.parametrize(
     ("row", "lines", "message"),
     [
-        (ROW, 8, "systems.elsewhere: no translations of test: write test = FILE"),
+        (ROW, 8, "systems.elsewhere: translations of test are missing: write test = FILE"),
         (f'{ROW}tset = "theirs.de"', 8, "systems.elsewhere: no test set 'tset'; did you mean 'test'?"),
         (f'{ROW}test = "theirs.de"', 7, "theirs.de has 7 lines, but test has 8 sentences"),
         (f'{ROW}test = "none.de"', 8, "none.de"),
         (f"{ROW}test = 1", 8, "systems[0].test must be str, found 1"),
         ('test = "theirs.de"', 8, "systems[0].label must be str, found None"),
-        ('label = "lstm"', 8, "systems[0]: label 'lstm' is a preset of attnbench: choose another"),
+        ('label = "lstm"', 8, "systems[0]: label 'lstm' is the name of a preset: choose another"),
         ('label = "luong"', 8, "label 'luong' is given twice"),
     ],
 )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import torch
 
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import Run, resolve_model, resolve_models, settings_hash
@@ -40,9 +40,8 @@ from compare.system import timer as timing
 from compare.system.log import Reporter
 from compare.training.checkpoints import model_weights, save_weights
 from compare.training.log import read_metrics
-from tests.kits.clock import Clock
-from tests.kits.report import change_result
-from tests.kits.runs import ROWS, files
+from tests.kits.common import ROWS, Clock, files
+from tests.kits.experiments import change_result
 
 WORDS, WIDTH = 30, 16
 

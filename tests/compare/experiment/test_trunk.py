@@ -14,8 +14,7 @@ from compare.config.resolve import resolve_models
 from compare.experiment.run import run_experiment
 from compare.results.store import read_results
 from compare.training.checkpoints import CHECKPOINTS, FINAL, TRUNK
-from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT, Refusal
 from tests.kits.training import metrics, same_weights
 
 RUNS = ("luong-seed1", "transformer-seed1")
@@ -137,7 +136,7 @@ def test_a_trunk_that_another_process_trains_is_left_to_it(
         (["train.budgets=[20]", "train.patience=2"], "patience = 2 could end the training before a budget"),
         (
             ["train.budgets=[20]", "models.luong.schedule=cosine"],
-            'models.luong: schedule = "cosine" has one end',
+            'models.luong: schedule = "cosine" ends at one budget only',
         ),
         (["train.decay=1"], "decay must be"),
         (["train.budgets=[0]"], "budgets must be"),

@@ -25,7 +25,7 @@ from compare import (
 from compare.cli import main
 from compare.experiment.verify import ensure_verified
 from seq2seq.scores import GeneralScore
-from tests.kits.cli import Refusal
+from tests.kits.common import Refusal
 from tests.kits.plugins import EXAMPLE, importable
 
 
@@ -216,7 +216,7 @@ def product(self: Any, queries: Any, keys: Tensor) -> Tensor:
 
 SCORES_OF_A_BEGINNER = {
     "no sizes": (without_sizes, product, "missing 3 required positional arguments"),
-    "plain tensor": (with_plain_tensor, product, "make it an nn.Parameter"),
+    "plain tensor": (with_plain_tensor, product, "use nn.Parameter or a buffer"),
     "modules in a list": (with_listed_modules, product, "use nn.ModuleList"),
     "shape": (init, lambda *each: product(*each)[:, 0], "(sentences, heads, queries, source positions)"),
     "mean over padding": (

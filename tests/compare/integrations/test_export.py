@@ -18,10 +18,9 @@ from compare.integrations.export import distinct_pieces
 from compare.models.registry import build
 from data.corpus import Pairs
 from data.vocabulary import EOS, SPECIALS, build_pair
-from tests.kits.cli import Refusal
+from tests.kits.common import ROOT, Refusal
 from tests.kits.contract import SPECIAL, V, sharpen, tiny
-from tests.kits.paths import ROOT
-from tests.kits.raw_data import made_up
+from tests.kits.texts import made_up
 from transformer.config import TransformerConfig
 
 PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
@@ -30,12 +29,12 @@ PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"positions": "rotary"}, "with positions 'rotary': only 'sinusoidal' or 'learned'"),
-        ({"norm": "none"}, "with norm 'none'"),
-        ({"num_kv_heads": 2}, "with num_kv_heads 2"),
-        ({"cross_mask": "window:3"}, "with cross_mask 'window:3'"),
-        ({"bias": False}, "with bias False"),
-        ({"projections": "shared-qk"}, "with projections 'shared-qk'"),
+        ({"positions": "rotary"}, "with positions = 'rotary': only 'sinusoidal' or 'learned'"),
+        ({"norm": "none"}, "with norm = 'none'"),
+        ({"num_kv_heads": 2}, "with num_kv_heads = 2"),
+        ({"cross_mask": "window:3"}, "with cross_mask = 'window:3'"),
+        ({"bias": False}, "with bias = False"),
+        ({"projections": "shared-qk"}, "with projections = 'shared-qk'"),
     ],
 )
 def test_a_transformer_that_ctranslate2_does_not_have_is_refused(settings: dict, message: str):
@@ -47,7 +46,9 @@ def test_mistakes_are_one_line(
     finished: Path, tmp_path: Path, refusal: Refusal, monkeypatch: pytest.MonkeyPatch
 ):
     run, out = finished / "transformer-seed1", tmp_path / "out"
-    assert "encoder-decoder Transformers alone" in refusal("export", finished / "luong-seed1", "--out", out)
+    assert "only encoder-decoder Transformers can be exported" in refusal(
+        "export", finished / "luong-seed1", "--out", out
+    )
     assert "no config.toml" in refusal("export", finished, "--out", out)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert "pip install 'attnbench[export]'" in refusal("export", run, "--out", out)

@@ -18,10 +18,9 @@ from compare.cli import main
 from compare.integrations import external_metrics
 from compare.integrations.external_metrics import COMET_MODEL, COMET_PACKAGE
 from compare.results.store import read_result, save_result
-from tests.compare.check.test_check import differences
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_json
-from tests.kits.runs import ROWS
+from tests.compare.test_check import differences
+from tests.kits.common import ROWS, Refusal
+from tests.kits.experiments import edit_json
 
 HYPOTHESES = {"a": ["the cat sat", "hello", "x y"], "b": ["a cat", "hello you", "x"]}
 COMET = """
@@ -89,17 +88,17 @@ def test_mistakes_are_one_line(texts: list[str], refusal: Refusal, monkeypatch: 
     one = ["score", "a", "--ref", "ref", "--external"]
     assert refusal(*one, "human=short") == "human: 2 scores for 3 lines of a"
     assert refusal(*one, "human=words").startswith("words: could not convert string to float: 'two'")
-    assert refusal(*one, "human=nan") == "nan: needs one finite score per line"
-    assert "known is comet; else give NAME=FILE" in refusal(*one, "commet")
-    assert "there is a column 'bleu' already" in refusal(*one, "bleu=short")
-    assert "must be of lower-case letters and digits" in refusal(*one, "my_metric=short")
+    assert refusal(*one, "human=nan") == "nan: must have one finite score per line"
+    assert "must be comet or NAME=FILE" in refusal(*one, "commet")
+    assert "there is already a column 'bleu'" in refusal(*one, "bleu=short")
+    assert "must have only lower-case letters and digits" in refusal(*one, "my_metric=short")
     assert refusal(*one, "comet") == "--external comet reads the source text: give it with --src"
     assert "2 files of scores for 1 systems" in refusal(*one, "human=short,words")
     assert refusal("score", "a", "--ref", "ref", "--src", "src").startswith("--src has no effect with transl")
     other = refusal(*one, "comet", "--src", "short")
     assert other.startswith("short has 2 lines but ref has 3: ")
     both = refusal(*texts, "--ref", "ref", "--external", "comet")
-    assert both == "--external comet takes one reference, found 2"
+    assert both == "--external comet reads one reference, found 2"
     monkeypatch.setenv("PATH", "")
     assert "install uv (https://docs.astral.sh/uv)" in refusal(*texts, "--external", "comet")
 
@@ -143,7 +142,7 @@ def test_scores_are_a_column_of_every_view(
     assert len(re.findall(r"<th[^>]*>(?:<[^>]*>)*human<", page)) == 1
     found = check_experiment(copy)
     assert not found.differences
-    assert any("segment scores of human, an external metric" in line for line in found.not_checked)
+    assert any("segment scores of the external metric human" in line for line in found.not_checked)
 
 
 def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..., str], refusal: Refusal):
@@ -153,7 +152,7 @@ def test_files_of_scores_of_one_run_or_all(copy: Path, write_scores: Callable[..
     human = write_scores("# human|raters:3\n")
     message = refusal("score", copy / ROWS[0], "--external", human)
     assert "comparable under one signature only, found human|raters:3 and human|raters:2" in message
-    assert "score all runs of copy alike" in message
+    assert "score all runs of copy; no score was stored" in message
     assert load_results(copy)["human"].isna().tolist() == [True, False]  # the tables can still be made
     assert differences(copy) == []
     add_run_scores(copy, [human])
@@ -213,6 +212,6 @@ def test_mistakes_change_nothing(
     add = ("score", copy, "--external")
     assert "--test other: the corpus has the test sets test" in refusal(*add, human, "--test", "other")
     for name in ("params", "run", "model", "seeds"):
-        assert f"there is a column '{name}' already" in refusal(*add, human.replace("human", name, 1))
-    assert "there is a column 'human' already" in refusal(*add, human, "--external", human)
+        assert f"there is already a column '{name}'" in refusal(*add, human.replace("human", name, 1))
+    assert "there is already a column 'human'" in refusal(*add, human, "--external", human)
     assert [(copy / row / "result.json").read_bytes() for row in ROWS] == before

@@ -18,9 +18,31 @@ from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
 from compare.results.store import _warn, read_result
 from compare.system.plugins import VERSIONS, code_version, load_plugins, source_version
-from tests.kits.cli import Refusal
-from tests.kits.paths import ROOT
-from tests.kits.plugins import EXAMPLE, importable, plugin_toml
+from tests.kits.common import ROOT, Refusal
+from tests.kits.plugins import EXAMPLE, importable
+
+MODELS = """
+[[models]]
+preset = "conv-gru"
+embedding_size = 16
+hidden_size = 16
+
+[[models]]
+preset = "cosine-rnn"
+embedding_size = 16
+hidden_size = 16
+"""
+"""Its two presets, small."""
+
+
+def plugin_toml(tiny_toml: Path, plugins: str = '["attnbench_example"]', models: str = MODELS) -> str:
+    """Return the tiny experiment with other models, and few updates."""
+    head = tiny_toml.read_text().split("[[models]]")[0]
+    for line, short in (("max_updates = 90", "max_updates = 6"), ("valid_every = 40", "valid_every = 3")):
+        assert line in head
+        head = head.replace(line, short)
+    return f"plugins = {plugins}\n{head}{models}"
+
 
 NAME = "attnbench_example"
 

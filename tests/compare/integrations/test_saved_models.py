@@ -55,7 +55,7 @@ def test_what_is_not_a_finished_run_is_refused(copy: Path, saved: Path, tmp_path
     with pytest.raises(FileExistsError, match="holds something already"):
         save_pretrained(copy / "luong-seed1", saved)
     ensemble = load_ensemble([copy / "luong-seed1", copy / "transformer-seed1"])
-    with pytest.raises(ValueError, match="not the model of one run"):
+    with pytest.raises(ValueError, match="was not loaded from one run"):
         save_pretrained(ensemble, tmp_path / "new")
     shutil.rmtree(copy / "luong-seed1" / "checkpoints")
     with pytest.raises(ValueError, match="has no weights"):
@@ -72,7 +72,7 @@ def test_damaged_weights_and_plug_ins_are_refused(saved: Path):
     with pytest.raises(ValueError, match=r"not a readable safetensors file .*: save or download it again"):
         from_pretrained(saved)
     config.write_text('plugins = ["antigravity"]\n' + config.read_text())
-    with pytest.raises(ValueError, match=r"needs the plug-ins .*, whose code loading would run"):
+    with pytest.raises(ValueError, match=r"needs the plug-ins .*, whose code would be executed"):
         from_pretrained(saved)
 
 
@@ -120,11 +120,11 @@ def test_what_fails_is_one_line(hub: Mock, finished: Path, monkeypatch: pytest.M
         from_pretrained("a/b")
     hub.HfApi.return_value.create_repo.side_effect = ConnectionError("no route")
     with pytest.raises(
-        ValueError, match=rf"^{NAME}: ConnectionError: no route\. Check its name and the netw"
+        ValueError, match=rf"^{NAME}: ConnectionError: no route\. Check the name and the netw"
     ):
         push_to_hub(finished / "luong-seed1", NAME)
     for name in ("nowhere", "a/b/c", str(finished / "x")):
-        with pytest.raises(ValueError, match="no such folder, and not the id of a model on the hub"):
+        with pytest.raises(ValueError, match="no such folder, and not an id of a model on the hub"):
             from_pretrained(name)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ValueError, match=r"pip install 'attnbench\[hub\]'"):

@@ -12,8 +12,7 @@ import pytest
 from compare import TrackingReporter, load_experiment, run_experiment
 from compare.experiment.launch import Launch
 from compare.training.log import read_metrics
-from tests.kits.cli import Refusal
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS, Refusal
 
 Lines = list[tuple[int, dict[str, float]]]
 
@@ -116,7 +115,7 @@ def test_a_tracker_that_fails_is_a_warning(
     monkeypatch.setattr(wandb, "init", fail)
     replay(TrackingReporter(copy, "wandb"), copy)
     (failed,) = [each for each in caplog.messages if "wandb" in each]
-    assert failed.startswith("wandb left out: ConnectionError: no route to host; metrics.jsonl of each run")
+    assert failed.startswith("wandb is not used any more: ConnectionError: no route to host; metrics.jsonl")
     error = refusal("run", tiny_toml, "--out", copy, "--track", "wandbb", "--quiet")
     assert error == "unknown tracker 'wandbb'; did you mean 'wandb'?"
 

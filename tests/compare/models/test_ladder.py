@@ -18,16 +18,20 @@ from compare.config.sections import ModelConfig
 from compare.models.hybrid import Ladder, LadderConfig
 from compare.models.presets import PRESETS
 from compare.models.registry import build
+from tests.kits.common import ROOT
 from tests.kits.contract import seeded_float64
-from tests.kits.paths import ROOT
-from tests.kits.recurrent_twin import cells_of, zeros
-from tests.kits.transformer import LENGTHS, TGT_V, T, batch, far
-from tests.kits.transformer_twin import (
+from tests.kits.recurrent import cells_of, zeros
+from tests.kits.transformers import (
+    LENGTHS,
+    TGT_V,
+    T,
     across,
     affine,
     allow,
     attend,
+    batch,
     embed,
+    far,
     feed_forward,
     layer_norm,
     visible,

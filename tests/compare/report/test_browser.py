@@ -24,7 +24,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from compare.attention.weights import SentenceAttention, render_viewer
 from compare.report.html import page
 from compare.report.html.page import gather_content
-from tests.kits.report import VIEWER
+from tests.kits.experiments import VIEWER
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="no chromium with its chromedriver here")

@@ -19,9 +19,8 @@ from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
 from compare.report.drawing import curves_plot, pareto_plot, quality_bars, save_figure
 from compare.report.plots import PLOTS, draw_figure, draw_plots
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_text
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT, Refusal
+from tests.kits.experiments import edit_text
 
 GROUPS = ("1–5", "6–10", "11–40")
 

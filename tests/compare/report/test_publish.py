@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from compare import load_results
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.report.publish import publish_experiment
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_registry, read_result, read_results, save_result
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_json, edit_text, renew_hashes
-from tests.kits.runs import ROWS, files
+from tests.kits.common import ROWS, Refusal, files
+from tests.kits.experiments import edit_json, edit_text, renew_hashes
 
 RUN = ROWS[0]
 FILES = {

@@ -35,8 +35,8 @@ from compare.report.html.sentences import attention_viewer, differences, draw_nu
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import read_result
 from data.corpus import Pairs
-from tests.kits.cli import Refusal
-from tests.kits.report import VIEWER, change_result, write_experiment
+from tests.kits.common import Refusal
+from tests.kits.experiments import VIEWER, change_result, write_experiment
 
 
 @pytest.fixture(scope="module")

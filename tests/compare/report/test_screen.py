@@ -23,7 +23,7 @@ from compare.report.table import (
 )
 from compare.results.store import SUMMARY, has_means, read_results, save_result, stored_summary
 from tests.compare.report.test_table import DONE, FAILED, SCORES, changed
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS
 
 
 @pytest.mark.parametrize("width", [40, 80, 100, 200])

@@ -20,7 +20,7 @@ from compare.results.columns import (
 )
 from compare.results.store import Result, load_results, save_result
 from compare.scoring import METRICS
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 ROW = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_long": 9.5, "ter": 41.26}
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from compare import from_pretrained, save_pretrained
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.models.registry import build_meta_model
 from compare.report.publish import publish_experiment
 from compare.results.run_folder import RunFolder, load_model
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS
 
 FILES = {
     *("config.toml", "vocabulary.json", "metrics.jsonl", "selection.json", "speed.json"),

@@ -16,7 +16,7 @@ from compare.system import measure
 from compare.system.measure import CpuMeter, EnergyMeter, tensor_bytes
 from compare.system.processes import Interrupted
 from data.batches import BatchStream
-from tests.kits.clock import Clock
+from tests.kits.common import Clock
 from tests.kits.training import bleus, make_stream, metrics, trainer
 
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ import pytest
 
 from compare.system.locks import LOCK, Locked, lock_folder
 from compare.system.processes import Terminated, raise_on_signals, stop_on_signals
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 no_hangup = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
 

@@ -11,7 +11,7 @@ import torch
 
 from compare.system import timer
 from compare.system.timer import Speed, peak_flops, percentile, time_in_turn
-from tests.kits.clock import Clock
+from tests.kits.common import Clock
 
 CPU = torch.device("cpu")
 

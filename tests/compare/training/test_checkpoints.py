@@ -14,7 +14,7 @@ from compare.results.run_folder import load_model
 from compare.training.checkpoints import FINAL, STATE, average, load_state
 from compare.training.log import read_metrics
 from data.batches import BatchStream
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS
 from tests.kits.training import bleus, make_stream, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)

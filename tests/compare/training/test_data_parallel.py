@@ -24,9 +24,9 @@ from compare.system.processes import Processes, StopRequest, join_processes
 from compare.training.checkpoints import CHECKPOINTS, load_weights, model_weights, save_weights
 from compare.training.step import GradientSum, dropout_seed
 from data.batches import BatchStream
-from tests.kits.loader import random_split
-from tests.kits.paths import ROOT
-from tests.kits.together import environment, fork, free_port, statuses
+from tests.kits.common import ROOT
+from tests.kits.processes import environment, fork, free_port, statuses
+from tests.kits.texts import random_split
 from tests.kits.training import bleus, make_stream, metrics, trainer
 
 stream = pytest.fixture(scope="module")(make_stream)

@@ -20,7 +20,23 @@ from compare.training.loss import (
 )
 from seq2seq.normalisers import Choices
 from tests.kits.contract import EXACT, V, make, seeded_float64, sharpen, sources, targets
-from tests.kits.loss import PAD, TinyModel, batch, close
+from tests.kits.training import TOKENS, TinyModel
+
+PAD = 0
+
+
+def batch() -> tuple[Tensor, ...]:
+    """Build four pairs; three have padded sources or targets, and one target is the end of sentence alone."""
+    generator = torch.Generator().manual_seed(4)
+    src_mask = torch.arange(6) < torch.tensor([[6], [2], [3], [1]])
+    tgt_mask = torch.arange(5) < torch.tensor([[4], [5], [1], [2]])
+    src, tgt_in, tgt_out = (torch.randint(1, TOKENS, (4, size), generator=generator) for size in (6, 5, 5))
+    return src * src_mask, src_mask, tgt_in * tgt_mask, tgt_out * tgt_mask, tgt_mask
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
 
 _float64 = pytest.fixture(autouse=True)(seeded_float64)
 R_DROP = RegularizationConfig(consistency="r-drop", consistency_weight=1.5)

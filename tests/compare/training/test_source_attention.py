@@ -82,9 +82,9 @@ def test_mass_and_direction_of_the_best_head():
     assert wrong is not None
     assert right.link_mass == pytest.approx(1)
     assert right.direction < -0.7  # the last word comes first
-    assert right.found
+    assert right.finds_source
     assert wrong.link_mass < right.chance_mass + 0.1
-    assert not wrong.found
+    assert not wrong.finds_source
     assert right.chance_mass == pytest.approx(
         np.mean([1 / (n + 1) for n in probe._valid.src_lengths for _ in range(n)]), rel=0.1
     )

@@ -37,8 +37,7 @@ from compare.training.step import update_weights
 from compare.training.trainer import Trainer, TrainingDiverged, Validator
 from data.batches import BatchStream
 from seq2seq.config import AttentionConfig, Seq2SeqConfig
-from tests.kits.loss import TinyModel
-from tests.kits.training import SMALL, bleus, make_stream, metrics, same_weights, trainer
+from tests.kits.training import SMALL, TinyModel, bleus, make_stream, metrics, same_weights, trainer
 from transformer.config import TransformerConfig
 
 stream = pytest.fixture(scope="module")(make_stream)

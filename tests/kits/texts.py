@@ -1,12 +1,16 @@
-"""Helpers for tests of raw data: files of any format and compression, a made-up corpus, errors."""
+"""Raw data in files of any format, made-up corpora, and encoded splits of random ids."""
 
 import gzip
 import json
 import random
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from data.encode import EncodedSplit, Sequences
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"": lambda content: content, ".gz": gzip.compress}
 WORDS = {
@@ -31,7 +35,7 @@ def lines(texts: Iterable[str], end: str = "\n") -> bytes:
 
 
 def write(path: Path, content: bytes) -> Path:
-    """``content`` in ``path``, compressed as its suffix requires."""
+    """Write ``content``, compressed if the suffix is .gz."""
     path.write_bytes(PACK.get(path.suffix, PACK[""])(content))
     return path
 
@@ -47,24 +51,50 @@ def table(path: Path, pairs: Sequence[Pair]) -> Path:
 
 
 def records(path: Path, pairs: Sequence[Pair]) -> Path:
-    found = ({"id": 1, "translation": {"en": src, "de": tgt}} for src, tgt in pairs)
-    return write(path, lines(map(json.dumps, found)))
+    return write(
+        path, lines(json.dumps({"id": 1, "translation": {"en": src, "de": tgt}}) for src, tgt in pairs)
+    )
 
 
 def made_up(size: int, seed: int = 1) -> list[Pair]:
     """Different English-German pairs, word for word and back to front."""
-    rng, found = random.Random(seed), {}
-    while len(found) < size:
+    rng, pairs = random.Random(seed), {}
+    while len(pairs) < size:
         words = rng.choices(list(WORDS), k=rng.randint(4, 9))
-        found[" ".join(words)] = " ".join(WORDS[word] for word in reversed(words))
-    return list(found.items())
+        pairs[" ".join(words)] = " ".join(WORDS[word] for word in reversed(words))
+    return list(pairs.items())
 
 
 def refused(call: Callable[[], object], *parts: str) -> None:
-    """``call`` must fail with one line that holds all ``parts``."""
+    """Assert that ``call`` fails with one line that holds all ``parts``."""
     with pytest.raises((ValueError, FileNotFoundError)) as caught:
         call()
     message = str(caught.value)
     assert "\n" not in message
     for part in parts:
         assert part in message
+
+
+def split_of(src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]]) -> EncodedSplit:
+    """An encoded split of these ids, its rows numbered in tens."""
+    rows = 10 * np.arange(len(src))
+    return EncodedSplit(src=Sequences.of(src), tgt=Sequences.of(tgt), rows=rows, dropped=0)
+
+
+def random_split(lengths: Sequence[tuple[int, int]], seed: int = 0) -> EncodedSplit:
+    """A split of random ids with these source and target lengths."""
+    generator = np.random.default_rng(seed)
+    src, tgt = (
+        [generator.integers(4, 99, size=n).tolist() for n in side] for side in zip(*lengths, strict=True)
+    )
+    return split_of(src, tgt)
+
+
+def many(count: int = 300, seed: int = 0) -> EncodedSplit:
+    """A split of ``count`` pairs of 1 to 30 ids a side."""
+    generator = np.random.default_rng(seed)
+    return random_split(generator.integers(1, 31, size=(count, 2)).tolist(), seed)
+
+
+def ids_of(sequences: Sequences) -> list[list[int]]:
+    return [sequences.flat[start:end].tolist() for start, end in pairwise(sequences.offsets)]

@@ -1,12 +1,57 @@
-"""The contents of a folder without what differs between two undisturbed runs: times, memory, energy."""
+"""Paths, the runs of the tiny experiment, the contents of a folder and a fake clock."""
 
 import hashlib
 import json
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from compare.config.parse import load_experiment
+from compare.config.resolve import Run, resolve_models
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = ROOT.parent / "shared" / "data"
+Refusal = Callable[..., str]
+"""Type of the fixture ``refusal``."""
+ROWS = ("luong-seed1", "transformer-seed1")
+"""Run folders of the tiny experiment."""
+
+
+def files(folder: Path) -> dict[Path, tuple[int, int] | None]:
+    """Modification time and size of every file in ``folder``; None for folders, which a lock touches."""
+    return {
+        path: None if path.is_dir() else (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in folder.rglob("*")
+    }
+
+
+def first_run(toml: Path, settings: Sequence[str] = ()) -> Run:
+    """The first model of an experiment, resolved, with the seed of ``[train]``."""
+    return resolve_models(load_experiment(toml, settings))[0]
+
+
+class Clock:
+    """Replacement of ``time``; each call of ``work`` advances it by the next of ``seconds``."""
+
+    def __init__(self, seconds: Sequence[float] = ()) -> None:
+        self.now, self.seconds = 100.0, iter(seconds)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        """The thread runs all the time."""
+        return self.now
+
+    def work(self) -> None:
+        self.pass_time(next(self.seconds))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
 
 TIMED = re.compile(
     r"(.*_)?(s|seconds|(per_s|ms_p50)(_low|_high|_per_device)?|ms|ms_p95|reference_(ms|share)|mfu|joules|1k_tokens|bytes|cpu_shares?)(_sd)?"
@@ -56,8 +101,8 @@ def _describe(path: Path) -> str:
 
 def _untimed(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _untimed(each) for key, each in value.items() if not TIMED.fullmatch(key)}
-    return [_untimed(each) for each in value] if isinstance(value, list) else value
+        return {key: _untimed(part) for key, part in value.items() if not TIMED.fullmatch(key)}
+    return [_untimed(part) for part in value] if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:
@@ -65,5 +110,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return hashlib.sha256(value.contiguous().numpy().tobytes()).hexdigest()
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value

@@ -1,20 +1,80 @@
-"""Transformers composed of ``transformer.formulas``, one sentence at a time, without padding.
-
-They take the weights of a model and none of its code. Gradients flow through them to these weights.
-
-Shapes: S source and T target positions, N and M rows, D model width, V vocabulary.
-"""
+"""Small Transformers and twins made of ``transformer.formulas``."""
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from transformer import DecoderOnly, LanguageModel, Transformer, TransformerConfig, formulas
+from transformer import (
+    DecoderOnly,
+    DecoderOnlyConfig,
+    LanguageModel,
+    Transformer,
+    TransformerConfig,
+    formulas,
+)
 from transformer.config import LayerConfig
-from transformer.model import Layer
+from transformer.model import STANDARD, Layer, Parts
 from transformer.multihead import CrossAttention, SelfAttention
+
+D, HEADS, SRC_V, TGT_V = 16, 4, 11, 13
+B, S, T = 3, 6, 5
+LENGTHS = (S, 4, 1)
+EXACT = {"rtol": 0.0, "atol": 1e-12}
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def small(**changes: Any) -> TransformerConfig:
+    sizes = {"d_model": D, "num_heads": HEADS, "encoder_layers": 2, "decoder_layers": 3, "ffn_size": 32}
+    return TransformerConfig(**{**sizes, "dropout": 0.0, **changes})
+
+
+def small_only(**changes: Any) -> DecoderOnlyConfig:
+    sizes = {"d_model": D, "num_heads": HEADS, "num_layers": 3, "ffn_size": 32}
+    return DecoderOnlyConfig(**{**sizes, "dropout": 0.0, **changes})
+
+
+def far(model: Model) -> Model:
+    """Move every weight far from its start: biases and norms count, attention is sharp."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def make(parts: Parts = STANDARD, **changes: Any) -> Transformer:
+    joint = changes.get("tie") == "all"
+    return far(Transformer(small(**changes), TGT_V if joint else SRC_V, TGT_V, parts))
+
+
+def make_only(**changes: Any) -> DecoderOnly:
+    joint = changes.get("tie") == "all"
+    return far(DecoderOnly(small_only(**changes), TGT_V if joint else SRC_V, TGT_V))
+
+
+def make_language_model(**changes: Any) -> LanguageModel:
+    changes = {name: value for name, value in changes.items() if name not in ("encoder_mask", "cross_mask")}
+    return far(LanguageModel(small_only(**changes), TGT_V))
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    """Sources (B, S) of LENGTHS with noise for padding, their mask, and targets (B, T)."""
+    src_mask = torch.arange(S) < torch.tensor(LENGTHS).unsqueeze(1)
+    return torch.randint(SRC_V, (B, S)), src_mask, torch.randint(TGT_V, (B, T))
+
+
+def stepped(model: Any, src: Tensor, mask: Tensor, tgt: Tensor) -> Tensor:
+    """Compute the logits (B, T, V) of tgt (B, T) step by step."""
+    memory, steps = model.encode(src, mask), []
+    state = model.init_state(memory, 1, tgt.size(1))
+    for t in range(tgt.size(1)):
+        logits, state = model.step(tgt[:, t : t + 1], state, memory)
+        steps.append(logits)
+    return torch.cat(steps, dim=1)
+
 
 AROUND = {"pre": formulas.pre_norm, "post": formulas.post_norm, "none": formulas.no_norm}
 ACTIVATIONS = {"relu": formulas.relu, "gelu": formulas.gelu, "swiglu": formulas.swiglu}

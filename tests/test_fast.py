@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import json
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.kits.paths import ROOT
+from tests.kits.common import ROOT
 
 PACKAGES = ["seq2seq", "transformer", "compare"]
 KINDS = [
@@ -89,7 +90,7 @@ def test_without_fast_models_train_and_translate_alike(
     for folder in ("data", "tests", *PACKAGES):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     (tmp_path / package / "fast.py").unlink()
-    command = [sys.executable, "-m", "tests.test_hook"]
+    command = [sys.executable, "-m", "tests.test_fast"]
     done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
     results = json.loads(done.stdout)
     assert results.keys() == expected.keys()
@@ -100,37 +101,29 @@ def test_without_fast_models_train_and_translate_alike(
             assert ids == expected[case][1], case
 
 
-def hooked(package: str) -> list[tuple[str, ast.FunctionDef | ast.ClassDef]]:
-    """List module and definition of every plain twin."""
-    return [
-        (".".join(path.relative_to(ROOT).with_suffix("").parts), node)
-        for path in sorted((ROOT / package).rglob("*.py"))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and any(isinstance(each, ast.Name) and each.id == "use_fast" for each in node.decorator_list)
-    ]
-
-
 @pytest.mark.parametrize("package", PACKAGES)
 def test_plain_functions_are_replaced_by_twins_with_the_same_arguments(package: str):
     fast = importlib.import_module(f"{package}.fast")
-    source = ast.parse((ROOT / package / "fast.py").read_text(encoding="utf-8"))
-    twins = {node.name: node for node in source.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    pairs = hooked(package)
-    assert pairs
-    for module, plain in pairs:
-        twin = twins[plain.name]
-        assert getattr(importlib.import_module(module), plain.name) is getattr(fast, plain.name)
-        if isinstance(plain, ast.FunctionDef) and isinstance(twin, ast.FunctionDef):
-            names = [[each.arg for each in (*f.args.args, *f.args.kwonlyargs)] for f in (plain, twin)]
-            assert names[0] == names[1], plain.name
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_only_the_hook_imports_fast(package: str):
-    from tests.test_imports import GRAPH
-
-    assert [module for module, names in GRAPH.items() if f"{package}.fast" in names] == [f"{package}.hook"]
+    definitions = (ast.FunctionDef, ast.ClassDef)
+    twins = {
+        name
+        for name, value in vars(fast).items()
+        if getattr(value, "__module__", "") == fast.__name__ and not name.startswith("_")
+    }
+    replaced = set()
+    for path in (ROOT / package).rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        plain = {node.name: node for node in tree.body if isinstance(node, definitions)}
+        if path.name in ("fast.py", "formulas.py") or not (names := plain.keys() & twins):
+            continue
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        for name in names:
+            assert getattr(module, name) is getattr(fast, name)
+            if isinstance(node := plain[name], ast.FunctionDef):
+                arguments = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)]
+                assert arguments == [*inspect.signature(getattr(fast, name)).parameters], name
+        replaced |= names
+    assert replaced
 
 
 if __name__ == "__main__":

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from compare import publish_experiment
-from compare.check.recompute import check_experiment
+from compare.check import check_experiment
 from compare.cli import main
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_result, save_result
-from tests.kits.cli import Refusal
-from tests.kits.forgery import edit_json, edit_text, renew_hashes, renew_views
-from tests.kits.runs import ROWS
+from tests.kits.common import ROWS, Refusal
+from tests.kits.experiments import edit_json, edit_text, renew_hashes, renew_views
 
 RUN, OTHER = RUNS = ROWS
 
@@ -139,7 +138,7 @@ def test_a_published_folder(honest: Path, tmp_path: Path, capsys: pytest.Capture
     folder = publish_experiment(honest, tmp_path / "published")
     result = check_experiment(folder, decode=2)
     assert not result.differences
-    for gap in ("data, batches and scores", "the hash of the weights", "translations by the weights"):
+    for gap in ("data, batches and scores", "the hash of the weights", "translations, because the weights"):
         assert any(line.startswith(gap) for line in result.not_checked)
     corpus = RunFolder.read(honest / RUN).run.data.root
     arguments = ["check", str(folder), "-q", "--set", f"data.root={corpus}"]
@@ -206,7 +205,9 @@ def test_rounding_may_translate_a_line_otherwise(forged: Path):
     assert not [value for value in result.differences if "line" in value.name]
     assert any(line.startswith("1 of ") and line.endswith(f"({RUN})") for line in result.not_checked)
     path.write_text("".join(f"{line}\n" for line in reversed(lines)))
-    assert any(" lines of test.hyp, translated otherwise here" in each for each in differences(forged, 10**6))
+    assert any(
+        " lines of test.hyp, with other translations here" in each for each in differences(forged, 10**6)
+    )
 
 
 # Files of other runs, and edits after which the hash of the file is renewed.

@@ -1,1 +1,0 @@
-"""Recompute every figure of a finished experiment from its files and list the differences."""
