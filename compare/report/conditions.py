@@ -14,7 +14,7 @@ from compare.results.columns import (
     external_metrics,
     further_tests,
 )
-from compare.results.store import of_test, setting_of, setting_text
+from compare.results.store import is_setting, of_test, setting_of, setting_text
 from compare.results.table import DISTURBED, GROUPS, Group, Row, describe_share
 from compare.scoring import METRICS
 
@@ -48,7 +48,8 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     Args:
         rows: finished runs.
     """
-    lines = {"Presets": describe_presets(rows), "Changed by the budget": describe_budget(rows)} | {
+    lines = {"Presets": describe_presets(rows), "Changed by the budget": describe_budget(rows)}
+    lines |= {"Models of one label": describe_namesakes(rows)} | {
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
         for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
     }
@@ -89,6 +90,26 @@ def describe_budget(rows: Sequence[Row]) -> list[str]:
     changed = [row for row in rows if row.get("budget_changes")]
     models = dict(zip(name_models(changed), changed, strict=True))
     return [f"{model}: {row['budget_changes']}" for model, row in models.items()]
+
+
+def describe_namesakes(rows: Sequence[Row]) -> list[str]:
+    """Tell apart models of one label in several experiments by their settings: "bahdanau heads: cell gru"."""
+    models = dict(zip(name_models(rows), rows, strict=True))
+    lines = []
+    for label in distinct(rows, "label"):
+        namesakes = {model: row for model, row in models.items() if row["label"] == label}
+        names = [name for name in dict.fromkeys(chain(*namesakes.values())) if is_setting(name)]
+        values = {model: [setting_of(row, name) for name in names] for model, row in namesakes.items()}
+        varied = [len(set(column)) > 1 for column in zip(*values.values(), strict=True)]
+        for model, row in values.items():
+            pairs = zip(names, row, varied, strict=True)
+            differing = [
+                f"{name.removeprefix('model.')} {value}"
+                for name, value, differs in pairs
+                if differs and value is not None
+            ]
+            lines += [f"{model}: {', '.join(differing)}"] if differing else []
+    return lines
 
 
 def describe_ends(rows: Sequence[Row]) -> list[str]:

@@ -14,6 +14,7 @@ from compare.config.sections import EXTERNAL
 from compare.report.conditions import (
     describe_budget,
     describe_ends,
+    describe_namesakes,
     describe_presets,
     distinct,
     find_warnings,
@@ -166,6 +167,8 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
 def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
     """Return the column with the heading ``name``, or else one of the stored values of the field ``name``."""
     tests = further_tests(rows[0])
+    if any(f"model.{name}" in row for row in rows):
+        return setting_column(f"model.{name}")
     if name not in rows[0] or is_setting(name) or name in {column.heading for column in list_columns(tests)}:
         return find_column(name, tests)
 
@@ -533,12 +536,13 @@ def screen_table(rows: Sequence[Row], runs: Sequence[Row], width: int, outcome: 
     ordered.sort(key=lambda row: row.get("budget") or 0)
     presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
     widths = [f"Changed by the budget: {'; '.join(found)}."] if (found := describe_budget(ended)) else []
+    differing = [f"Models of one label: {'; '.join(found)}."] if (found := describe_namesakes(ended)) else []
     return Table(
         "",
         ordered,
         layout=_screen_columns(ordered, width),
         outcome=outcome,
-        conditions=[line for line in (*presets, *widths, _shared(ended)) if line],
+        conditions=[line for line in (*presets, *widths, *differing, _shared(ended)) if line],
         warnings=[*list_left_out(runs), *find_warnings(ended)],
     )
 
@@ -593,6 +597,7 @@ def _shared(runs: Sequence[Row]) -> str:
     parts += [f"equal {quantity}" for quantity in distinct(runs, "matched")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     parts += [end for end in describe_ends(runs) if end.startswith("stopped")]
+    parts += ["fine-tuned from the weights of other runs"] if distinct(runs, "init_hash") else []
     parts += [f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test")]
     plural = "s" if threads != ["1"] else ""
     is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")

@@ -179,7 +179,8 @@ class Result:
     valid_loss: Number = training("validation loss", "of the chosen weights, in nats per target token")
     valid_perplexity: Number = training("validation perplexity", "of the chosen weights, per target token")
     init_hash: Text = training("start", "sha256 of the weights of another run that training started from; a "
-        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format)
+        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format,
+        note="Settings: fine-tuned from weights {:.12}")
 
     files: Mapping[str, str] = conditions("", "sha256 of each file that the figures come from, by its path "
         "in the run's folder", default=dict)

@@ -14,7 +14,12 @@ import pytest
 
 from compare.analysis.seeds import mean_over_seeds
 from compare.cli import main
-from compare.report.conditions import describe_ends, describe_presets, find_warnings
+from compare.report.conditions import (
+    describe_ends,
+    describe_namesakes,
+    describe_presets,
+    find_warnings,
+)
 from compare.report.render import latex
 from compare.report.table import FORMS, find_summary, load_table, render_table
 from compare.results.columns import COLUMNS
@@ -413,3 +418,14 @@ def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixt
     for line in (r"\caption{Of 50\% \& more.}", r"\label{tab:runs}", r"model & BLEU & params (M) \\"):
         assert line in text
     assert r"a & 10.0 & 0.00 \\" in text
+
+
+def test_models_of_one_label_are_told_apart_by_their_settings():
+    gru = SETTINGS | {"model.cell": "gru", "train.ema": 0.9}
+    rows = [
+        {"experiment": name} | changed(label=label, settings=settings).flat()
+        for name, label, settings in (("a", "x", SETTINGS), ("b", "x", gru), ("b", "y", gru))
+    ]
+    assert describe_namesakes(rows) == ["x a: train.ema 0.0", "x b: cell gru, train.ema 0.9"]
+    assert "model.cell" in render_table([changed(settings=gru), DONE], columns=["model", "cell"])
+    assert "fine-tuned from weights abc" in render_table([changed(init_hash="abc")])
