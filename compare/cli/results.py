@@ -147,7 +147,7 @@ def plot(
         raise ValueError(
             "--format is for one figure, such as `attnbench plot FOLDER learning-updates`: name it"
         )
-    if forms and output_file(out):
+    if forms and (file := output_file(out)) and forms != file.suffix.removeprefix("."):
         raise ValueError(f"--out {out} says the format by its ending: leave --format out, or name a folder")
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")

@@ -153,7 +153,9 @@ def score(
         if not path.exists():
             if not path.suffix:
                 ensure_folder(path)
-            raise FileNotFoundError(f"{path}: no such file")
+            packed = path.with_name(f"{path.name}.gz")
+            hint = f"; there is {packed}" if packed.exists() else ""
+            raise FileNotFoundError(f"{path}: no such file{hint}")
     if not all(path.is_dir() for path in systems):
         if any(path.is_dir() for path in systems):
             raise ValueError("give finished runs or files of translations, not both")
@@ -213,17 +215,27 @@ def _show_scores(
     notes = [f"{heading}: {text}" for heading, text in signatures.items() if text]
     if differences:
         notes.append(f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):")
+    short = _shortest_names(list(scores))
     for each in differences:
         verdict = "differ" if each.p < ALPHA else "no difference shown"
-        pair = f"{each.first} and {each.second}: {each.difference:+.2f}"
+        pair = f"{short[each.first]} and {short[each.second]}: {each.difference:+.2f}"
         notes.append(f"{pair}, {describe_p(each.p)}: {verdict}")
     table = listing(
-        [_score_row(name, system) for name, system in scores.items()],
+        [_score_row(short[name], system) for name, system in scores.items()],
         conditions=notes,
-        warnings=[f"{name}: {text}" for name, system in scores.items() for text in system.warnings],
+        warnings=[f"{short[name]}: {text}" for name, system in scores.items() for text in system.warnings],
     )
     text = draw(table, terminal_width()).rstrip("\n") if len(scores) > 1 else str(first)
     cli.show(_one_or_all(records), text, as_json=as_json)
+
+
+def _shortest_names(paths: Sequence[str]) -> dict[str, str]:
+    """Cut paths to their last parts, as many as tell them apart."""
+    for length in range(1, max(len(Path(path).parts) for path in paths) + 1):
+        names = ["/".join(Path(path).parts[-length:]) for path in paths]
+        if len(set(names)) == len(paths):
+            return dict(zip(paths, names, strict=True))
+    return {path: path for path in paths}
 
 
 def _score_row(name: str, system: "SystemScores") -> Row:
