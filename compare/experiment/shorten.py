@@ -18,9 +18,9 @@ QUICK = (
 """Settings of a quick try."""
 QUICK_WIDTH, QUICK_TEST = 64, 100
 """Largest width of its models, and sentences of each of its test sets."""
-TRAINING_SHARE = 0.5
+TRAINING_SHARE = 0.45
 """Share of the time that training gets; validation, translation of the test sets and timing need the rest."""
-VALIDATIONS = 4
+VALIDATIONS = 3
 WARM_UPS = ("warmup_updates", "attention_warmup")
 """Settings of a model in updates, which become shorter with training."""
 

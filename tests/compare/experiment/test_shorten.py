@@ -22,15 +22,15 @@ def test_a_quick_try_is_small_and_marked():
 
 
 def test_minutes_decide_the_updates_and_what_depends_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """All runs together may train for half of the time; a second call keeps the updates of the first."""
+    """All runs together may train for 0.45 of the time; a second call keeps the updates of the first."""
     experiment = load_experiment("demo")
     estimates = [SimpleNamespace(train_s=60.0)] * 4
     monkeypatch.setattr(shorten, "estimate_experiment", lambda *_, **__: estimates)
     shorter = minutes_settings(experiment, tmp_path, 2)
-    assert "train.max_updates=150" in shorter
-    assert "train.valid_every=37" in shorter
-    assert "models.transformer.warmup_updates=12" in shorter
-    assert "models.bahdanau.attention_warmup=25" in shorter
+    assert "train.max_updates=135" in shorter
+    assert "train.valid_every=45" in shorter
+    assert "models.transformer.warmup_updates=11" in shorter
+    assert "models.bahdanau.attention_warmup=22" in shorter
     changed = load_experiment("demo", shorter)
     run = RunFolder(run=resolve_models(changed)[0], folder=tmp_path / "lstm-seed1")
     run.folder.mkdir()
