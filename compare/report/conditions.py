@@ -48,8 +48,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     Args:
         rows: finished runs.
     """
-    lines = {"Presets": describe_presets(rows), "Changed by the budget": describe_budget(rows)}
-    lines |= {"Models of one label": describe_namesakes(rows)} | {
+    lines = describe_models(rows) | {
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
         for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
     }
@@ -72,6 +71,15 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         lines["Processes"] += ["dropout seeded by process and update", "speeds timed in one process"]
     lines["Speeds"] = _timings(rows)
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if values]
+
+
+def describe_models(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return what labels do not say of the models, by heading."""
+    return {
+        "Presets": describe_presets(rows),
+        "Changed by the budget": describe_budget(rows),
+        "Models of one label": describe_namesakes(rows),
+    }
 
 
 def describe_presets(rows: Sequence[Row]) -> list[str]:

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from compare.analysis.seeds import describe_seeds
 from compare.config.sections import EXTERNAL
 from compare.report.conditions import (
-    describe_budget,
     describe_ends,
-    describe_namesakes,
-    describe_presets,
+    describe_models,
     distinct,
     find_warnings,
     list_conditions,
@@ -126,7 +124,7 @@ def _are_means(rows: Sequence[Row]) -> bool:
 
 def _concerns(condition: str, columns: Iterable[Column]) -> bool:
     """Return whether a condition is one of the figures in chosen columns."""
-    if condition in ("Presets", "Changed by the budget"):
+    if condition in ("Presets", "Changed by the budget", "Models of one label"):
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
         return any(column.group == "speed" for column in columns)
@@ -461,10 +459,6 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
 # What a terminal shows of an experiment: columns that fit its width, outcome, warnings, the next step.
 
 
-WIDE = 160
-"""Width from which on further columns are shown."""
-
-
 def show_experiment(
     folder: Path,
     *,
@@ -488,13 +482,11 @@ def show_experiment(
     shown = [result.flat() for result in results if not only or result.label in only]
     problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
     if problems or not any(result.status == "done" for result in results):
-        return terminal(
-            screen_table(shown, shown, width, [f"no means: {each}" for each in problems[:1]]), width
-        )
+        return terminal(screen_table(shown, shown, [f"no means: {each}" for each in problems[:1]]), width)
     summary = find_summary(folder, results, data_root)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
-    table = screen_table(rows if has_means(results) else shown, shown, width, outcome)
+    table = screen_table(rows if has_means(results) else shown, shown, outcome)
     path, has_file = quote(str(folder)), (folder / "table.md").is_file()
     text = terminal(table, width) + _more(f"{folder}/table.md" if has_file else f"{TABLE} {path}")
     out = " --out report.html" if write_protection(folder) else ""
@@ -509,7 +501,7 @@ def show_experiments(
     rows = frame_rows(load_table(folders, shape, data_root=data_root, budget=budget))
     runs = frame_rows(load_results(*folders, budget=budget))
     paths = " ".join(quote(str(folder)) for folder in folders)
-    return terminal(screen_table(rows, runs, width), width) + _more(f"{TABLE} {paths}")
+    return terminal(screen_table(rows, runs), width) + _more(f"{TABLE} {paths}")
 
 
 TABLE = "attnbench table --columns all"
@@ -520,13 +512,12 @@ def _more(where: str) -> str:
     return f"\nmore columns and conditions:\n  {where}\n"
 
 
-def screen_table(rows: Sequence[Row], runs: Sequence[Row], width: int, outcome: Sequence[str] = ()) -> Table:
+def screen_table(rows: Sequence[Row], runs: Sequence[Row], outcome: Sequence[str] = ()) -> Table:
     """Make the table that a terminal shows, sorted by BLEU, its columns in the order of their importance.
 
     Args:
         rows: one row per run, or means over seeds.
         runs: the runs that they stand for.
-        width: of the terminal.
         outcome: lines above the table.
     """
     ended = [run for run in runs if run["status"] == "done"]
@@ -534,20 +525,18 @@ def screen_table(rows: Sequence[Row], runs: Sequence[Row], width: int, outcome: 
     if are_language_models(ended or rows):
         ordered = sorted(ordered, key=lambda row: row.get("perplexity") or float("inf"))
     ordered.sort(key=lambda row: row.get("budget") or 0)
-    presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
-    widths = [f"Changed by the budget: {'; '.join(found)}."] if (found := describe_budget(ended)) else []
-    differing = [f"Models of one label: {'; '.join(found)}."] if (found := describe_namesakes(ended)) else []
+    models = [f"{name}: {'; '.join(texts)}." for name, texts in describe_models(ended).items() if texts]
     return Table(
         "",
         ordered,
-        layout=_screen_columns(ordered, width),
+        layout=_screen_columns(ordered),
         outcome=outcome,
-        conditions=[line for line in (*presets, *widths, *differing, _shared(ended)) if line],
+        conditions=[line for line in (*models, _shared(ended)) if line],
         warnings=[*list_left_out(runs), *find_warnings(ended)],
     )
 
 
-def _screen_columns(rows: Sequence[Row], width: int) -> list[Column]:
+def _screen_columns(rows: Sequence[Row]) -> list[Column]:
     """List the columns in the order of their importance."""
     if "seeds" in rows[0]:
         primary = [score_column(PRIMARY), bleu_interval_column("combined")]
@@ -569,9 +558,6 @@ def _screen_columns(rows: Sequence[Row], width: int) -> list[Column]:
         _bare(COLUMNS["train_s"], "min"),
         _bare(COLUMNS["params"], "params", "M"),
     ]
-    if width >= WIDE:
-        columns += [score_column("ter"), _bare(COLUMNS["length_ratio"], "length ratio")]
-        columns += [_bare(COLUMNS["latency_ms_p50"], "latency ms")]
     columns += map(setting_column, varied_settings(rows))
     return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
 

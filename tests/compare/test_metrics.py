@@ -1,7 +1,7 @@
 """A metric added to the registry: in ``attnbench score``, results, tables, report and check."""
 
-import re
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,9 +1,9 @@
 """Scores against paper and pencil, sacrebleu's own program, and the figures that WMT17 published."""
 
-import re
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
 from functools import partial
