@@ -34,9 +34,10 @@ results: $(STAMP) ## List the published results; NAME=grammar [CORPORA=FOLDER] m
 	@$(PY) benchmarks/results.py $(NAME) $(if $(CORPORA),--corpora '$(CORPORA)')
 
 pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; CORPORA=FOLDER)
+	$(PY) -m compare plot -q results/demo --sentence "The old woman must open the door." --only bahdanau --out docs/images/attention.svg
 	$(PY) -m benchmarks.readme $(if $(CORPORA),--corpora '$(CORPORA)')
 	$(PY) benchmarks/results.py --write
-	$(if $(CORPORA),for kind in quality-seconds time-to-quality length; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
+	$(if $(CORPORA),for kind in quality-seconds length; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
 	    --format png --out docs/images/multi30k --set 'data.root=$(CORPORA)/multi30k' || exit 1; done)
 
 bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; CORPORA=FOLDER)
@@ -67,10 +68,11 @@ test-all: $(STAMP) ## Run all tests, and those of the example of a plug-in (6 mi
 kill-test: $(STAMP) ## End each command by signals at KILLS=300 of its operations on files and compare what remains (about an hour)
 	ATTNBENCH_KILLS=$(or $(KILLS),300) OMP_NUM_THREADS=1 $(PY) -m pytest tests/test_kills.py $(ARGS)
 
-lint: $(STAMP) ## Check style and types
+lint: $(STAMP) ## Check style, types, and the words that a program can check
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) benchmarks/words.py --check
 
 docs: $(STAMP) ## Build the documentation site in build/docs/site; broken links are errors (about 2 minutes)
 	@$(PY) -c "import zensical, mkdocstrings_handlers.python" 2>/dev/null || sh setup.sh "$(PYTHON)" docs

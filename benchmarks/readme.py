@@ -33,7 +33,7 @@ BLOCK = re.compile(
     r"(<!-- (table|intervals|outcome|comparisons|times|scores): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
-"""``table`` may name columns by their headings, ``times`` names levels of BLEU, separated by commas."""
+"""``table`` may name columns by their headings, ``times`` levels of BLEU, ``outcome`` how many sentences."""
 
 
 def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None = None) -> str:
@@ -60,9 +60,10 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
             content = table(folder, corpus, tuple(columns.split(",")) if columns else None)
         elif kind == "times":
             content = times(folder, tuple(map(int, columns.split(","))))
+        elif kind == "outcome":
+            content = outcome(folder, corpus, int(columns) if columns else None)
         else:
-            make = {"intervals": intervals, "outcome": outcome, "comparisons": comparisons}[kind]
-            content = make(folder, corpus)
+            content = {"intervals": intervals, "comparisons": comparisons}[kind](folder, corpus)
         return f"{opening}\n{content}\n\n{closing}"
 
     return BLOCK.sub(block, text)
@@ -119,21 +120,20 @@ def compared(folder: Path, corpus: str) -> tuple[list[Comparison], list[str]]:
     return compare_all(load_finished(folder, data_root=corpus))[1:]
 
 
-@cache
-def outcome(folder: Path, corpus: str) -> str:
-    """Return the sentences with which the report of an experiment begins, as a list."""
-    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1])
+def outcome(folder: Path, corpus: str, count: int | None = None) -> str:
+    """Return the first sentences of an experiment's outcome, or all, as a list."""
+    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1][:count])
 
 
 @cache
 def comparisons(folder: Path, corpus: str) -> str:
     """Return a table of all pairs: difference, its interval, p-value with Holm's correction, verdict."""
     lines = ["| difference | BLEU | 95% interval | p | p by Holm | verdict |", "|---|--:|--:|--:|--:|---|"]
-    for found in compared(folder, corpus)[0]:
-        each = found if found.difference >= 0 else found.swapped()
-        low, high = each.interval
-        cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}", f"{low:.1f} to {high:.1f}"]
-        lines.append(f"| {' | '.join([*cells, _p(each.p_alone), _p(each.p), each.verdict])} |")
+    for comparison in compared(folder, corpus)[0]:
+        pair = comparison if comparison.difference >= 0 else comparison.swapped()
+        low, high = pair.interval
+        cells = [f"{pair.first} - {pair.second}", f"{pair.difference:.1f}", f"{low:.1f} to {high:.1f}"]
+        lines.append(f"| {' | '.join([*cells, _p(pair.p_alone), _p(pair.p), pair.verdict])} |")
     return "\n".join(lines)
 
 
@@ -161,15 +161,15 @@ def _time_to(level: int, seeds: list[Row]) -> str:
 
 
 def scores(folder: Path) -> str:
-    """Return a table of BLEU by system and test set: of what ``score`` printed, ``SYSTEM.TEST.txt``."""
-    found: dict[str, dict[str, str]] = {}
+    """Return a table of BLEU by system and test set from the output of ``score``, ``SYSTEM.TEST.txt``."""
+    systems: dict[str, dict[str, str]] = {}
     for file in sorted(folder.glob("*.txt")):
         system, test = file.stem.split(".")
-        found.setdefault(system, {})[test] = f"{float(file.read_text('utf-8').split()[1]):.1f}"
-    tests = list(next(iter(found.values())))
+        systems.setdefault(system, {})[test] = f"{float(file.read_text('utf-8').split()[1]):.1f}"
+    tests = list(next(iter(systems.values())))
     lines = [f"| | {' | '.join(tests)} |", f"|---|{'--:|' * len(tests)}"]
     lines += [
-        f"| {' | '.join([system, *(bleu[test] for test in tests)])} |" for system, bleu in found.items()
+        f"| {' | '.join([system, *(bleu[test] for test in tests)])} |" for system, bleu in systems.items()
     ]
     return "\n".join(lines)
 

@@ -1,7 +1,7 @@
 """What only speed needs: oneDNN, packed layers, copies for decoding, the best continuations, the loss.
 
 Delete this file and everything works, slower: each module imports these in place of its plain functions of
-the same name. The gains are those of benchmarks/NOTES.md and of the commits that brought them.
+the same name. The gains are those of benchmarks/LOG.md and of the commits that brought them.
 """
 
 import ctypes

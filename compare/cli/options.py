@@ -159,7 +159,7 @@ PluginModules = Annotated[
     typer.Option(
         "--plugin",
         callback=_load_plugins,
-        help="Import this module first (docs/plugins.md). May be repeated.",
+        help="Import this module first (docs/own-model.md). May be repeated.",
     ),
 ]
 Quiet = Annotated[

@@ -105,7 +105,7 @@ def find_preset(name: str, context: str = "") -> Preset:
                     f'preset = "{example}", {setting} = "{name}"{presets}'
                 )
     hint = did_you_mean(name, PRESETS, cutoff=0.7)
-    plugin_hint = "" if hint.endswith("?") else " (one of your own needs its plug-in: docs/plugins.md)"
+    plugin_hint = "" if hint.endswith("?") else " (one of your own needs its plug-in: docs/own-model.md)"
     raise ValueError(f"{context}unknown preset {abbreviate(name)}; {hint}{plugin_hint}")
 
 

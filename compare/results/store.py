@@ -396,8 +396,8 @@ def load_results(
 
     Returns:
         One row per run, as ``to_frame``, with the experiment's name in the first column ``experiment``, as
-        ``experiment_names`` gives it; docs/data-frame.md lists all columns. A run that is named twice has one
-        row.
+        ``experiment_names`` gives it. ``attnbench table --list`` explains the columns. A run that is named
+        twice has one row.
 
     Raises:
         ValueError: no folder is given, a folder holds no runs, or a result is damaged.

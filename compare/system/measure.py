@@ -165,7 +165,7 @@ class SharedThreads:
     """Fewer threads of torch while other programs use the processor, and all again when they are gone.
 
     Every operation waits for its slowest thread. Where another program takes one of two cores, training with
-    one thread is about twice as fast as with two (docs/speed.md). A number that the user's OMP_NUM_THREADS
+    one thread is about twice as fast as with two (docs/scale.md). A number that the user's OMP_NUM_THREADS
     names is kept: another one rounds differently.
     """
 
