@@ -342,7 +342,7 @@ class RecurrentLanguageModelConfig(Config):
             raise ValueError(
                 'tie "all" shares a source embedding, which a language model lacks: use "output"'
             )
-        _ = self.decoder  # whose checks are those of the other options
+        _ = self.decoder  # checks the other options
 
     @property
     def decoder(self) -> Seq2SeqConfig:
