@@ -21,8 +21,25 @@ GROUPS = {
 """The commands as ``--help`` shows them."""
 
 
+MEANT = {
+    **dict.fromkeys(("train", "compare", "experiment"), "run"),
+    "list": "run --list, models, data get --list or study",
+    **dict.fromkeys(("test", "evaluate", "eval"), "score, or table for the results of an experiment"),
+    **dict.fromkeys(("results", "show"), "table"),
+    "benchmark": "bench",
+    "prepare": "data prepare",
+}
+"""Names that people try, with the command that does it."""
+
+
 class CommandGroup(TyperGroup):
     """The commands in groups."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; the error of a name that people try says what it is called here."""
+        if args[0] in MEANT:
+            raise ValueError(f"no command {args[0]!r}: it is attnbench {MEANT[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one section per group."""

@@ -108,11 +108,12 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
-    """Return the matched quantity and its relative error; nothing without a budget."""
+    """Return what was matched, how closely, and by which widths; nothing without a budget."""
     if budget.match == "none":
         return {}
     spent = {"params": "params", "flops": "train_flops_per_token"}
-    return {"matched": budget.match, "matched_off": figures[spent[budget.match]] / budget.amount - 1}
+    off = figures[spent[budget.match]] / budget.amount - 1
+    return {"matched": budget.match, "matched_off": off, "budget_changes": budget.changed or None}
 
 
 def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:

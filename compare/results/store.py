@@ -85,6 +85,8 @@ class Result:
         shown="where known", left=True, cell=_matched)
     matched: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
         "dash: only the batches are equal")
+    budget_changes: Text = size("changed by the budget", "widths before and after matching", left=True,
+        added=True)
     width_multiple: Whole = size("widths divisible by", "largest power of two; matrix products are fastest "
         "at multiples of 8", shown="in the report")
 
@@ -187,7 +189,8 @@ class Result:
     valid_loss: Number = training("validation loss", "of the chosen weights, in nats per target token")
     valid_perplexity: Number = training("validation perplexity", "of the chosen weights, per target token")
     init_hash: Text = training("start", "sha256 of the weights of another run that training started from; a "
-        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format)
+        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format,
+        note="Settings: fine-tuned from weights {:.12}")
 
     files: Mapping[str, str] = conditions("", "sha256 of each file that the figures come from, by its path "
         "in the run's folder", default=dict)

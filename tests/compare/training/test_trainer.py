@@ -51,6 +51,15 @@ TRANSFORMER = TransformerConfig(
 # --- updates
 
 
+def test_the_picture_of_the_validations_has_a_point_for_each(tmp_path: Path):
+    metrics_log = MetricsLog(tmp_path / "metrics.jsonl")
+    for update, bleu in ((100, 20.0), (200, 40.0)):
+        metrics_log.append({"kind": "valid", "update": update, "loss": 2.0, "bleu": bleu})
+    picture = (tmp_path / "validation.svg").read_text()
+    assert 'points="300.0,150.0 600.0,0.0"' in picture
+    assert "validation BLEU: 40.00" in picture
+
+
 def test_training_is_the_loop_that_one_would_write_by_hand(stream: BatchStream, tmp_path: Path):
     """AdamW, its rates, clipping, smoothing and the mean per target token of both parts, without dropout."""
     model = replace(SMALL, dropout=0.0)
