@@ -68,7 +68,7 @@ class ComparedValue(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether both values agree within the tolerances."""
+        """True if both values agree within the tolerances."""
         if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
             return math.isclose(self.recorded, self.recomputed, rel_tol=self.relative, abs_tol=self.absolute)
         return bool(self.recorded == self.recomputed)
@@ -335,7 +335,9 @@ def check_result(run: CheckedRun) -> Findings:
         yield Gap(f"{name}, which was a default when the run was recorded", run.name)
     for name, value in values.items():
         metric = metric_of(name)
-        is_new = FIGURES[name].added if name in FIGURES else metric is not None and metric.name not in FIGURES
+        endings = (f"_{test}" for test in run.result.tests if name.endswith(f"_{test}"))
+        figure = FIGURES.get(name.removesuffix(next(endings, "")))
+        is_new = figure.added if figure else metric is not None and metric.name not in FIGURES
         if recorded.get(name) is None and value is not None and is_new:
             yield Gap(f"{name}, which was added later", run.name)
         else:

@@ -362,8 +362,8 @@ class Echo:
     def generate(self, lines: Sequence[str], **_: object) -> Sequence[Sequence[Translation]]:
         return [[Translation(text=line, score=0.0, tokens=[])] for line in lines]
 
-    def count_unknown(self, lines: Sequence[str]) -> int:
-        return 0
+    def describe_translations(self, *_: object) -> list[str]:
+        return []
 
 
 def test_translations_are_utf8_on_any_terminal(monkeypatch: pytest.MonkeyPatch, refusal: Refusal):

@@ -146,17 +146,25 @@ class RunFolder:
         files = {name.relative_to(self.folder).as_posix(): plain_or_gzip(name) for name in sorted(names)}
         return {name: path for name, path in (files | self.masks()).items() if path.exists()}
 
-    def perplexities(self, test: str) -> dict[str, float]:
-        """Return the perplexities of the references of a test set; none where they were not measured.
+    def model_figures(self, test: str) -> dict[str, float | int | None]:
+        """Return the perplexities of the references of a test set, and how many translations reach the limit.
+
+        There are none where they were not measured.
 
         Raises:
             ValueError: perplexity.json is damaged.
         """
-        measured = read_likelihoods(self.likelihoods).tests if self.likelihoods.exists() else {}
-        if test not in measured:
+        if not self.likelihoods.exists():
             return {}
-        sums = measured[test]
-        return {"perplexity": sums.perplexity, "char_perplexity": sums.char_perplexity}
+        measured = read_likelihoods(self.likelihoods)
+        if test not in measured.tests:
+            return {}
+        sums, at_limit = measured.tests[test], measured.at_limit.get(test)
+        return {
+            "perplexity": sums.perplexity,
+            "char_perplexity": sums.char_perplexity,
+            **({} if at_limit is None else {"at_limit": at_limit}),
+        }
 
     def external_columns(self, test: str) -> dict[str, float | str]:
         """Return the columns of all external metrics that have scored the translations of a test set.

@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from compare.system.device import device_name, rng_state, set_rng_state
+from compare.system.device import device_name
 from compare.system.messages import abbreviate, first_line
 from compare.training.source_attention import SourceAttention
 from data.batches import GlobalBatch
@@ -138,7 +138,7 @@ def load_state(path: Path) -> dict[str, Any] | None:
     return state
 
 
-# What training has done so far: progress, sums since the last log line, moving average of the weights.
+# The state of a training: progress, sums since the last log line, moving average of the weights.
 
 
 PHASES = ("data", "train", "validation", "checkpoint")
@@ -299,7 +299,7 @@ class MovingAverage:
         """Take in the weights after an update, counted from 1."""
         share = (1 - self.decay) / (1 - self.decay**update)
         floats = [name for name, tensor in self._current.items() if tensor.is_floating_point()]
-        means, new = ([each[name] for name in floats] for each in (self.weights, self._current))
+        means, new = ([weights[name] for name in floats] for weights in (self.weights, self._current))
         torch._foreach_lerp_(means, new, share)
         for name in self._current.keys() - set(floats):  # counters, which have no mean
             self.weights[name].copy_(self._current[name])
@@ -328,7 +328,7 @@ class Checkpoint:
             "optimizer": self.optimizer.state_dict(),
             "rng": torch.get_rng_state(),
             "device": device_name(self.device),
-            "rng_cuda": rng_state(self.device),
+            "rng_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
         }
         if self.ema:
             saved["ema"] = self.ema.weights
@@ -358,7 +358,8 @@ class Checkpoint:
             if self.ema:
                 self.ema.restore(saved["ema"])
             torch.set_rng_state(saved["rng"])
-            set_rng_state(saved["rng_cuda"], self.device)
+            if self.device.type == "cuda":
+                torch.cuda.set_rng_state(saved["rng_cuda"], self.device)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             reason = first_line(error)
             raise ValueError(
