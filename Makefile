@@ -34,9 +34,10 @@ results: $(STAMP) ## List the published results; NAME=grammar [CORPORA=FOLDER] m
 	@$(PY) benchmarks/results.py $(NAME) $(if $(CORPORA),--corpora '$(CORPORA)')
 
 pages: $(STAMP) ## Make the tables, lists and figures of README.md, docs and results again after a new result (2 minutes; CORPORA=FOLDER)
+	$(PY) -m compare plot -q results/demo --sentence "The old woman must open the door." --only bahdanau --out docs/images/attention.svg
 	$(PY) -m benchmarks.readme $(if $(CORPORA),--corpora '$(CORPORA)')
 	$(PY) benchmarks/results.py --write
-	$(if $(CORPORA),for kind in quality-seconds time-to-quality length; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
+	$(if $(CORPORA),for kind in cost-minutes length; do $(PY) -m compare plot -q results/multi30k-en-de $$kind \
 	    --format png --out docs/images/multi30k --set 'data.root=$(CORPORA)/multi30k' || exit 1; done)
 
 bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml (about 4 minutes on 2 cores; CORPORA=FOLDER)
@@ -44,9 +45,9 @@ bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml
 	$(BENCH) configs/speed.toml $(CORPUS) --set train.precision=auto --out runs/bench/auto.json $(ARGS)
 
 bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minutes on an H100)
-	$(BENCH) configs/speed-gpu.toml --synthetic 27 --batch 32 --out runs/bench-gpu/transformers.json $(ARGS)
-	$(BENCH) configs/speed-gpu-recurrent.toml --synthetic 27 --batch 512 --out runs/bench-gpu/recurrent.json $(ARGS)
-	$(BENCH) configs/speed-gpu-gnmt.toml --synthetic 27 --batch 512 --out runs/bench-gpu/gnmt.json $(ARGS)
+	$(BENCH) configs/speed-gpu.toml --synthetic 27 --out runs/bench-gpu/transformers.json $(ARGS)
+	$(BENCH) configs/speed-gpu-recurrent.toml --synthetic 27 --batch 1,32,256,512 --out runs/bench-gpu/recurrent.json $(ARGS)
+	$(BENCH) configs/speed-gpu-gnmt.toml --synthetic 27 --batch 1,32,256,512 --out runs/bench-gpu/gnmt.json $(ARGS)
 	$(BENCH) configs/speed.toml --synthetic 14 --set train.device=cuda --set train.precision=bf16 \
 	    --out runs/bench-gpu/small.json $(ARGS)
 
@@ -67,10 +68,11 @@ test-all: $(STAMP) ## Run all tests, and those of the example of a plug-in (6 mi
 kill-test: $(STAMP) ## End each command by signals at KILLS=300 of its operations on files and compare what remains (about an hour)
 	ATTNBENCH_KILLS=$(or $(KILLS),300) OMP_NUM_THREADS=1 $(PY) -m pytest tests/test_kills.py $(ARGS)
 
-lint: $(STAMP) ## Check style and types
+lint: $(STAMP) ## Check style, types, and the words that a program can check
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(PY) benchmarks/words.py --check
 
 docs: $(STAMP) ## Build the documentation site in build/docs/site; broken links are errors (about 2 minutes)
 	@$(PY) -c "import zensical, mkdocstrings_handlers.python" 2>/dev/null || sh setup.sh "$(PYTHON)" docs

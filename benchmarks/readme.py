@@ -13,19 +13,19 @@ import sys
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 
 from pandas import DataFrame
 
-from compare.analysis.comparison import Comparison, compare_all
-from compare.analysis.efficiency import progress, time_to_quality
+from compare.analysis.comparison import compare_all
+from compare.analysis.cost import cost_points, time_to_quality
 from compare.analysis.finished_experiment import load_finished
+from compare.analysis.summary import summarise
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
 from compare.report.table import load_table, render_table
 from compare.results.columns import bleu_interval_column, score_column
 from compare.results.store import load_results, read_results
-from compare.results.table import Row, describe_p
+from compare.results.table import describe_p
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -33,7 +33,7 @@ BLOCK = re.compile(
     r"(<!-- (table|intervals|outcome|comparisons|times|scores): (\S+)(?: ([^>\n]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
 )
-"""``table`` may name columns by their headings, ``times`` names levels of BLEU, separated by commas."""
+"""``table`` may name columns by their headings, ``times`` levels of BLEU, ``outcome`` how many sentences."""
 
 
 def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None = None) -> str:
@@ -60,9 +60,10 @@ def regenerate(text: str, corpora: Path | None = None, absent: set[str] | None =
             content = table(folder, corpus, tuple(columns.split(",")) if columns else None)
         elif kind == "times":
             content = times(folder, tuple(map(int, columns.split(","))))
+        elif kind == "outcome":
+            content = outcome(folder, corpus, int(columns) if columns else None)
         else:
-            make = {"intervals": intervals, "outcome": outcome, "comparisons": comparisons}[kind]
-            content = make(folder, corpus)
+            content = {"intervals": intervals, "comparisons": comparisons}[kind](folder, corpus)
         return f"{opening}\n{content}\n\n{closing}"
 
     return BLOCK.sub(block, text)
@@ -114,62 +115,46 @@ def intervals(folder: Path, corpus: str) -> str:
 
 
 @cache
-def compared(folder: Path, corpus: str) -> tuple[list[Comparison], list[str]]:
-    """Return the comparisons of the models of an experiment, and its outcome in sentences."""
-    return compare_all(load_finished(folder, data_root=corpus))[1:]
-
-
-@cache
-def outcome(folder: Path, corpus: str) -> str:
-    """Return the sentences with which the report of an experiment begins, as a list."""
-    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1])
+def outcome(folder: Path, corpus: str, count: int | None = None) -> str:
+    """Return the first sentences of an experiment's outcome, or all, as a list."""
+    sentences = summarise(folder, data_root=corpus).outcome[:count]
+    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 @cache
 def comparisons(folder: Path, corpus: str) -> str:
     """Return a table of all pairs: difference, its interval, p-value with Holm's correction, verdict."""
     lines = ["| difference | BLEU | 95% interval | p | p by Holm | verdict |", "|---|--:|--:|--:|--:|---|"]
-    for found in compared(folder, corpus)[0]:
-        each = found if found.difference >= 0 else found.swapped()
-        low, high = each.interval
-        cells = [f"{each.first} - {each.second}", f"{each.difference:.1f}", f"{low:.1f} to {high:.1f}"]
-        lines.append(f"| {' | '.join([*cells, _p(each.p_alone), _p(each.p), each.verdict])} |")
+    for comparison in compare_all(load_finished(folder, data_root=corpus))[1]:
+        pair = comparison if comparison.difference >= 0 else comparison.swapped()
+        low, high = pair.interval
+        cells = [f"{pair.first} - {pair.second}", f"{pair.difference:.1f}", f"{low:.1f} to {high:.1f}"]
+        lines.append(f"| {' | '.join([*cells, _p(pair.p_alone), _p(pair.p), pair.verdict])} |")
     return "\n".join(lines)
 
 
 @cache
 def times(folder: Path, levels: tuple[int, ...]) -> str:
     """Return a table of minutes (and updates) to levels of validation BLEU."""
-    runs = time_to_quality(progress(load_finished(folder, needs_texts=False)).rows, levels).rows
+    rows = time_to_quality(cost_points(load_finished(folder, needs_texts=False)).rows, levels).rows
     lines = [f"| | {' | '.join(f'{level} BLEU' for level in levels)} |", f"|---|{'--:|' * len(levels)}"]
-    for label in dict.fromkeys(run["label"] for run in runs):
-        seeds = [run for run in runs if run["label"] == label]
-        cells = [_time_to(level, seeds) for level in levels]
-        lines.append(f"| {' | '.join([label, *cells])} |")
+    for row in rows:
+        costs = [(row[f"minutes_to_{level}"], row[f"updates_to_{level}"]) for level in levels]
+        cells = ["-" if updates is None else f"{minutes:.1f} ({updates:,})" for minutes, updates in costs]
+        lines.append(f"| {' | '.join([row['label'], *cells])} |")
     return "\n".join(lines)
 
 
-def _time_to(level: int, seeds: list[Row]) -> str:
-    """Return the mean minutes and updates to a level of BLEU, and how many seeds reach it if not all do."""
-    there = [seed for seed in seeds if seed[f"updates_to_{level}"] is not None]
-    if not there:
-        return "-"
-    minutes = fmean(seed[f"minutes_to_{level}"] for seed in there)
-    updates = fmean(seed[f"updates_to_{level}"] for seed in there)
-    some = "" if len(there) == len(seeds) else f"; {len(there)} of {len(seeds)} seeds"
-    return f"{minutes:.1f} ({updates:,.0f}{some})"
-
-
 def scores(folder: Path) -> str:
-    """Return a table of BLEU by system and test set: of what ``score`` printed, ``SYSTEM.TEST.txt``."""
-    found: dict[str, dict[str, str]] = {}
+    """Return a table of BLEU by system and test set from the output of ``score``, ``SYSTEM.TEST.txt``."""
+    systems: dict[str, dict[str, str]] = {}
     for file in sorted(folder.glob("*.txt")):
         system, test = file.stem.split(".")
-        found.setdefault(system, {})[test] = f"{float(file.read_text('utf-8').split()[1]):.1f}"
-    tests = list(next(iter(found.values())))
+        systems.setdefault(system, {})[test] = f"{float(file.read_text('utf-8').split()[1]):.1f}"
+    tests = list(next(iter(systems.values())))
     lines = [f"| | {' | '.join(tests)} |", f"|---|{'--:|' * len(tests)}"]
     lines += [
-        f"| {' | '.join([system, *(bleu[test] for test in tests)])} |" for system, bleu in found.items()
+        f"| {' | '.join([system, *(bleu[test] for test in tests)])} |" for system, bleu in systems.items()
     ]
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
-"""Write the lists in docs/ that are made from the code: columns of the data frame, and settings.
+"""Write the tables of docs/settings.md, which are made from the code.
 
-``--check`` only compares; the exit status is 1 if a file differs.
+``--check`` only compares; the exit status is 1 if the page differs.
 """
 
 import ast
@@ -18,16 +18,12 @@ from compare.config.sections import SECTIONS
 from compare.models.hybrid import LadderConfig
 from compare.optim import OptimConfig
 from compare.report.render import table_text
-from compare.results.columns import COLUMNS, FIGURES, score_column
-from compare.results.store import DTYPES, NESTED, Result
-from compare.scoring import METRICS
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.scores import SCORES
 from transformer.config import DecoderOnlyConfig, TransformerConfig
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-PAGES = [DOCS / "data-frame.md", DOCS / "settings.md"]
-BLOCK = re.compile(r"(<!-- (columns|settings) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+BLOCK = re.compile(r"(<!-- settings -->\n).*?(<!-- end -->)", re.DOTALL)
 
 MODELS = {
     "recurrent models": (Seq2SeqConfig, True),
@@ -39,55 +35,14 @@ MODELS = {
 
 
 def regenerate(text: str) -> str:
-    """Return ``text`` with the lists between its markers made again."""
-    made = {"columns": _columns, "settings": _settings}
-    return BLOCK.sub(lambda match: f"{match[1]}\n{made[match[2]]()}\n\n{match[3]}", text)
-
-
-def _columns() -> str:
-    rows = [row | {"column": f"`{row['column']}`"} for row in describe_columns()]
-    return table_text(rows)
-
-
-def describe_columns() -> list[dict[str, str]]:
-    """Describe each column of ``load_results``, in its order.
-
-    Returns:
-        Per column its name, its type in the frame, its heading in tables (empty: tables do not have it) and
-        a description.
-    """
-    rows = [
-        {
-            "column": "experiment",
-            "type": "object",
-            "heading": COLUMNS["experiment"].heading,
-            "description": "Name of the experiment's folder, with its parent's where two are alike.",
-        }
-    ]
-    for each in fields(Result):
-        if each.name not in NESTED:
-            rows.append(
-                {
-                    "column": each.name,
-                    "type": DTYPES.get(each.type, "object"),
-                    "heading": _heading(each.name),
-                    "description": FIGURES[each.name].help,
-                }
-            )
-    return rows
-
-
-def _heading(name: str) -> str:
-    """Return the heading of a column in tables; empty where they do not have it."""
-    if name in METRICS:
-        return score_column(name).heading
-    return COLUMNS[name].heading if name in COLUMNS else ""
+    """Return ``text`` with the tables between its markers made again."""
+    return BLOCK.sub(lambda match: f"{match[1]}\n{_settings()}\n\n{match[2]}", text)
 
 
 def _settings() -> str:
     """List the shared settings, and those of the optimizer, whose defaults are those of each preset."""
-    tables = {f"[{section}]": [_row(each) for each in fields(kind)] for section, kind in SECTIONS.items()}
-    tables["[[models]]"] = [_row(each) | {"default": ""} for each in fields(OptimConfig)]
+    tables = {f"[{section}]": [_row(field) for field in fields(kind)] for section, kind in SECTIONS.items()}
+    tables["[[models]]"] = [_row(field) | {"default": ""} for field in fields(OptimConfig)]
     parts = [f"## `{heading}`\n\n{table_text(rows)}" for heading, rows in tables.items()]
     for kind, (config, inherited) in MODELS.items():
         rows = list(_model_rows(config(), inherited=inherited))
@@ -129,8 +84,8 @@ def _row(setting: Field[Any], about: str = "") -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    made = {page: regenerate(page.read_text(encoding="utf-8")) for page in PAGES}
+    text = PAGE.read_text(encoding="utf-8")
+    made = regenerate(text)
     if "--check" in sys.argv:
-        sys.exit(any(path.read_text(encoding="utf-8") != text for path, text in made.items()))
-    for path, text in made.items():
-        path.write_text(text, encoding="utf-8")
+        sys.exit(made != text)
+    PAGE.write_text(made, encoding="utf-8")

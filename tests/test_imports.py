@@ -91,7 +91,7 @@ def python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 LISTING = "import compare, data, compare.cli; compare.cli.main(['run', '--list'])"
 RESULTS = "import compare.report.table, compare.results.store, compare.scoring, compare.system.doctor"
-STUDIES = "from compare.studies import STUDIES; print(*STUDIES, sep='\\n')"
+STUDIES = "from compare.studies.study import STUDIES; print(*STUDIES, sep='\\n')"
 HEAVY = {"pandas", "sacrebleu", "matplotlib", "torchtext", "sentencepiece"}
 
 

@@ -21,8 +21,8 @@ COMMAND = re.compile(r"(?:^    |`)(?:[^`\n]*\| )?attnbench ([^\n`|#&<>]+)", re.M
 @pytest.mark.slow
 def test_tables_are_those_of_the_result_files(tmp_path: Path):
     """In README.md and in docs/; where Multi30k is present, all of its test sets lie in one folder."""
-    (tmp_path / "multi30k").mkdir()
     for path in [*SHARED.glob("multi30k/*.gz"), *SHARED.glob("multi30k-2017/*.gz")]:
+        (tmp_path / "multi30k").mkdir(exist_ok=True)
         (tmp_path / "multi30k" / path.name).symlink_to(path)
     made = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
     assert "<!-- table: " in README
@@ -61,7 +61,7 @@ def test_commands_of_the_pages_exist(page: Path):
         words, command = line.split(), program
         while words and hasattr(command, "commands") and words[0] in command.commands:
             command = command.commands[words.pop(0)]
-        known = {name for parameter in command.params for name in parameter.opts} | {"--help", "--version"}
+        accepted = {name for parameter in command.params for name in parameter.opts} | {"--help", "--version"}
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert options <= known, line
+        assert options <= accepted, line
         assert not hasattr(command, "commands") or options or not words, line

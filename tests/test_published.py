@@ -43,7 +43,7 @@ def test_every_command_can_be_given(name: str, command: str):
             assert (ROOT / argument).is_file()
         if argument.startswith("results/"):
             entry = argument.split("/")[1]
-            assert entry == name or (before == "--tuning" and entry in LIST)  # which is only read
+            assert entry == name or (before == "--tuning" and entry in LIST)  # --tuning only reads it
     if program == "python" and arguments[0] == "-m":
         importlib.import_module(arguments[1])
     if program == "attnbench":

@@ -77,7 +77,7 @@ class GatedLinearAttention(nn.Module):
 
     Gradients are ill-conditioned where o is tiny, since norm(o) then amplifies any rounding of its inputs: at
     the first word o = (q . k) v. Those of fresh models under bfloat16 autocast are off by 4 to 98% of their
-    norm (benchmarks/measurements.md); fp32 here does not help, as the inputs are rounded too.
+    norm (benchmarks/LOG.md); fp32 here does not help, as the inputs are rounded too.
     """
 
     def __init__(

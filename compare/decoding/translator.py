@@ -25,16 +25,19 @@ from compare.protocol import EncoderDecoder
 from compare.system.device import DTYPES
 from compare.system.processes import SINGLE, Processes
 from data.batches import decode_batches, make_source_batch
-from data.encode import Ints
+from data.encode import Ints, describe_unknown, ensure_lengths
 from data.files import ProgressCallback, no_progress
+from data.forms import CUT, MIN_SHARE, describe_repetition, describe_text
 from data.text import list_lines
-from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
+from data.vocabulary import BOS, EOS, SPECIALS, VocabularyPair
 
 if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
     from compare.decoding.sampling import Sampling
     from compare.models.registry import Model
 
+MAX_SHOWN = 1_000
+"""Tokens of the longest sentence whose attention is drawn, one row or column per token."""
 T = TypeVar("T")
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Lines = TypeVar("Lines", str, Sequence[str])
@@ -65,22 +68,11 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Translate a batch of ids, by search or by sampling; ``Translator.generate`` does so with text.
 
-    Args:
-        model: the model, in eval mode.
-        src: source ids with their end of sentence, padded on the right, (B, S).
-        src_mask: True at real source tokens, (B, S).
-        limits: maximum length of each translation, end of sentence not counted, (B,); or one number for all.
-        special: ids of padding, begin and end of sentence.
-        beam_size: open hypotheses per sentence of beam search; None: ``n_best``, so that 1 is greedy search.
-        n_best: hypotheses per sentence.
-        penalty: the length penalty of beam search.
-        sampling: draw ``n_best`` samples per sentence instead of searching.
+    Sources (B, S) have their end of sentence and are padded on the right; ``limits`` are (B,), or one number
+    for all. ``beam_size`` None is ``n_best``, so that 1 is greedy search; with ``sampling`` ``n_best``
+    samples are drawn. Other arguments and errors are as for ``search_all``.
 
-    Returns:
-        For each sentence its hypotheses: the best first, or the samples as drawn.
-
-    Raises:
-        ValueError: options that do not go together, or as ``search_all`` and ``sample``.
+    Returns for each sentence its hypotheses: the best first, or the samples as drawn.
     """
     if isinstance(limits, int):
         limits = torch.full((src.size(0),), limits, device=src.device)
@@ -103,15 +95,23 @@ class Translation(NamedTuple):
     score: float
     """Log-probability, end of sentence included; of a search divided by the length penalty."""
     tokens: list[int]
+    is_cut: bool = False
+    """Whether search ended it at the limit of its length."""
+
+
+def describe_cuts(cut: int, total: int) -> list[str]:
+    """Say how many translations search ended at the limit of their length, if they are many."""
+    if cut <= MIN_SHARE * total:
+        return []
+    return [f"{cut:,} of {total:,} translations are cut at the limit of their length, decode.max_ratio"]
 
 
 class Request(NamedTuple):
-    """Sources to search for, as process 0 sends them to the others."""
+    """Search or sampling, as process 0 sends it to the others with the sources."""
 
-    sources: list[list[int]]
     penalties: Sequence[LengthPenalty]
-    beam_size: int
-    """Hypotheses per source that are in memory at a time."""
+    beam_size: int | None
+    """Open hypotheses per source; None: those of the run's config."""
     n_best: int = 1
     sampling: "Sampling | None" = None
 
@@ -134,23 +134,26 @@ class Translator:
         folder: Path | None = None,
         label: str = "",
     ) -> None:
-        """Combine model and vocabularies.
+        """Combine a trained model, on ``device``, and its vocabularies.
 
-        Args:
-            model: a trained model, on ``device``.
-            vocabularies: source and target vocabulary.
-            decode: beam size, limits and batch size of search, and the grid of length penalties.
-            device: device that search runs on.
-            penalty: the length penalty of search; None: the smallest of the grid, as long as none is chosen.
-            processes: those that have the model and share out its searches.
-            folder: the folder that the model was loaded from; None: no single one.
-            label: name of the model in titles.
+        ``penalty`` is the length penalty of search; None is the smallest of the grid, as long as none is
+        chosen. ``processes`` have the model and share out its searches. ``folder`` is that of the model, and
+        ``label`` names it in titles.
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
         self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
         self.folder, self.label = folder, label
         self.progress: ProgressCallback = no_progress
         """Called with the sentences translated so far; not set where searches are timed."""
+
+    def __repr__(self) -> str:
+        """Name the model, its size and its vocabularies."""
+        sizes = "/".join(str(len(side)) for side in self.vocabularies)
+        weights = sum(weight.numel() for weight in self.model.parameters())
+        return (
+            f"<Translator {self.label}: {type(self.model).__name__}, {weights:,} weights, "
+            f"vocabulary {sizes}, beam {self.decode.beam_size}, {self.device}>"
+        )
 
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
@@ -159,7 +162,7 @@ class Translator:
         """
         while not self.processes.is_main and (request := self.processes.broadcast(None)) is not None:
             with suppress(Exception):  # process 0 raises it too, which ends ``work``
-                self._search_shares(request)
+                self._search_shares(*request)
 
         def work_and_dismiss() -> T:
             try:
@@ -186,7 +189,7 @@ class Translator:
 
         Returns for each penalty the translations as ``translate`` gives them.
         """
-        by_penalty = self._translations(lines, penalties, beam_size)
+        by_penalty = self._translations(lines, Request(penalties, beam_size))
         return [[several[0].text for several in translations] for translations in by_penalty]
 
     def generate(
@@ -197,122 +200,128 @@ class Translator:
         n_best: int = 1,
         sampling: "Sampling | None" = None,
     ) -> list[list[Translation]]:
-        """Find several translations of each line, by beam search or by sampling.
+        """Find several translations of each line, by beam search or by sampling (see ``sample``).
 
-        Args:
-            lines: source sentences.
-            beam_size: as for ``translate``; at least ``n_best``.
-            n_best: translations per line.
-            sampling: draw ``n_best`` samples per line instead of searching, see ``sample``.
-
-        Returns:
-            For each line its translations: by beam search the best first, of which the first is that of
-                ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
-                translation, which is empty.
-
-        Raises:
-            ValueError: options out of range, or ``beam_size`` together with ``sampling``.
+        Returns for each line ``n_best`` translations: by beam search the best first, of which the first is
+        that of ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
+        translation, which is empty. A ValueError says that options are out of range, or that there are both
+        ``beam_size`` and ``sampling``.
         """
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
-        (translations,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
+        request = Request([self.penalty], beam_size, n_best, sampling)
+        (translations,) = self._translations(lines, request)
         return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
-        sources = self.vocabularies.src.encode_all(lines)
-        (hypotheses,) = self._find(sources, [self.penalty], beam_size)
+        """Find the best hypothesis of each of several lines, blank ones included; see ``translate``."""
+        (hypotheses,) = self._find(self._encode(list_lines(lines)), Request([self.penalty], beam_size))
         return [best for (best,) in hypotheses]
 
-    def _translations(
-        self,
-        lines: Sequence[str],
-        penalties: Sequence[LengthPenalty],
-        beam_size: int | None,
-        n_best: int = 1,
-        sampling: "Sampling | None" = None,
-    ) -> list[list[list[Translation]]]:
+    def _translations(self, lines: Sequence[str], request: Request) -> list[list[list[Translation]]]:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         lines = list_lines(lines)
-        sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        by_penalty = self._find(sources, penalties, beam_size, n_best, sampling)
+        sources = self._encode(lines)
+        full = [ids for ids, line in zip(sources, lines, strict=True) if line.strip()]
+        by_penalty = self._find(full, request)
         decode = self.vocabularies.tgt.decode
         return [
             [
-                [Translation(decode(tokens), score, tokens) for tokens, score in next(of_sources)]
+                [
+                    Translation(decode(tokens), score, tokens, len(tokens) >= self._limit(ids))
+                    for tokens, score in next(of_sources)
+                ]
                 if line.strip()
                 else [Translation("", 0.0, [])]
-                for line in lines
+                for ids, line in zip(sources, lines, strict=True)
             ]
             for of_sources in map(iter, by_penalty)
         ]
 
-    def _find(
-        self,
-        sources: list[list[int]],
-        penalties: Sequence[LengthPenalty],
-        beam_size: int | None,
-        n_best: int = 1,
-        sampling: "Sampling | None" = None,
-    ) -> list[list[list[Hypothesis]]]:
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Encode sources; raises ValueError, with its number, for a line that is too long."""
+        sources = self.vocabularies.src.encode_all(lines)
+        ensure_lengths(sources, "the source text")
+        return sources
+
+    def _limit(self, ids: Sequence[int]) -> int:
+        """Return the largest number of tokens of the translation of a source."""
+        return int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS
+
+    def _find(self, sources: list[list[int]], request: Request) -> list[list[list[Hypothesis]]]:
         if not self.reads_source:
             raise ValueError(
                 "a language model reads no source, so it cannot translate, attend to a source or be aligned "
                 "with one: `attnbench score --probabilities` gives that of text"
             )
         if not sources:
-            return [[] for _ in penalties]
-        width = n_best if sampling else self.decode.beam_size if beam_size is None else beam_size
-        request = Request(sources, penalties, width, n_best, sampling)
-        self.processes.broadcast(request)
-        return self._search_shares(request)
+            return [[] for _ in request.penalties]
+        self.processes.broadcast((sources, request))
+        return self._search_shares(sources, request)
 
     @property
     def reads_source(self) -> bool:
         """Whether the model translates; a language model reads no source."""
-        members = getattr(self.model, "members", (self.model,))  # of an ensemble
+        members = getattr(self.model, "members", (self.model,))  # an ensemble has members
         return all(getattr(member, "reads_source", True) for member in members)
 
-    def _search_shares(self, request: Request) -> list[list[list[Hypothesis]]]:
+    def _width(self, request: Request) -> int:
+        """Return the number of hypotheses per source that are in memory at a time."""
+        beam_size = self.decode.beam_size if request.beam_size is None else request.beam_size
+        return request.n_best if request.sampling else beam_size
+
+    def _search_shares(self, sources: list[list[int]], request: Request) -> list[list[list[Hypothesis]]]:
         """Search for every source, each process in its share of the batches; all return all that is found."""
-        lengths = np.array([len(ids) for ids in request.sources], dtype=np.int64)
+        lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
-        batches = decode_batches(lengths, max(1, batch_tokens // max(1, request.beam_size)))
+        batches = decode_batches(lengths, max(1, batch_tokens // max(1, self._width(request))))
         rank, size = self.processes.rank, self.processes.size
-        shares = self.processes.gather(lambda: self._search_batches(request, batches[rank::size]))
+        shares = self.processes.gather(lambda: self._search_batches(sources, request, batches[rank::size]))
         batch_results = [shares[number % size][number // size] for number in range(len(batches))]
         positions = np.argsort(np.concatenate(batches))
         columns = [list(chain.from_iterable(column)) for column in zip(*batch_results, strict=True)]
         return [[column[position] for position in positions] for column in columns]
 
     def _search_batches(
-        self, request: Request, batches: Sequence[Ints]
+        self, sources: list[list[int]], request: Request, batches: Sequence[Ints]
     ) -> list[list[list[list[Hypothesis]]]]:
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
         if request.sampling is not None:
             from compare.decoding.sampling import count_repeats, sample
 
-            repeats = count_repeats(request.sources)
+            repeats = count_repeats(sources)
         results, done, total = [], 0, sum(map(len, batches))
         for rows in batches:
             self.progress("translating", done, total)
             done += len(rows)
-            sources = [request.sources[row] for row in rows]
-            batch = [part.to(self.device) for part in make_source_batch(sources)]
-            limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in sources]
+            chosen = [sources[row] for row in rows]
+            batch = [part.to(self.device) for part in make_source_batch(chosen)]
+            limits = list(map(self._limit, chosen))
             options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
             if request.sampling is not None:
                 options |= {"sampling": request.sampling, "number": request.n_best}
                 results.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
             else:
-                options |= {"beam_size": request.beam_size, "n_best": request.n_best}
+                options |= {"beam_size": self._width(request), "n_best": request.n_best}
                 results.append(search_all(model, *batch, **options, penalties=request.penalties))
         self.progress("translating", total, total)
         return results
 
-    def count_unknown(self, lines: Sequence[str]) -> int:
-        """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""
-        return sum(UNK in self.vocabularies.src.encode(line) for line in lines)
+    def describe_sources(self, lines: Sequence[str]) -> list[str]:
+        """List what is wrong with a text for this model: tokens that it does not know, and its form."""
+        vocabulary = self.vocabularies.src
+        forms = [finding for finding in describe_text(lines, unspaced=False) if finding.form not in CUT]
+        unknown = describe_unknown(vocabulary.encode_all(lines), vocabulary, "source text")
+        return [*unknown, *(f"source text: {finding}" for finding in forms)]
+
+    def describe_translations(self, lines: Sequence[str], translations: Sequence[Translation]) -> list[str]:
+        """List what is wrong with sources and their translations: unknown tokens, forms, cuts, repetition."""
+        texts = [each.text for each in translations if each.text]
+        return [
+            *self.describe_sources([line for line in lines if line.strip()]),
+            *describe_cuts(sum(each.is_cut for each in translations), len(translations)),
+            *describe_repetition(texts, [line for line in lines if line.strip()]),
+        ]
 
     @torch.inference_mode()
     def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
@@ -324,9 +333,14 @@ class Translator:
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
 
+        for name, text in (("line", line), ("translation", translation)):
+            if not isinstance(text, str) and (text is not None or name == "line"):
+                raise ValueError(f"{name} must be one text, found {text!r:.60}")
         src_vocabulary, tgt = self.vocabularies
+        ensure_lengths([src_vocabulary.encode(line)], "the sentence", MAX_SHOWN)
+        ensure_lengths([tgt.encode(translation or "")], "the translation", MAX_SHOWN)
         ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
-        src, src_mask = (part.to(self.device) for part in make_source_batch([src_vocabulary.encode(line)]))
+        src, src_mask = (part.to(self.device) for part in make_source_batch(self._encode([line])))
         self.model.eval()
         weights = self.model.attention(src, src_mask, torch.tensor([[BOS, *ids]], device=self.device))
         arrays = {name: value[0].float().cpu().numpy() for name, value in weights.items()}

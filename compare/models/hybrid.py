@@ -20,7 +20,7 @@ from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.stack import Packing, RecurrentStack, StepwiseStack
 from transformer import Parts, Transformer
-from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
+from transformer.config import IN_ATTENTION, Config, LayerConfig, TransformerConfig
 from transformer.gated_linear import GatedLinearAttention, StateDecay
 from transformer.model import Residual
 from transformer.model import initialise as initialise_transformer
@@ -42,7 +42,7 @@ UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class HybridConfig:
+class HybridConfig(Config):
     """The encoder of one model with the decoder of another of the other family (compare Chen et al. 2018)."""
 
     encoder: HalfConfig
@@ -272,7 +272,7 @@ class RecurrentMixer(nn.Module):
 
     def step(self, x: Tensor, cache: RecurrentCache, relation: Relation) -> Tensor:
         """Read the next token x (B, K, D) of each hypothesis; ``cache`` then has the next state."""
-        h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # of a GRU, c is unused
+        h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # a GRU does not read c
         inputs = x.flatten(0, 1)
         (output,) = StepwiseStack(self.rnn, inputs.unsqueeze(0))(inputs[:, :0], h, c)
         cache.state = tuple(part.view(cache.state[0].shape) for part in (*h, *c)[: len(cache.state)])
@@ -310,9 +310,6 @@ class Ladder(Transformer):
                     layer.cross = layer.around_cross = None
                 elif layer.cross is not None:
                     layer.around_cross = (Residual if config.cross_residual else NoResidual)(config)
-        self.apply(_initialise_recurrent)
-
-
-def _initialise_recurrent(module: nn.Module) -> None:
-    if isinstance(module, nn.RNNBase):
-        initialise_recurrent(module)
+        for module in self.modules():
+            if isinstance(module, nn.RNNBase):
+                initialise_recurrent(module)

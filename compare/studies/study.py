@@ -12,7 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from compare.report.render import list_text, table_text
+from compare.report.render import csv_text, list_text, table_text
 from compare.results.store import json_text
 from compare.results.table import DISTURBED, Row, Table, describe_share, format_number
 from compare.system.log import format_duration
@@ -222,7 +222,7 @@ class StudyReport:
 
     @property
     def outcome(self) -> str:
-        """How many claims hold, and why others are undecided."""
+        """Number of claims that hold, and why others are undecided."""
         claims = self.findings.claims
         undecided = sum(claim.verdict == "undecided" for claim in claims)
         is_disturbed = any(claim.is_disturbed for claim in claims)
@@ -259,8 +259,8 @@ class StudyReport:
             for row in self.verdict
         ]
         files = f"picture: {folder}/plot.png; all else: {folder}/study.md"
-        note = f"\n{QUICK_NOTE}" if self.conditions["quick"] else ""
-        return f"{table_text(rows, width=width)}\n\n{self.outcome}{note}\n{files}\n"
+        note = f"{QUICK_NOTE}\n\n" if self.conditions["quick"] else ""
+        return f"{note}{table_text(rows, width=width)}\n\n{self.outcome}\n{files}\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""
@@ -287,7 +287,7 @@ class StudyReport:
             self.findings.figure.suptitle("Quick run: these figures mean nothing")
         save_figure(self.findings.figure, path / "plot")
         for name, table in self.findings.tables.items():
-            content = pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
+            content = csv_text(pd.DataFrame(table.rows))
             write_atomically(path / f"{name}.csv", content)
         write_atomically(path / "study.md", self.to_markdown())
         write_atomically(path / "study.json", self.to_json())
@@ -367,17 +367,12 @@ def run_study(
 ) -> StudyReport:
     """Run a study and write its report into ``folder``/<name>; restore torch's random state.
 
-    Args:
-        name: one of ``STUDIES``.
-        folder: the parent folder of the reports.
-        seed: seed of all random numbers.
-        quick: whether to use small sizes, for tests; the figures then mean nothing.
-        runs: a finished experiment to read instead of training, for ``contrastive`` and ``head-roles``.
-        data_root: the folder of the corpus of ``runs``; empty: that of their config.
+    ``quick`` uses small sizes, for tests: the figures then mean nothing. ``runs`` is a finished experiment to
+    read instead of training, for ``contrastive`` and ``head-roles``, and ``data_root`` the folder of its
+    corpus, if it has moved.
 
-    Raises:
-        ValueError: unknown study, ``runs`` for a study that reads none, ``data_root`` without ``runs``, or
-            ``quick`` where there is a report of full size.
+    A ValueError says that the study is unknown or reads no runs, that ``data_root`` has none, or that a quick
+    report would replace one of full size.
     """
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)} (attnbench study lists all)")

@@ -20,13 +20,13 @@ def cells(text: str) -> list[tuple[bool, str]]:
         For each cell whether it is Markdown, and its text, for Markdown without the comment signs.
     """
     _, *parts = CELL.split(HEADER.sub("", text))
-    found = []
+    divided = []
     for kind, body in zip(parts[::2], parts[1::2], strict=True):
         if kind:
             body = re.sub(r"^# ?", "", body, flags=re.MULTILINE)
         if body.strip():
-            found.append((bool(kind), body.strip("\n")))
-    return found
+            divided.append((bool(kind), body.strip("\n")))
+    return divided
 
 
 def render(text: str, *, run: bool = True) -> tuple[str, dict[str, bytes]]:

@@ -1,8 +1,6 @@
-"""Columns of result tables: complete, unique, formatted in the unit of their heading; docs/data-frame.md."""
+"""Columns of result tables: complete, unique, formatted in the unit of their heading."""
 
-import runpy
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +16,8 @@ from compare.results.columns import (
     list_columns,
     score_column,
 )
-from compare.results.store import Result, load_results, save_result
+from compare.results.store import Result
 from compare.scoring import METRICS
-from tests.kits.common import ROOT
 
 ROW = {"bleu": 38.125, "bleu_ci_low": 36.5625, "bleu_ci_high": 39.6875, "bleu_long": 9.5, "ter": 41.26}
 
@@ -92,14 +89,3 @@ def test_bleu_with_its_interval_is_a_column_of_its_own():
 def test_further_test_sets_are_found_by_their_perplexity():
     means = ["perplexity", "perplexity_sd", "char_perplexity_sd", "perplexity_test_long"]
     assert further_tests([*means, "perplexity_test_long_sd", "char_perplexity_test_long"]) == ["test_long"]
-
-
-def test_the_page_has_the_columns_of_the_frame_with_their_types(tmp_path: Path):
-    reference = runpy.run_path(str(ROOT / "benchmarks" / "reference.py"))
-    page = (ROOT / "docs" / "data-frame.md").read_text(encoding="utf-8")
-    assert "| `bleu` " in page
-    assert reference["regenerate"](page.replace("| `bleu` ", "| `blue` ")) == page
-    result = Result(label="lstm", preset="lstm", seed=1, status="done", bleu=38.1)
-    save_result(tmp_path / "lstm-seed1", result)
-    described = {row["column"]: row["type"] for row in reference["describe_columns"]()}
-    assert described == dict(load_results(tmp_path).dtypes.astype(str))

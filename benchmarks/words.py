@@ -1,0 +1,121 @@
+"""Count what breaks the rules of CONTRIBUTING.md ("How to write") that a program can see.
+
+python benchmarks/words.py            counts by rule and folder
+python benchmarks/words.py RULE ...   lists every place of these rules
+python benchmarks/words.py --check    fails if an enforced rule is broken
+"""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
+ENFORCED = {
+    "comment": {"transformer"},
+    "docstring-length": {"seq2seq", "transformer", "benchmarks", "docs", "tests"},
+    "name": {"seq2seq", "transformer"},
+    "page-parentheses": {"pages"},
+    "page-sentence": {"pages"},
+}
+"""Folders in which nothing breaks a rule. Add a folder as soon as its count is 0."""
+
+FRAGMENT = re.compile(r"#:? (of|which|whose|as|its|what)\b", re.IGNORECASE)
+QUESTION = re.compile(r"(what|which|whose|how|of|whether|where|who)\b", re.IGNORECASE)
+FORBIDDEN = frozenset({"found", "each", "known", "kept", "given", "own", "place"})
+MAX_WORDS = 30
+"""Of a sentence on a page."""
+NO_SENTENCE = re.compile(r"^(?:    |\||#|!\[|<!--|- [^ ]+$)|^$")
+CODE = re.compile(r"```.*?```|<!-- (?!end)[^>]*-->.*?<!-- end -->", re.DOTALL)
+LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+Violation = tuple[str, int, str]
+"""Rule, line and text."""
+
+
+def check_code(source: str) -> Iterator[Violation]:
+    """Yield what breaks a rule in a Python file."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and FRAGMENT.match(token.string):
+            yield "comment", token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+            yield from _check_docstring(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in FORBIDDEN:
+            yield "name", node.lineno, node.id
+        elif isinstance(node, ast.arg) and node.arg in FORBIDDEN:
+            yield "name", node.lineno, node.arg
+
+
+def _check_docstring(node: ast.FunctionDef | ast.ClassDef | ast.Module) -> Iterator[Violation]:
+    text = ast.get_docstring(node)
+    if text is None:
+        return
+    first, line = text.splitlines()[0], getattr(node, "lineno", 1)
+    if QUESTION.match(first):
+        yield "docstring-start", line, first
+    if isinstance(node, ast.FunctionDef) and node.name.startswith("_") and not node.name.endswith("__"):
+        code = (node.end_lineno or line) - node.body[0].end_lineno  # type: ignore[operator]
+        if len(text.splitlines()) > code:
+            yield "docstring-length", line, node.name
+
+
+def check_page(text: str) -> Iterator[Violation]:
+    """Yield what breaks a rule on a page: its prose, list by list, without code, tables and made parts."""
+    text = CODE.sub(lambda match: "\n" * match[0].count("\n"), text)
+    start, block = 1, ""
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        if NO_SENTENCE.match(line) or line.startswith("- "):
+            yield from _check_sentences(block, start)
+            start, block = number, line if line.startswith("- ") else ""
+        else:
+            start, block = (start, f"{block} {line}") if block else (number, line)
+
+
+def _check_sentences(block: str, line: int) -> Iterator[Violation]:
+    block = LINK.sub(r"\1", block).replace("**", "")
+    block = re.sub(r"`[^`]*`", "code", block)
+    if re.search(r"\([^()]*\([^()]*\)", block):
+        yield "page-parentheses", line, block[:80]
+    for sentence in re.split(r"(?<=[.:?!])\s", block):
+        if len(sentence.split()) > MAX_WORDS:
+            yield "page-sentence", line, f"{len(sentence.split())} words: {sentence.strip()[:80]}"
+
+
+def violations() -> Iterator[tuple[Path, Violation]]:
+    """Yield what breaks a rule, file by file."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for violation in check_code(path.read_text("utf-8")):
+                yield path.relative_to(ROOT), violation
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        if path.name != "settings.md":
+            for violation in check_page(path.read_text("utf-8")):
+                yield path.relative_to(ROOT), violation
+
+
+def main() -> int:
+    """Print counts or places; returns the exit status."""
+    is_check, listed = "--check" in sys.argv, sys.argv[1:]
+    counts: Counter[tuple[str, str]] = Counter()
+    broken = 0
+    for path, (rule, line, text) in violations():
+        folder = path.parts[0] if path.suffix == ".py" else "pages"
+        counts[rule, folder] += 1
+        is_enforced = is_check and folder in ENFORCED.get(rule, ())
+        broken += is_enforced
+        if rule in listed or is_enforced:
+            print(f"{path}:{line}: {rule}: {text}")
+    if not listed:
+        for (rule, folder), count in sorted(counts.items()):
+            print(f"{rule:<18}{folder:<12}{count:>5}")
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
