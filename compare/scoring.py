@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from data.files import as_paths, ensure_unchanged
-from data.marks import MIN_SHARE, describe_text
+from data.forms import describe_text, describe_translations, distinct_lines, repeats_phrase
 from data.text import ensure_parallel, list_lines, read_lines
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ TOKENIZERS = get_args(Tokenizer)[1:]
 """sacreBLEU's tokenizers, except those that download a model."""
 TOKENIZE: Tokenizer = "13a"
 """sacreBLEU's tokenizer where no other is asked for; experiments have ``scoring.tokenize``."""
+SPACED_TOKENIZERS = ("13a", "intl", "none")
+"""Tokenizers that take a sentence without spaces for one word."""
 LANGUAGE_TOKENIZERS: dict[str, Tokenizer] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 """The tokenizers that sacreBLEU takes by target language; of all others ``TOKENIZE``."""
 ISO_639_3 = {"zho": "zh", "cmn": "zh", "jpn": "ja", "kor": "ko"}
@@ -347,8 +349,12 @@ class SystemScores:
     """Signature of chrF."""
     ter_signature: str | None = None
     """Signature of TER."""
+    distinct_lines: float | None = None
+    """Different translations over all."""
+    repeats: int | None = None
+    """Translations in which a phrase stands three times in a row."""
     warnings: tuple[str, ...] = ()
-    """Marks of text that is not plain, such as translations in pieces."""
+    """What is wrong with the translations as a text, such as pieces of words."""
     scores: Mapping[str, float | str | None] = field(default_factory=dict)
     """Columns of metrics that have no field here: "<name>", "<name>_signature" and so on."""
 
@@ -389,10 +395,13 @@ class SystemScores:
                 lines.append(f"{text.rstrip()}  {columns[f'{name}_signature']}")
         for name, score in self.external().items():
             lines.append(f"{name:<5} {score:6.2f}  {columns[f'{name}_signature']}")
-        lengths = {"length ratio": self.length_ratio, "brevity penalty": self.brevity_penalty}
-        known = [f"{name} {value:.3f}" for name, value in lengths.items() if value is not None]
-        lines += [", ".join(known)] if known else []
-        return "\n".join([*lines, *(f"warning: {warning}" for warning in self.warnings)])
+        lengths = {
+            "length ratio": self.length_ratio,
+            "brevity penalty": self.brevity_penalty,
+            "different lines": self.distinct_lines,
+        }
+        lines.append(", ".join(f"{name} {value:.3f}" for name, value in lengths.items() if value is not None))
+        return "\n".join([*filter(None, lines), *(f"warning: {warning}" for warning in self.warnings)])
 
 
 def score_texts(
@@ -422,14 +431,16 @@ def score_texts(
     for name, metric in METRICS.items():
         if name in scoring.metrics:
             columns |= metric.compute(hypotheses, references, options).columns(name)
+    columns |= {"distinct_lines": distinct_lines(hypotheses), "repeats": sum(map(repeats_phrase, hypotheses))}
     names = {item.name for item in fields(SystemScores)}
     scores = {name: columns.pop(name) for name in list(columns) if name not in names}
-    marks = describe_text(hypotheses, tokenize=scoring.tokenize)
-    warnings = [f"translations: {each}" for each in marks]
-    blank = sum(not line.strip() for line in hypotheses)
-    if blank > MIN_SHARE * len(hypotheses):
-        warnings.append(f"translations: nothing in {blank:,} of {len(hypotheses):,} lines: were they lost?")
-    return SystemScores(**columns, scores=scores, warnings=tuple(warnings))  # type: ignore[arg-type]  # by field
+    unspaced = scoring.tokenize in SPACED_TOKENIZERS
+    warnings = describe_translations(hypotheses, *references, unspaced=unspaced)
+    return SystemScores(
+        **columns,  # type: ignore[arg-type]  # by field
+        scores=scores,
+        warnings=tuple(f"translations: {warning}" for warning in warnings),
+    )
 
 
 def score_files(
@@ -457,7 +468,7 @@ def score_files(
         warnings = tuple(
             f"{path}: {each}"
             for path, text in zip(reference_paths, texts, strict=True)
-            for each in describe_text(text, tokenize=scoring.tokenize)
+            for each in describe_text(text, unspaced=scoring.tokenize in SPACED_TOKENIZERS)
         )
         for path, lines in zip(paths, outputs, strict=True):
             found = score_texts(lines, *texts, scoring=scoring)

@@ -1,7 +1,7 @@
 """Check of a raw corpus in one pass; memory holds 32 bytes per pair and no text."""
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from data.files import ProgressCallback, no_progress
 from data.formats import Source
-from data.marks import ALL, BROKEN, CHARACTERS, find_marks
-from data.prepare import Hashes, Mask, hash_array, hash_text, is_repeat, normalise, pair_hashes
-from data.text import count_words, display_name
+from data.forms import SAMPLE_LINES, compare_texts, describe_text
+from data.prepare import Hashes, Mask, hash_array, hash_text, is_repeat, pair_hashes
+from data.text import count_words, display_name, find_unusual, letters_of
 
 # Findings of a corpus check: count and first lines of each.
 
@@ -49,7 +49,7 @@ class Finding:
 
 # Detection of pairs whose source and target are swapped, by character bigrams.
 #
-# Bigrams of neighbouring characters, case and spaces normalised, are counted on each side. The score of a
+# Bigrams of neighbouring letters are counted on each side. The score of a
 # line is the sum over its bigrams of log p(other side) - log p(own side). A pair is suspected if source and
 # target together score above ``MIN_SCORE`` in total and above ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both
 # sides are in one language, no pair is suspected.
@@ -74,7 +74,7 @@ class SwappedSides:
         self._counts = np.full((2, BINS), PRIOR)
 
     def find(self, src: Sequence[str], tgt: Sequence[str]) -> Mask:
-        """Return True at the suspected pairs of a block of N normalised lines, (N,)."""
+        """Return True at the suspected pairs of a block of N lines, (N,)."""
         sides = _bigrams(src), _bigrams(tgt)
         for counts, (bins, _) in zip(self._counts, sides, strict=True):
             counts += np.bincount(bins, minlength=BINS)
@@ -116,29 +116,32 @@ class SideCheck:
     def __init__(self) -> None:
         self.repeated = Finding()
         """Lines whose text occurs earlier on this side."""
-        self.unusual: dict[str, Finding] = {kind: Finding() for kind in ALL}
+        self.unusual = defaultdict[str, Finding](Finding)
+        """Lines with unusual characters, by their kind."""
+        self.sample: list[str] = []
+        """The first lines, by which the form of the text is told."""
         self.lengths = {"words": array("i"), "characters": array("i")}
         """Number of words and of characters of each line."""
+        self.forms: list[str] = []
+        """What no plain text has, or the training set has not, in many lines."""
         self._hashes = bytearray()
 
     def add(self, lines: Sequence[str], numbers: IntArray) -> list[str]:
-        """Measure a block of lines, given with their numbers; returns the normalised lines."""
+        """Measure a block of lines, given with their numbers; returns their letters."""
         self.lengths["words"].extend(map(count_words, lines))
         self.lengths["characters"].extend(map(len, lines))
-        for kind, rows in find_marks(lines, ALL):
-            self.unusual[kind].add(numbers[rows])
-            if kind in CHARACTERS:
-                found = (
-                    f"U+{ord(each):04X}" for row in rows for each in CHARACTERS[kind].findall(lines[row])
-                )
-                self.unusual[kind].characters.update(found)
-        texts = list(map(normalise, lines))
+        self.sample += lines[: SAMPLE_LINES - len(self.sample)]
+        for kind, by_row in find_unusual(lines).items():
+            self.unusual[kind].add(numbers[list(by_row)])
+            codes = (f"U+{ord(character):04X}" for characters in by_row.values() for character in characters)
+            self.unusual[kind].characters.update(codes)
+        texts = list(map(letters_of, lines))
         for number, text in zip(numbers.tolist(), texts, strict=True):
             self._hashes += hash_text(text or f"\n{id(self)} {number}")  # blank lines are no repeats
         return texts
 
     def hashes(self) -> Hashes:
-        """Return the hashes of all normalised lines, (N,); each blank line has a different one."""
+        """Return the hashes of the letters of all lines, (N,); each blank line has a different one."""
         return hash_array(self._hashes)
 
     def quantiles(self) -> dict[str, dict[str, int]]:
@@ -151,8 +154,9 @@ class SideCheck:
 
     def to_json(self) -> dict[str, Any]:
         """Return the measurements."""
-        unusual = {kind: finding.to_json() for kind, finding in self.unusual.items() if finding.count}
-        return {**self.quantiles(), "repeated": self.repeated.to_json(), "unusual": unusual}
+        unusual = {kind: finding.to_json() for kind, finding in self.unusual.items()}
+        repeated = self.repeated.to_json()
+        return {**self.quantiles(), "repeated": repeated, "unusual": unusual, "forms": self.forms}
 
 
 class SplitCheck:
@@ -195,6 +199,11 @@ class SplitCheck:
     def finish(self, train: "SplitCheck | None") -> None:
         """Find repeated lines and pairs, overlap and unusual lengths; call it after the last source."""
         for name, side in self.sides.items():
+            findings = describe_text(side.sample)
+            if train is not None:
+                other = train.sides[name].sample
+                findings += compare_texts(side.sample, other, "training set", same_sentences=False)
+            side.forms = list(dict.fromkeys(map(str, findings)))
             side.repeated.add(self._lines_at(is_repeat(side.hashes())))
             if train is not None:
                 self.overlap[name] = Finding()
@@ -239,7 +248,10 @@ class CorpusCheck:
     def num_unusable(self) -> int:
         """Number of faults that a run would reject: pairs with a blank side, sides that are not UTF-8."""
         return sum(
-            split.findings["empty"].count + sum(side.unusual[BROKEN].count for side in split.sides.values())
+            split.findings["empty"].count
+            + sum(
+                side.unusual["not text"].count for side in split.sides.values() if "not text" in side.unusual
+            )
             for split in self.splits.values()
         )
 

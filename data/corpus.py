@@ -5,15 +5,25 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from data.files import ensure_unchanged
-from data.text import TextFile, ensure_parallel, hash_lines, hash_texts, plain_or_gzip, read_lines
+from data.text import (
+    TextFile,
+    ensure_parallel,
+    hash_lines,
+    hash_texts,
+    letters_of,
+    plain_name,
+    plain_or_gzip,
+    read_lines,
+)
 
 logger = logging.getLogger(__name__)
 
-# Names of the files of a corpus: NAME.LANG or NAME.LANG.gz, where NAME tells the kind of split.
+# Names of the files of a corpus: NAME.LANG, plain or packed, where NAME tells the kind of split.
 
 
 KINDS = {"train": re.compile("train"), "valid": re.compile("val|valid.*|dev.*"), "test": re.compile("test.*")}
@@ -39,7 +49,7 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
         raise ValueError(f"source and target language are both {src_lang!r}; name two different ones")
     files: dict[str, dict[str, Path]] = {}
     for path in sorted(root.iterdir()):
-        plain = path.name.removesuffix(".gz")
+        plain = plain_name(path)
         for lang in (src_lang, tgt_lang):  # which may have dots: train.lc.norm.tok.de
             name = plain.removesuffix(f".{lang}")
             if name == plain or not any(kind.fullmatch(name) for kind in KINDS.values()):
@@ -55,7 +65,7 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
             expected = {"train": "train", "valid": "val, valid* or dev*", "test": "test*"}[kind]
             raise FileNotFoundError(
                 f"{root}: no {kind} files; looked for {expected} with the endings "
-                f".{src_lang}[.gz] and .{tgt_lang}[.gz]"
+                f".{src_lang} and .{tgt_lang}, plain or packed (.gz)"
             )
         if kind != "test" and len(names) > 1:
             raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); keep one")
@@ -63,7 +73,7 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
             for lang in {src_lang, tgt_lang} - files[name].keys():
                 (path,) = files[name].values()
                 raise FileNotFoundError(
-                    f"{path} has no counterpart {name}.{lang}[.gz]; add it, or remove this file"
+                    f"{path} has no counterpart {name}.{lang}; add it, or remove this file"
                 )
             paths[name if kind == "test" else kind] = files[name][src_lang], files[name][tgt_lang]
     return paths
@@ -185,15 +195,20 @@ class Corpus:
             self, splits={**self.splits, "train": Pairs(*(tuple(lines[:size]) for lines in train))}
         )
 
-    def overlap(self, split: str) -> int:
-        """Count the sources of a split that also occur in train, repeated ones each time.
+    def overlaps(self) -> dict[str, int]:
+        """Count by split the sources of valid and the test sets that also occur in train, if any do.
 
-        Args:
-            split: its name.
+        Sources are compared by ``letters_of``; repeated ones count each time.
         """
-        sources = self.splits[split].src
-        shared = set(sources).intersection(self.splits["train"].src)
-        return sum(line in shared for line in sources)
+        letters = {
+            split: list(map(letters_of, pairs.src))
+            for split, pairs in self.splits.items()
+            if split != "train"
+        }
+        wanted = set(chain.from_iterable(letters.values()))
+        shared = wanted.intersection(map(letters_of, self.splits["train"].src)) if wanted else set()
+        counts = {split: sum(text in shared for text in texts) for split, texts in letters.items()}
+        return {split: count for split, count in counts.items() if count}
 
 
 def read_pairs(src_path: str | Path, tgt_path: str | Path) -> Pairs:

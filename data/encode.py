@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from data.corpus import Corpus, Pairs
+from data.corpus import Pairs
 from data.files import hash_file, json_bytes, new_folder
-from data.marks import SAMPLE_LINES
 from data.text import hash_texts
 from data.vocabulary import Vocabulary, VocabularyPair
 from data.workers import map_blocks
@@ -304,18 +303,40 @@ def _open_sequences(cache: Path, side: str, id_type: str) -> Sequences:
     return Sequences(np.fromfile(path, dtype=id_type), offsets)
 
 
+# Texts that a model reads: unknown tokens, and lengths.
+
+
 UNKNOWN_SHARE = 0.02
-"""Share of unknown tokens from which a vocabulary is worth a warning."""
+"""Share of unknown tokens from which a text is worth a warning."""
+MAX_TOKENS = 10_000
+"""Tokens of the longest sentence that a model reads: memory of attention grows with their square."""
 
 
-def describe_unknown(corpus: Corpus, vocabularies: VocabularyPair, valid: EncodedSplit) -> Iterator[str]:
-    """Yield what share of the validation set the vocabularies do not know, where it is notable."""
-    rows = np.arange(min(len(valid), SAMPLE_LINES))
-    sides = zip((corpus.src_lang, corpus.tgt_lang), vocabularies, (valid.src, valid.tgt), strict=True)
-    for language, vocabulary, ids in sides:
-        share = float((ids.take(rows).flat < vocabulary.first_token).mean())
-        if share > UNKNOWN_SHARE:
-            yield (
-                f"{share:.1%} of the {language} tokens of valid are unknown to the vocabulary: take "
-                "subwords, a larger vocabulary.size, or no train.init_from of other text"
+def describe_unknown(ids: Sequence[Sequence[int]], vocabulary: Vocabulary, name: str) -> list[str]:
+    """Say what share of a text its vocabulary does not know, where it is notable.
+
+    Args:
+        ids: the text, encoded.
+        vocabulary: the vocabulary that encoded it; subwords spell unknown characters in bytes.
+        name: name of the text, such as "test, en".
+    """
+    unknown = [sum(index < vocabulary.first_token for index in line) for line in ids]
+    share = sum(unknown) / max(sum(map(len, ids)), 1)
+    if share <= UNKNOWN_SHARE:
+        return []
+    count = sum(map(bool, unknown))
+    return [
+        f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are unknown to "
+        "the vocabulary (<unk> or single bytes): is it the language of training? Subwords or a larger "
+        "vocabulary.size know more words"
+    ]
+
+
+def ensure_lengths(ids: Sequence[Sequence[int]], name: str, limit: int = MAX_TOKENS) -> None:
+    """Raise ValueError, with the number of the line, if a sentence has more than ``limit`` tokens."""
+    for number, line in enumerate(ids, start=1):
+        if len(line) > limit:
+            raise ValueError(
+                f"{name}, line {number} has {len(line):,} tokens; memory grows with their square, so at most "
+                f"{limit:,} are read: give one sentence per line"
             )

@@ -102,7 +102,7 @@ class OneFile(Source):
 
 @dataclass(frozen=True, kw_only=True)
 class Table(OneFile):
-    """A file of columns separated by tabs, without quotes."""
+    """A file of columns separated by tabs; cells with the doubled quotes of spreadsheets lose them."""
 
     columns: tuple[int, int] | tuple[str, str] | None = None
     """Source column and target column: their numbers, from 1, where there is no header line; or their names
@@ -134,9 +134,15 @@ class Table(OneFile):
                     f"column {last + 1} is asked for, found {len(cells)}; columns are separated by tabs: "
                     "correct the line, or give other --columns"
                 )
-            return cells[src], cells[tgt]
+            return _unquoted(cells[src]), _unquoted(cells[tgt])
 
         return parse
+
+
+def _unquoted(cell: str) -> str:
+    """Undo the quotes of a spreadsheet, which doubles those inside; other quotes are the text's own."""
+    is_quoted = re.fullmatch(r'"(?:[^"]|"")*""(?:[^"]|"")*"', cell)
+    return cell[1:-1].replace('""', '"') if is_quoted else cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +159,8 @@ class Records(OneFile):
             try:
                 record = json.loads(line)
             except json.JSONDecodeError as error:
-                raise ValueError(f"not JSON ({error}); expected one object per line") from None
+                remedy = "an array over several lines: jq -c '.[]' writes" if line[:1] == "[" else "expected"
+                raise ValueError(f"not JSON by itself ({error}); {remedy} one object per line") from None
             return _field_text(record, src), _field_text(record, tgt)
 
         return parse
@@ -307,7 +314,7 @@ def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
     """Make a source of every two files."""
     if not files or len(files) % 2:
         raise ValueError(
-            f"{len(files)} files: expected source and target in turn; "
+            f"{len(files)} file{'s' * (len(files) != 1)}: expected source and target in turn; "
             "for tables give --columns 1,2, for JSON lines --fields en,de"
         )
     sources = [TwoFiles(src=src, tgt=tgt) for src, tgt in zip(files[::2], files[1::2], strict=True)]

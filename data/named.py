@@ -286,7 +286,7 @@ def _read(path: Path, format_: str, column: int) -> Iterator[str]:
     The <seg> elements of test sets are read as sacreBLEU does: white space is reduced to single spaces.
     Entities such as &amp; are not decoded.
     """
-    for line in iter_lines(path, allow_blank=True):
+    for line in iter_lines(path, allow_blank=True, allow_markup=True):
         if format_ == "lines":
             yield line
         elif format_ == "columns":

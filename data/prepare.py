@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,8 +17,8 @@ from numpy.typing import NDArray
 
 from data.files import ProgressCallback, described, ensure_unchanged, new_folder, no_progress
 from data.formats import PairBlock, Source, is_language
-from data.marks import BROKEN_TEXT, MarkedLines, find_marks, notable_marks
-from data.text import BUFFER, count_words, display_name, open_text
+from data.forms import SAMPLE_LINES, Finding, describe_text
+from data.text import BUFFER, count_words, display_name, is_broken, letters_of, open_text
 from data.workers import map_blocks
 
 # 64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines.
@@ -30,11 +29,6 @@ Mask = NDArray[np.bool_]
 
 HASH_BYTES = 8
 """Among ten million different texts, two share a hash with a probability of 3 in a million."""
-
-
-def normalise(text: str) -> str:
-    """Apply NFKC and case folding, and reduce white space to single spaces."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def hash_text(text: str) -> bytes:
@@ -99,9 +93,9 @@ class Filters:
     drop_broken: bool = False
     """Drop pairs with control characters, U+FFFD or bytes that are not UTF-8 (else an error)."""
     drop_duplicates: bool = False
-    """Of pairs that are equal after ``normalise`` on both sides, keep only the first."""
+    """Of pairs whose sides are equal by ``letters_of``, keep only the first."""
     drop_overlap: bool = False
-    """Drop training pairs whose source or target, normalised, occurs in a given valid or test set."""
+    """Drop training pairs whose source or target, by ``letters_of``, occurs in a given valid or test set."""
 
     def drop_reason(self, src: str, tgt: str) -> str:
         """Apply the rules that need no other pair.
@@ -115,7 +109,7 @@ class Filters:
         """
         if not src or not tgt:
             return "empty"
-        if self.drop_broken and (BROKEN_TEXT.search(src) or BROKEN_TEXT.search(tgt)):
+        if self.drop_broken and (is_broken(src) or is_broken(tgt)):
             return "broken"
         if self.drop_copies and src == tgt:
             return "copy"
@@ -210,11 +204,11 @@ class BlockFindings(NamedTuple):
     dropped: Counter[str]
     """Number of dropped pairs by rule."""
     hashes: Hashes
-    """``hash_text`` of sources and of targets, cleaned and normalised, (2, N); zeros if dropped."""
+    """``hash_text`` of ``letters_of`` of sources and of targets, (2, N); zeros if dropped."""
     words: set[str]
-    """Words of the kept pairs, normalised; empty if they were not asked for."""
-    marks: Counter[str]
-    """Number of kept pairs with each kind of mark on either side."""
+    """Words of the kept pairs in lower case; empty if they were not asked for."""
+    sample: Sequence[tuple[str, str]]
+    """Kept pairs, by which the text is described; empty if words were not asked for."""
 
 
 def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
@@ -228,17 +222,17 @@ def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
     pairs = [(clean(left), clean(right)) for left, right in zip(src, tgt, strict=True)]
     reasons = [filters.drop_reason(*pair) for pair in pairs]
     kept = np.array([not reason for reason in reasons], dtype=np.bool_)
-    both = [" ".join(pair) for pair in compress(pairs, kept.tolist())]
-    texts = [tuple(map(normalise, pair)) for pair in compress(pairs, kept.tolist())]
+    kept_pairs = list(compress(pairs, kept.tolist()))
     hashes = np.zeros((2, len(pairs)), dtype="<u8")
     for side in (0, 1):
-        hashes[side, kept] = hash_array(b"".join(hash_text(pair[side]) for pair in texts))
+        hashes[side, kept] = hash_array(b"".join(hash_text(letters_of(pair[side])) for pair in kept_pairs))
+    texts = kept_pairs if with_words else []
     return BlockFindings(
         kept=kept,
         dropped=Counter(filter(None, reasons)),
         hashes=hashes,
-        words=set(" ".join(chain.from_iterable(texts)).split()) if with_words else set(),
-        marks=Counter({kind: len(rows) for kind, rows in find_marks(both)}),
+        words=set(" ".join(chain.from_iterable(texts)).casefold().split()),
+        sample=texts[:SAMPLE_LINES],
     )
 
 
@@ -286,8 +280,8 @@ class FirstPass:
 
     Repeated and overlapping pairs are included, since they are found only afterwards.
     """
-    marks: Sequence[MarkedLines] = ()
-    """Marks of the pairs that are worth a warning."""
+    forms: Sequence[Finding] = ()
+    """Forms of either side that no plain text has, and that are worth a warning."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -314,7 +308,7 @@ def run_first_pass(
     src, tgt, kept = bytearray(), bytearray(), bytearray()
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
-    marks = Counter[str]()
+    sample: list[tuple[str, str]] = []
     requests = ((block, len(words) < MAX_DISTINCT_WORDS) for block in _blocks(plan))
     progress("reading", 0, None)
     for found in map_blocks(partial(examine, plan.filters), requests, workers=workers):
@@ -323,14 +317,14 @@ def run_first_pass(
         tgt += found.hashes[1].tobytes()
         dropped.update(found.dropped)
         words |= found.words
-        marks += found.marks
+        sample += found.sample[: SAMPLE_LINES - len(sample)]
         progress("reading", len(kept), None)
     mask = np.frombuffer(kept, dtype=np.bool_).copy()
     return FirstPass(
         labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
         dropped=dict(dropped),
         distinct_words=min(len(words), MAX_DISTINCT_WORDS),
-        marks=notable_marks(marks, int(mask.sum())),
+        forms=describe_text(list(map(" ".join, sample))),
     )
 
 
@@ -368,8 +362,8 @@ def _in_fixed_splits(plan: PreparationPlan, src: Hashes, tgt: Hashes) -> Mask:
     fixed_src, fixed_tgt = bytearray(), bytearray()
     for source in plan.fixed_splits.values():
         for src_text, tgt_text in source.pairs():
-            fixed_src += hash_text(normalise(clean(src_text)))
-            fixed_tgt += hash_text(normalise(clean(tgt_text)))
+            fixed_src += hash_text(letters_of(clean(src_text)))
+            fixed_tgt += hash_text(letters_of(clean(tgt_text)))
     overlapping: Mask = np.isin(src, hash_array(fixed_src)) | np.isin(tgt, hash_array(fixed_tgt))
     return overlapping
 
@@ -453,7 +447,7 @@ def _summary(plan: PreparationPlan, first_pass: FirstPass, fixed_sizes: Mapping[
         "settings": {"seed": plan.seed, "valid": plan.valid, "test": plan.test, **asdict(plan.filters)},
         "read": len(first_pass.labels),
         "dropped": dict(first_pass.dropped),
-        "warnings": list(map(str, first_pass.marks)),
+        "warnings": list(map(str, first_pass.forms)),
         "splits": {**first_pass.sizes, **fixed_sizes},
     }
 

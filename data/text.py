@@ -1,13 +1,18 @@
 """Lines of text: control characters, counting of words, compression, and text that stays on disk."""
 
+import bz2
+import codecs
 import gzip
 import hashlib
 import io
+import lzma
 import re
 import sys
+import unicodedata
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -42,6 +47,56 @@ def _spell(match: re.Match[str]) -> str:
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}")
 
 
+# Characters that text hardly has, by their category in Unicode.
+
+
+_UNUSUAL = {
+    "Cs": "not text",  # what bytes that are not UTF-8 are read as
+    "Cc": "control",
+    "Zl": "line break",
+    "Zp": "line break",
+    "Co": "private use",
+    "Cn": "no character",
+    "Cf": "invisible",
+    "Zs": "space",
+}
+BROKEN = ("not text", "control", "replacement", "no character")
+"""Kinds of characters that no text has."""
+
+
+@cache
+def unusual_kind(character: str) -> str:
+    """Name the kind of an unusual character, such as "control"; empty for others."""
+    special = {" ": "", "\n": "", "\t": "space", "\ufffd": "replacement", "\xad": "invisible"}
+    if character in "\x0b\x0c\r\x1c\x1d\x1e\x85":
+        return "line break"
+    if (
+        unicodedata.bidirectional(character) not in ("BN", "", "B")
+        and unicodedata.category(character) == "Cf"
+    ):
+        return "direction mark"
+    if character in "\u200c\u200d\u3000":  # Indic scripts and emojis join by them; a space of Chinese
+        return ""
+    return special.get(character, _UNUSUAL.get(unicodedata.category(character), ""))
+
+
+def find_unusual(lines: Sequence[str]) -> dict[str, dict[int, list[str]]]:
+    """Find unusual characters: by kind and index of the line, the characters as they stand there."""
+    unusual = {character for character in set("\n".join(lines)) if unusual_kind(character)}
+    found: dict[str, dict[int, list[str]]] = {}
+    if unusual:
+        pattern = re.compile(f"[{re.escape(''.join(unusual))}]")
+        for row, line in enumerate(lines):
+            for character in pattern.findall(line):
+                found.setdefault(unusual_kind(character), {}).setdefault(row, []).append(character)
+    return found
+
+
+def is_broken(line: str) -> bool:
+    """Return whether a line has characters that no text has."""
+    return any(unusual_kind(character) in BROKEN for character in set(line))
+
+
 # Characters that count as one word each.
 
 
@@ -57,11 +112,13 @@ def list_lines(lines: Iterable[str]) -> list[str]:
     Raises:
         ValueError: one string instead of several, or what is no string, such as a missing value of pandas.
     """
-    found = [lines] if isinstance(lines, str) else list(lines)
-    strange = found if isinstance(lines, str) else [line for line in found if not isinstance(line, str)]
-    if strange:
-        raise ValueError(f"expected a list of lines of text, found {strange[0]!r:.60}")
-    return found
+    if isinstance(lines, str) or not isinstance(lines, Iterable):
+        raise ValueError(f"expected a list of lines of text, found {lines!r:.60}")
+    listed = list(lines)
+    for line in listed:
+        if not isinstance(line, str):
+            raise ValueError(f"expected a list of lines of text, found {line!r:.60}")
+    return listed
 
 
 def count_words(text: str) -> int:
@@ -69,41 +126,144 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text)) if _UNSPACED.search(text) else len(text.split())
 
 
-# Reading of plain and .gz files and of standard input as streams of bytes, and packing as .gz.
+class _Letters(dict[int, str | None]):
+    """Map from code points to themselves, or to None for what is no letter, mark or digit."""
+
+    def __missing__(self, code: int) -> str | None:
+        self[code] = character = chr(code) if unicodedata.category(chr(code))[0] in "LMN" else None
+        return character
+
+
+_LETTERS = _Letters()
+
+
+def letters_of(text: str) -> str:
+    """Return the letters and digits of a text in lower case, by which repeated sentences are told.
+
+    A text without any is returned as it is, without white space at its ends.
+    """
+    return unicodedata.normalize("NFKC", text).casefold().translate(_LETTERS) or text.strip()
+
+
+# Reading of plain and packed files and of standard input as streams of bytes, and packing as .gz.
 
 
 STDIN = Path("-")
 """The path that stands for standard input."""
 BUFFER = 1 << 20
 """Size of read buffers, in bytes."""
+GZIP = b"\x1f\x8b"
+PACKED: Mapping[bytes, Callable[[BinaryIO], Any]] = {
+    GZIP: lambda file: gzip.GzipFile(fileobj=file),
+    b"BZh": bz2.BZ2File,
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+}
+"""Readers by the first bytes of a file."""
+NOT_TEXT = {
+    b"PK\x03\x04": "a zip or office file: unpack it, or save it as plain text",
+    b"\xd0\xcf\x11\xe0": "an office file: save it as plain text",
+    b"%PDF": "a PDF: extract its text",
+    b"{\\rtf": "an RTF document: save it as plain text",
+    b"PAR1": "a Parquet table: write its texts line by line",
+    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it by unzstd",
+    b"7z\xbc\xaf": "packed by 7-Zip: unpack it",
+    b"Rar!": "a RAR archive: unpack it",
+    b"version https://git-lfs": "a pointer of Git LFS, not the file itself: run `git lfs pull`",
+}
+"""What files are that hold no lines of text, by their first bytes."""
+SUFFIXES = (".gz", ".bz2", ".xz")
+"""Suffixes of the names of packed files."""
+START_BYTES = 4_096
+"""Bytes of a file that tell what it is."""
+_MARKUP = re.compile(rb"\s*(?:<!--.*?-->\s*)*<[!?]?([A-Za-z][\w:.-]*)\b[^<>]*>\s*(?:\n|<|$)", re.DOTALL)
+
+
+def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
+    """Say what a file is by its first bytes, and what to do, if it holds no lines of UTF-8; else empty."""
+    start = start[:START_BYTES]
+    for magic, what in NOT_TEXT.items():
+        if start.startswith(magic):
+            return what
+    if start[257:262] == b"ustar":
+        return "a tar archive: unpack it"
+    if encoding := _wide_encoding(start):
+        return f"text in {encoding}: save it as UTF-8"
+    if start.count(0) > 0.05 * len(start) and not _is_utf8(start):
+        return "no text: it has many zero bytes"
+    match = None if allow_markup else _MARKUP.match(start.removeprefix(b"\xef\xbb\xbf"))
+    if match is None or match[1].lower() in (b"unk", b"s", b"pad", b"bos", b"eos"):
+        return ""
+    return f"marked up, it begins with <{match[1].decode()}>: write its segments as plain text, one per line"
+
+
+def _wide_encoding(start: bytes) -> str:
+    """Return the encoding of text in UTF-16 or UTF-32, with or without a mark; empty for other bytes."""
+    if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
+        return "UTF-32"
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "UTF-16"
+    if b"\0" not in start or (start.count(0) < 0.2 * len(start) and _is_utf8(start)):
+        return ""
+    for encoding, width in {"UTF-32-LE": 4, "UTF-32-BE": 4, "UTF-16-LE": 2, "UTF-16-BE": 2}.items():
+        try:
+            text = start[: len(start) // width * width].decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if set(text) & {" ", "\n"} and all(each.isprintable() or each in "\t\r\n" for each in text):
+            return encoding[:6]
+    return ""
+
+
+def _is_utf8(start: bytes) -> bool:
+    """Return whether the first bytes of a file are UTF-8, of which the last character may be cut."""
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading; the suffix of its name decides how it is decompressed.
+def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedReader]:
+    """Open a file for reading and unpack it.
 
     Args:
         path: a plain or .gz file, or ``STDIN``.
+        any_packing: unpack .gz, .bz2 and .xz by the first bytes of the file, whatever its name is.
 
     Returns:
-        A context manager that gives a stream of the decompressed bytes.
+        A context manager that gives a stream of the unpacked bytes.
 
     Raises:
         FileNotFoundError: there is no such file, or it is a folder.
-        ValueError: a compressed file is damaged or ends too early; raised while it is read.
+        ValueError: a packed file is damaged or ends too early; raised while it is read.
     """
     if path == STDIN:
-        yield cast("BinaryIO", sys.stdin.buffer)
+        stdin = cast("io.BufferedReader", sys.stdin.buffer)
+        yield _unpacked(stdin, "") if any_packing else stdin
         return
     if path.is_dir():
         raise FileNotFoundError(f"{path}: this is a folder; give a file")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
-    with path.open("rb", buffering=BUFFER) as file:
+    with path.open("rb", buffering=BUFFER) as opened:
+        file = cast("io.BufferedReader", opened)
         try:
-            yield io.BufferedReader(gzip.GzipFile(fileobj=file), BUFFER) if path.suffix == ".gz" else file
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"{path}: not a whole .gz file ({error}); fetch or pack it again") from None
+            yield _unpacked(file, path.suffix) if any_packing or path.suffix == ".gz" else file
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            kind = path.suffix if path.suffix in SUFFIXES else "packed"
+            raise ValueError(f"{path}: not a whole {kind} file ({error}); fetch or pack it again") from None
+
+
+def _unpacked(file: io.BufferedReader, suffix: str) -> io.BufferedReader:
+    """Return a stream of the content of a file that may be packed."""
+    start = file.peek(START_BYTES)
+    magic = next((magic for magic in PACKED if start.startswith(magic)), b"")
+    if suffix == ".gz" and not magic and not describe_start(start):
+        magic = GZIP  # which raises a fitting error
+    return io.BufferedReader(PACKED[magic](file), BUFFER) if magic else file
 
 
 def plain_or_gzip(path: Path) -> Path:
@@ -133,8 +293,8 @@ def hash_decompressed(path: Path) -> str:
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without its folder and without .gz."""
-    return path.name.removesuffix(".gz")
+    """Return the name of a file without its folder and without the suffix of a packed file."""
+    return path.stem if path.suffix in SUFFIXES else path.name
 
 
 def display_name(path: Path) -> str:
@@ -145,8 +305,6 @@ def display_name(path: Path) -> str:
 # Reading of text line by line; malformed input raises ValueError with file and line.
 
 
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-"""Byte order marks of UTF-16, which often lacks them; then each of the first letters has a zero beside it."""
 TEXTS_PER_UPDATE = 100
 """Texts that ``hash_texts`` joins before it hashes them."""
 
@@ -157,28 +315,34 @@ def read_lines(path: Path, *, allow_blank: bool = False, keep_mark: bool = False
 
 
 def iter_lines(
-    path: Path, *, allow_blank: bool = False, keep_broken: bool = False, keep_mark: bool = False
+    path: Path,
+    *,
+    allow_blank: bool = False,
+    keep_broken: bool = False,
+    keep_mark: bool = False,
+    allow_markup: bool = False,
 ) -> Generator[str, None, None]:
     r"""Stream the lines of a file.
 
     Only ``\n`` ends a line. One ``\r`` before it and a byte order mark at the start of the file are removed.
 
     Args:
-        path: a file in UTF-8, plain or .gz, or "-" for standard input.
+        path: a file in UTF-8, plain, .gz, .bz2 or .xz, or "-" for standard input.
         allow_blank: yield blank lines; otherwise they raise ValueError, because they cannot be translated.
         keep_broken: decode bytes that are not UTF-8 as U+DC80 to U+DCFF; otherwise they raise ValueError.
         keep_mark: keep a byte order mark as a character of the first line.
+        allow_markup: read HTML, XML and SGML, whose lines the caller takes apart.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is empty, a line is blank or not UTF-8, or compressed data is damaged.
+        ValueError: the file is empty or of another format, a line is blank or not UTF-8, or packed data
+            are damaged.
     """
     name, number = display_name(path), 0
     encoding, errors = "utf-8" if keep_mark else "utf-8-sig", "surrogateescape" if keep_broken else "strict"
-    with open_text(path) as file:
-        start = file.peek(4)[:4]  # type: ignore[attr-defined]  # all of ours are buffered
-        if start.startswith(UTF16_MARKS) or b"\0\0" in (start[::2], start[1::2]):
-            raise ValueError(f"{name} begins like UTF-16: save the file as UTF-8")
+    with open_text(path, any_packing=True) as file:
+        if what := describe_start(file.peek(START_BYTES), allow_markup=allow_markup):
+            raise ValueError(f"{name} is {what}")
         lines = io.TextIOWrapper(file, encoding, errors, newline="\n")
         try:
             for number, ended in enumerate(lines, start=1):

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from data.corpus import Pairs
 from data.files import json_bytes, write_atomically
+from data.forms import join_pieces, piece_sign
 from data.text import UNSPACED, plain_or_gzip, read_decompressed
 from data.workers import available_cores
 
@@ -136,13 +137,6 @@ def _is_marked(token: str) -> bool:
     return len(token) > 1 and token.startswith(JOINER)
 
 
-def join_pieces(text: str) -> str:
-    """Undo the segmentation of subword-nmt ("rid@@ ing") or of SentencePiece ("▁rid ing"): "riding"."""
-    if SPACE in text:
-        return text.replace(" ", "").replace(SPACE, " ").strip()
-    return re.sub("@@( |$)", "", text)
-
-
 def text_words(text: str, kind: str) -> list[str]:
     """Split a text into words; text for a vocabulary of kind "given" into its pieces."""
     return text.split() if kind == "given" else split_words(text)
@@ -150,7 +144,10 @@ def text_words(text: str, kind: str) -> list[str]:
 
 def readable(lines: Sequence[str], kind: str) -> Sequence[str]:
     """Return ``lines`` as people read them: pieces joined, for a vocabulary of kind "given"."""
-    return list(map(join_pieces, lines)) if kind == "given" else lines
+    if kind != "given":
+        return lines
+    sign = piece_sign(lines)
+    return [join_pieces(line, sign) for line in lines]
 
 
 # Vocabularies of the most frequent words or characters, stored in torchtext's ``Vocab``.
@@ -165,7 +162,7 @@ Tokenizer = tuple[Callable[[str], list[str]], Callable[[list[str]], str], Callab
 TOKENIZERS: dict[str, Tokenizer] = {
     "words": (mark_words, join_words, unmarked),
     "characters": (list, "".join, visible_space),
-    "given": (str.split, lambda pieces: join_pieces(" ".join(pieces)), str),
+    "given": (str.split, " ".join, str),
 }
 """By kind of vocabulary: how to split a text into tokens, to undo it, and to label a token in plots."""
 
@@ -185,6 +182,7 @@ class CountedVocabulary(Vocabulary):
 
         self.kind, self.encodes_words = kind, kind in ("words", "given")  # no token spans a space
         self._tokenize, self._detokenize, self._label = TOKENIZERS[kind]
+        self._sign = piece_sign(counts) if kind == "given" else ""
         limit = None if size is None else size - len(SPECIALS)
         self._vocab = Vocab(counts, max_size=limit, min_freq=min_count, specials=list(SPECIALS))
 
@@ -198,7 +196,7 @@ class CountedVocabulary(Vocabulary):
         return [index if index > EOS else UNK for index in ids]  # "<eos>" in a text is no end
 
     def _text(self, ids: list[int]) -> str:
-        return self._detokenize([self._vocab.itos[index] for index in ids])
+        return join_pieces(self._detokenize([self._vocab.itos[index] for index in ids]), self._sign)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return one label per id."""

@@ -34,7 +34,7 @@ from compare.protocol import attends_to_source
 from compare.results.run_folder import load_model
 from compare.results.table import Row
 from data.batches import decode_batches, make_source_batch, padded
-from data.encode import Sequences
+from data.encode import Sequences, ensure_lengths
 from data.files import write_atomically
 from data.vocabulary import BOS, ESCAPED, SPACE, Vocabulary, text_words
 
@@ -111,6 +111,8 @@ def attend_words(translator: Translator, pairs: Sequence[WordPair]) -> Iterator[
     vocabularies = translator.vocabularies
     sources = vocabularies.src.encode_all(pair.src for pair in pairs)
     targets = vocabularies.tgt.encode_all(pair.tgt for pair in pairs)
+    ensure_lengths(sources, "the source text")
+    ensure_lengths(targets, "the target text")
     lengths = np.array([max(len(src), len(tgt)) for src, tgt in zip(sources, targets, strict=True)])
     for indices in decode_batches(lengths, translator.decode.batch_tokens):
         batch = [(sources[index], targets[index]) for index in indices]

@@ -9,10 +9,12 @@ from compare.analysis.seeds import seed_mean
 from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
+from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, are_trials, of_budget, read_results
 from compare.scoring import outcome_tests
 from compare.system.messages import explain
+from compare.system.timer import Speed
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
 
@@ -45,6 +47,8 @@ class FinishedExperiment:
     """The finished runs, in the order of the table."""
     results: tuple[Result, ...]
     """Results of all runs, failed and unfinished ones included, in the order of the table."""
+    budgets: tuple[int, ...] = ()
+    """The budgets that have a finished run, rising; empty without ``train.budgets``."""
     no_texts: str = ""
     """Reason why corpus or translations cannot be read; empty if they can."""
 
@@ -52,6 +56,19 @@ class FinishedExperiment:
     def trained(self) -> "FinishedExperiment":
         """The same without the external systems, for what looks at models, training and speed."""
         return replace(self, runs=tuple(run for run in self.runs if not run.run.is_external))
+
+    @property
+    def is_largest_budget(self) -> bool:
+        """Whether it is the largest of several budgets, whose outcome covers them all."""
+        return len(self.budgets) > 1 and self.trained.runs[0].result.budget == self.budgets[-1]
+
+    def at_budget(self, budget: int) -> "FinishedExperiment":
+        """Return the same experiment at one of its budgets."""
+        other = load_runs(self.folder, budget=budget)
+        if not self.no_texts:
+            runs = tuple(replace(run, outputs=_outputs(run, self.corpus)) for run in other.runs)
+            other = replace(other, runs=runs)
+        return replace(other, corpus=self.corpus, no_texts=self.no_texts)
 
     @property
     def failed_seeds(self) -> dict[str, list[int]]:
@@ -76,6 +93,12 @@ class FinishedExperiment:
     def outcome(self) -> str:
         """The value of ``scoring.outcome``: which test set decides."""
         return self.runs[0].run.scoring.outcome
+
+    @property
+    def outcome_name(self) -> str:
+        """Name of the test set that decides, or "the mean of 3 test sets"."""
+        names = outcome_tests(self.outcome, self.corpus.tests)
+        return names[0] if len(names) == 1 else f"the mean of {len(names)} test sets"
 
     def outcome_bleu(self, result: Result) -> float | None:
         """Return the BLEU that decides; None where it is not known."""
@@ -119,7 +142,8 @@ def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = N
         ValueError: no run is finished, or a file is damaged.
     """
     folder = Path(folder)
-    results = tuple(of_budget(read_results(folder), budget))
+    every = read_results(folder)
+    results = tuple(of_budget(every, budget))
     done = [result for result in results if result.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
@@ -134,7 +158,10 @@ def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = N
         tgt_lang=data.tgt,
         splits={test: Pairs((), ()) for test in first.tests or ["test", *further_tests(done[0].flat())]},
     )
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs), results=results)
+    budgets = sorted({run.budget for run in every if run.budget and run.status == "done"})
+    return FinishedExperiment(
+        folder=folder, corpus=corpus, runs=tuple(runs), results=results, budgets=tuple(budgets)
+    )
 
 
 def load_finished(
@@ -232,6 +259,29 @@ def timed_spread(runs: Sequence[FinishedRun], speed: str) -> Spread | None:
     """
     lows, highs = ([getattr(run.result, f"{speed}_{end}") for run in runs] for end in ("low", "high"))
     return None if None in (*lows, *highs) else Spread(min(lows), max(highs))
+
+
+def speed_ratios(one: Sequence[FinishedRun], other: Sequence[FinishedRun]) -> dict[str, list[float]]:
+    """Compute by phase how many times as fast a model is as another, in each round of their timing.
+
+    Args:
+        one: the runs of its label.
+        other: those of the other.
+
+    Returns:
+        Only the phases of two rounds or more; none if the models did not take turns.
+    """
+    paths = one[0].speed, other[0].speed
+    if not are_timed_together([*one, *other]) or not all(path.is_file() for path in paths):
+        return {}
+    first, second = (read_speed(path).timings for path in paths)
+    ratios = {}
+    for phase in ("train", "greedy", "beam"):
+        pair: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
+        rates = [[each.sentences / seconds for seconds in each.seconds] for each in pair if each]
+        if len(rates) == 2 and len(rates[0]) > 1:
+            ratios[phase] = [a / b for a, b in zip(*rates, strict=True)]
+    return ratios
 
 
 def are_timed_together(runs: Sequence[FinishedRun]) -> bool:

@@ -213,6 +213,11 @@ def read_links(path: Path, sentences: int, *, first_word: int = 0) -> list[Links
         ValueError: a line is malformed, or the file does not fit the number of sentences.
     """
     lines = read_lines(path, allow_blank=True)
+    if re.fullmatch(r"\d+ \d+ \d+( [SP])?", lines[0]):
+        raise ValueError(
+            f"{path} is in NAACL format, a link per line ({lines[0]}): write it in Pharaoh format, with the "
+            "links of a sentence in one line (1-1 2?3)"
+        )
     if len(lines) != sentences:
         raise ValueError(
             f"{path} has links of {len(lines)} sentences, but the text has {sentences}: "

@@ -17,6 +17,7 @@ from compare.models.presets import PRESETS
 from compare.settings import convert_setting
 from compare.system.messages import abbreviate, did_you_mean
 from compare.system.plugins import load_plugins
+from data.text import describe_start
 
 Section = TypeVar("Section")
 
@@ -73,8 +74,11 @@ def load_experiment(
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; raise ValueError if it is not TOML."""
+    content = path.read_bytes()
+    if what := describe_start(content, allow_markup=True):
+        raise ValueError(f"{path} is {what}")
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # Notepad writes a byte order mark
+        return tomllib.loads(content.decode("utf-8-sig"))  # Notepad writes a byte order mark
     except ValueError as error:  # invalid TOML or UTF-8
         hint = "put text in quotes, and write / instead of \\ in paths"
         raise ValueError(f"{path}: not TOML: {error}; {hint}") from None
@@ -141,7 +145,7 @@ def _build_section(name: str, kind: type[Section], tables: Mapping[str, Any]) ->
     keys = [f"{name}.{field.name}" for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if (full_key := f"{name}.{key}") not in keys:
-            hint = did_you_mean(full_key, keys, cutoff=0.5)
+            hint = did_you_mean(full_key, keys, cutoff=0.75)
             if any(key in preset.model.setting_types() for preset in PRESETS.values()):
                 hint = f"it is a setting of each model: use [[models]], or --set 'models.*.{key}=VALUE'"
             raise ValueError(f"unknown key {abbreviate(full_key)}; {hint}")
@@ -194,11 +198,13 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
             f"--set {override}: must look like section.key=value (train.max_updates=500) "
             "or models.LABEL.key=value"
         )
+    rows = table.get("models", [])
+    models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if section not in SECTIONS and section in [row.get("label", row.get("preset")) for row in models]:
+        raise ValueError(f"--set {override}: {section} is a model: write --set models.{key.strip()}={text}")
     if section != "models":
         changed, setting = [table.setdefault(section, {})], name
     else:
-        rows = table.get("models", [])
-        models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         for row in models:
             row.setdefault("label", row.get("preset"))  # the model keeps its name if its preset changes
         changed = [row for row in models if label in (row["label"], "*")]
@@ -210,14 +216,19 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
             values[setting] = parse_value(text)
             if section == "train" and setting in LENGTHS:
                 values.pop(LENGTHS[setting], None)
+            if (section, setting, values[setting]) == ("budget", "match", "none"):
+                values.pop("reference", None)
+                values.pop("amount", None)
 
 
 def parse_value(text: str) -> Any:
-    """Read the value of an option as TOML, or else as a bare string."""
+    """Read the value of an option as TOML, or else as a bare string, or a list of them: "[lstm, gru]"."""
+    text = text.strip()
     try:
-        return tomllib.loads(f"value = {text.strip()}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except ValueError:
-        return text.strip()
+        is_list = text.startswith("[") and text.endswith("]")
+        return [parse_value(part) for part in text[1:-1].split(",")] if is_list else text
 
 
 def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

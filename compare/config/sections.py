@@ -27,6 +27,10 @@ EXTRA_TOKENS = 10
 """A translation has at most ``max_ratio`` * source tokens + EXTRA_TOKENS tokens."""
 
 
+QUICK_TRY = "QUICK TRY: small models and few updates, so the figures mean nothing."
+"""Mark of a quick try, above its tables and in its results."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
     """The corpus and the direction of translation."""
@@ -44,8 +48,7 @@ class DataConfig(Section):
         0, "Decode and score only the first pairs of each test set, for a quick look; 0: all pairs."
     )
     train_size: Natural = setting(
-        0,
-        "Number of training pairs; 0: all pairs of a folder, 20,000 pairs of the built-in corpus.",
+        0, "Number of training pairs; 0: all pairs of a folder, 20,000 pairs of the built-in corpus."
     )
     seed: Natural = setting(1, "Seed of the built-in corpus.")
     grammar: Literal["full", "short"] = setting(
@@ -91,9 +94,7 @@ class TrainConfig(Section):
 
     seed: Natural = setting(1, "Seed of weights, dropout and batch order.", shared=False)
     device: str = setting(
-        "auto",
-        "cpu, cuda, cuda:N (the GPU of that number), or auto: cuda if available.",
-        shared=False,
+        "auto", "cpu, cuda, cuda:N (the GPU of that number), or auto: cuda if available.", shared=False
     )
     precision: Literal["auto", "fp32", "bf16"] = setting(
         "auto",
@@ -122,6 +123,7 @@ class TrainConfig(Section):
     decay: Annotated[float, Meta(gt=0, lt=1)] = setting(
         DECAY, "Last share of the updates, in which the schedule stable lowers the learning rate to 0."
     )
+    quick: bool = setting(False, "Marks a quick try (`run --quick`), whose figures mean nothing.")
     label_smoothing: Fraction = setting(
         0.1, "Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."
     )
@@ -138,8 +140,7 @@ class TrainConfig(Section):
         1, "Average the weights of the last N validations, and use the average if it validates better."
     )
     average_every: Natural = setting(
-        0,
-        "Updates between the averaged weights; 0: average the weights saved at validations.",
+        0, "Updates between the averaged weights; 0: average the weights saved at validations."
     )
     ema: Fraction = setting(
         0.0, "Decay per update of a moving average of the weights, used if it validates better; 0: none."
@@ -279,7 +280,7 @@ class DecodeConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringConfig(Section):
-    """How BLEU is computed, and which models are compared by it."""
+    """Computation of BLEU, and the comparison of models by it."""
 
     tokenize: Tokenizer = setting(
         "auto",
@@ -330,6 +331,9 @@ class BudgetConfig(Section):
     )
     amount: NonNegative = setting(
         0.0, "The budget in weights or FLOPs per token; 0: the amount of the reference."
+    )
+    changed: str = setting(
+        "", "Widths that the budget has changed, written into the config.toml of a run.", shared=False
     )
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from compare.config.parse import to_toml
-from data.marks import CUT, UNSPACED
+from data.forms import CUT, UNSPACED
 from data.prepare import MAX_DISTINCT_WORDS, FirstPass
 
 TOKENS_PER_PAIR = 20
@@ -60,18 +60,19 @@ def starter_experiment(langs: tuple[str, str], first_pass: FirstPass, splits: Ma
             "checkpoint_every": interval,
             "average": 3,
         },
+        "budget": {"match": "params", "reference": "transformer"},
     }
     models = [_model(preset, size, updates, joint=vocabulary["joint"]) for preset in LEARNING_RATES]
     epochs = f"about {size.epochs} epochs of {pairs:,} pairs"
-    comment = f"# Four families on the same {updates:,} batches, {epochs}"
+    comment = f"# Four families with equally many parameters on the same {updates:,} batches, {epochs}"
     return f"{comment}\n\n{to_toml(sections, models)}"
 
 
 def _vocabulary(first_pass: FirstPass, size: Size) -> dict[str, Any]:
-    kinds = {marked.kind for marked in first_pass.marks if marked.most}
-    if kinds & {*CUT}:
+    forms = {finding.form for finding in first_pass.forms if finding.most}
+    if forms & CUT:
         return {"kind": "given", "size": MAX_DISTINCT_WORDS, "joint": True}
-    if UNSPACED in kinds and size.vocabulary < SIZES[2].vocabulary:
+    if UNSPACED in forms and size.vocabulary < SIZES[2].vocabulary:
         return {"kind": "characters", "size": size.vocabulary, "joint": False}
     words = first_pass.distinct_words
     if words < MIN_SUBWORD_WORDS:

@@ -25,16 +25,19 @@ from compare.protocol import EncoderDecoder
 from compare.system.device import DTYPES
 from compare.system.processes import SINGLE, Processes
 from data.batches import decode_batches, make_source_batch
-from data.encode import Ints
+from data.encode import Ints, describe_unknown, ensure_lengths
 from data.files import ProgressCallback, no_progress
+from data.forms import CUT, MIN_SHARE, describe_repetition, describe_text
 from data.text import list_lines
-from data.vocabulary import BOS, EOS, SPECIALS, UNK, VocabularyPair
+from data.vocabulary import BOS, EOS, SPECIALS, VocabularyPair
 
 if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
     from compare.decoding.sampling import Sampling
     from compare.models.registry import Model
 
+MAX_SHOWN = 1_000
+"""Tokens of the longest sentence whose attention is drawn, one row or column per token."""
 T = TypeVar("T")
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 Lines = TypeVar("Lines", str, Sequence[str])
@@ -92,6 +95,15 @@ class Translation(NamedTuple):
     score: float
     """Log-probability, end of sentence included; of a search divided by the length penalty."""
     tokens: list[int]
+    is_cut: bool = False
+    """Whether search ended it at the limit of its length."""
+
+
+def describe_cuts(cut: int, total: int) -> list[str]:
+    """Say how many translations search ended at the limit of their length, if they are many."""
+    if cut <= MIN_SHARE * total:
+        return []
+    return [f"{cut:,} of {total:,} translations are cut at the limit of their length, decode.max_ratio"]
 
 
 class Request(NamedTuple):
@@ -133,6 +145,15 @@ class Translator:
         self.folder, self.label = folder, label
         self.progress: ProgressCallback = no_progress
         """Called with the sentences translated so far; not set where searches are timed."""
+
+    def __repr__(self) -> str:
+        """Name the model, its size and its vocabularies."""
+        sizes = "/".join(str(len(side)) for side in self.vocabularies)
+        weights = sum(weight.numel() for weight in self.model.parameters())
+        return (
+            f"<Translator {self.label}: {type(self.model).__name__}, {weights:,} weights, "
+            f"vocabulary {sizes}, beam {self.decode.beam_size}, {self.device}>"
+        )
 
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
@@ -193,26 +214,39 @@ class Translator:
         return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
-        sources = self.vocabularies.src.encode_all(lines)
-        (hypotheses,) = self._find(sources, Request([self.penalty], beam_size))
+        """Find the best hypothesis of each of several lines, blank ones included; see ``translate``."""
+        (hypotheses,) = self._find(self._encode(list_lines(lines)), Request([self.penalty], beam_size))
         return [best for (best,) in hypotheses]
 
     def _translations(self, lines: Sequence[str], request: Request) -> list[list[list[Translation]]]:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         lines = list_lines(lines)
-        sources = self.vocabularies.src.encode_all([line for line in lines if line.strip()])
-        by_penalty = self._find(sources, request)
+        sources = self._encode(lines)
+        full = [ids for ids, line in zip(sources, lines, strict=True) if line.strip()]
+        by_penalty = self._find(full, request)
         decode = self.vocabularies.tgt.decode
         return [
             [
-                [Translation(decode(tokens), score, tokens) for tokens, score in next(of_sources)]
+                [
+                    Translation(decode(tokens), score, tokens, len(tokens) >= self._limit(ids))
+                    for tokens, score in next(of_sources)
+                ]
                 if line.strip()
                 else [Translation("", 0.0, [])]
-                for line in lines
+                for ids, line in zip(sources, lines, strict=True)
             ]
             for of_sources in map(iter, by_penalty)
         ]
+
+    def _encode(self, lines: Sequence[str]) -> list[list[int]]:
+        """Encode sources; raises ValueError, with its number, for a line that is too long."""
+        sources = self.vocabularies.src.encode_all(lines)
+        ensure_lengths(sources, "the source text")
+        return sources
+
+    def _limit(self, ids: Sequence[int]) -> int:
+        """Return the largest number of tokens of the translation of a source."""
+        return int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS
 
     def _find(self, sources: list[list[int]], request: Request) -> list[list[list[Hypothesis]]]:
         if not self.reads_source:
@@ -262,7 +296,7 @@ class Translator:
             done += len(rows)
             chosen = [sources[row] for row in rows]
             batch = [part.to(self.device) for part in make_source_batch(chosen)]
-            limits = [int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS for ids in chosen]
+            limits = list(map(self._limit, chosen))
             options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
             if request.sampling is not None:
                 options |= {"sampling": request.sampling, "number": request.n_best}
@@ -273,9 +307,21 @@ class Translator:
         self.progress("translating", total, total)
         return results
 
-    def count_unknown(self, lines: Sequence[str]) -> int:
-        """Count the lines with words that the source vocabulary lacks: the model reads <unk> for them."""
-        return sum(UNK in self.vocabularies.src.encode(line) for line in lines)
+    def describe_sources(self, lines: Sequence[str]) -> list[str]:
+        """List what is wrong with a text for this model: tokens that it does not know, and its form."""
+        vocabulary = self.vocabularies.src
+        forms = [finding for finding in describe_text(lines, unspaced=False) if finding.form not in CUT]
+        unknown = describe_unknown(vocabulary.encode_all(lines), vocabulary, "source text")
+        return [*unknown, *(f"source text: {finding}" for finding in forms)]
+
+    def describe_translations(self, lines: Sequence[str], translations: Sequence[Translation]) -> list[str]:
+        """List what is wrong with sources and their translations: unknown tokens, forms, cuts, repetition."""
+        texts = [each.text for each in translations if each.text]
+        return [
+            *self.describe_sources([line for line in lines if line.strip()]),
+            *describe_cuts(sum(each.is_cut for each in translations), len(translations)),
+            *describe_repetition(texts, [line for line in lines if line.strip()]),
+        ]
 
     @torch.inference_mode()
     def attend(self, line: str, translation: str | None = None) -> "SentenceAttention":
@@ -287,9 +333,14 @@ class Translator:
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
 
+        for name, text in (("line", line), ("translation", translation)):
+            if not isinstance(text, str) and (text is not None or name == "line"):
+                raise ValueError(f"{name} must be one text, found {text!r:.60}")
         src_vocabulary, tgt = self.vocabularies
+        ensure_lengths([src_vocabulary.encode(line)], "the sentence", MAX_SHOWN)
+        ensure_lengths([tgt.encode(translation or "")], "the translation", MAX_SHOWN)
         ids = self.search([line])[0].tokens if translation is None else tgt.encode(translation)
-        src, src_mask = (part.to(self.device) for part in make_source_batch([src_vocabulary.encode(line)]))
+        src, src_mask = (part.to(self.device) for part in make_source_batch(self._encode([line])))
         self.model.eval()
         weights = self.model.attention(src, src_mask, torch.tensor([[BOS, *ids]], device=self.device))
         arrays = {name: value[0].float().cpu().numpy() for name, value in weights.items()}

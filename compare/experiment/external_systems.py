@@ -68,7 +68,8 @@ def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) ->
         path, size = Path(system.files[test]), len(corpus.splits[test].src)
         translations[test] = read_lines(path, allow_blank=True)
         if (lines := len(translations[test])) != size:
-            raise ValueError(f"{context}: {path} has {lines} lines, but {test} has {size} sentences")
+            cut = f", which data.max_test has cut from {corpus.uncut[test]}" if test in corpus.uncut else ""
+            raise ValueError(f"{context}: {path} has {lines} lines, but {test} has {size} sentences{cut}")
     external = replace(run.with_seed(SEED), label=system.label, preset=EXTERNAL, model=EXTERNAL_MODEL)
     row = ExternalRow(run=external, folder=folder / external.name, translations=translations)
     if row.config.is_file() and not RunFolder.read(row.folder).run.is_external:

@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,22 +12,19 @@ import torch
 from torch import Tensor
 
 from compare.decoding.search import NAN_SCORES, Ensemble, mean_probability
-from compare.decoding.translator import Translator
+from compare.decoding.translator import Translator, describe_cuts
 from compare.protocol import EncoderDecoder
 from compare.results.records import LikelihoodSums
-from compare.results.run_folder import RunFolder, ensure_run, load_ensemble, load_model
+from compare.results.run_folder import RunFolder, find_run, load_ensemble, load_model
 from compare.scoring import SystemScores, all_metrics, score_texts
 from compare.training.loss import linear_cross_entropy
 from data.batches import Batch, BatchStream
-from data.encode import EncodedSplit, Sequences
+from data.encode import EncodedSplit, Sequences, ensure_lengths
 from data.files import as_paths, ensure_unchanged, write_atomically
 from data.text import ensure_parallel, list_lines, read_lines
 from data.vocabulary import EOS, UNK, readable
 
 logger = logging.getLogger(__name__)
-
-MAX_TOKENS = 10_000
-"""Maximum length of a sentence, because memory grows with its square."""
 
 
 class SentenceScore(NamedTuple):
@@ -93,13 +90,10 @@ def score_translations(
         )
     src, tgt = translator.vocabularies
     ids = tgt.encode_all(translations)
-    split = make_split(src.encode_all(sources), ids)
-    longer = np.maximum(split.src_lengths, split.tgt_lengths)
-    if longer.max() > MAX_TOKENS:
-        raise ValueError(
-            f"line {longer.argmax() + 1} has {longer.max():,} tokens, but the maximum is {MAX_TOKENS:,}: "
-            "give one sentence per line"
-        )
+    source_ids = src.encode_all(sources)
+    split = make_split(source_ids, ids)
+    ensure_lengths(source_ids, "the source text")
+    ensure_lengths(ids, "the text to score")
     longest = int(split.tgt_lengths.max()) + 1
     batch_tokens = max(translator.decode.batch_tokens_on(translator.device.type), longest)
     logp: list[list[float]] = [[] for _ in sources]
@@ -186,6 +180,8 @@ def score_model(
         if src is None and translator.reads_source:
             raise ValueError(f"{name} is a translation model: give the source text with --src")
         logger.info(f"{name}: scoring {len(sources):,} sentences")
+        for warning in translator.describe_sources(sources) if translator.reads_source else ():
+            logger.warning(f"{name}: {warning}")
         scores[name] = score_translations(translator, sources, translations)
     return scores
 
@@ -230,14 +226,19 @@ def score_runs(
         texts = [read_lines(path, allow_blank=True) for path in reference_paths]
     for path, text in zip(reference_paths, texts, strict=True):
         ensure_parallel(src, len(lines), path, len(text))
-    ensure_run(folders[0])
-    run = RunFolder.read(folders[0]).run
+    run = RunFolder.read(find_run(folders[0])).run
     joined, scoring = list(map(run.readable, texts)), all_metrics(run.scoring.tokenize)
     scores, translations = dict[str, SystemScores](), list[Sequence[str]]()
     for name, translator in _load_systems(folders, device, ensemble=ensemble):
         logger.info(f"{name}: translating {len(lines):,} sentences")
-        translations.append(translator.translate(lines))
-        scores[name] = score_texts(translations[-1], *joined, scoring=scoring)
+        best = [first for (first,) in translator.generate(lines)]
+        translations.append([each.text for each in best])
+        scored = score_texts(translations[-1], *joined, scoring=scoring)
+        warnings = [
+            *translator.describe_sources(lines),
+            *describe_cuts(sum(each.is_cut for each in best), len(best)),
+        ]
+        scores[name] = replace(scored, warnings=(*warnings, *scored.warnings))
     for path, hypotheses in zip(files, translations, strict=False):  # an error above leaves no file
         write_atomically(path, "".join(f"{line}\n" for line in hypotheses))
     return scores

@@ -9,11 +9,11 @@ from pathlib import Path
 from compare.config.resolve import Run
 from compare.config.sections import EMBEDDED_TRAIN_SIZE, DataConfig
 from compare.models.registry import Architecture, train_flops_per_token
-from compare.scoring import outcome_tests
+from compare.scoring import SPACED_TOKENIZERS, outcome_tests
 from data.batches import BatchStream
 from data.corpus import Corpus, embedded_corpus, find_corpus, read_corpus
-from data.encode import EncodedSplit, describe_unknown, encode_split
-from data.marks import describe_corpus
+from data.encode import EncodedSplit, describe_unknown, encode_split, ensure_lengths
+from data.forms import describe_corpus
 from data.vocabulary import SUBWORD_KINDS, VocabularyPair, build_pair
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,8 @@ def prepare_data(
     pairs = corpus.splits["train"]
     sizes = ", ".join(f"{name} {len(split.src):,}" for name, split in corpus.splits.items())
     logger.info(f"corpus {corpus.name} {corpus.src_lang} -> {corpus.tgt_lang}: {sizes}")
-    warnings = describe_corpus(corpus, run.scoring.tokenize, run.vocabulary.kind)
+    needs_spaces = run.scoring.tokenize in SPACED_TOKENIZERS
+    warnings = describe_corpus(corpus, run.vocabulary.kind, unspaced=needs_spaces)
     source, limit = run.train.init_from, run.data.max_tokens
     if vocabularies is None:
         if source:
@@ -113,7 +114,14 @@ def prepare_data(
         warnings.append(
             f"{encoded.dropped} of {len(pairs.src)} training pairs are dropped: they have over {limit} tokens"
         )
-    warnings += describe_unknown(corpus, vocabularies, valid)
+    for split, texts in corpus.splits.items():
+        for language, lines, vocabulary in zip(
+            (corpus.src_lang, corpus.tgt_lang), texts, vocabularies, strict=False
+        ):
+            if split != "train":
+                ids = vocabulary.encode_all(lines)
+                ensure_lengths(ids, f"{corpus.name}, {split}.{language}")
+                warnings += describe_unknown(ids, vocabulary, f"{split}, {language}")
     for warning in warnings:
         logger.warning(warning)
     size, smallest = run.vocabulary.size, min(map(len, vocabularies))

@@ -10,7 +10,7 @@ import torch
 
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty, length_penalties
 from compare.decoding.translator import Translator
-from compare.experiment.compute_result import compute_figures, unfinished_result
+from compare.experiment.compute_result import all_code_versions, compute_figures, unfinished_result
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
@@ -23,7 +23,8 @@ from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import SINGLE, Processes
-from compare.training.checkpoints import CHECKPOINTS, STATE
+from compare.training.checkpoints import CHECKPOINTS, drop_state, has_begun
+from compare.training.log import read_metrics
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe
 from compare.training.trainer import Trainer, TrainingDiverged, Validator
@@ -59,6 +60,8 @@ def finish_run(run: RunFolder, prepared: PreparedData, reporter: Reporter, train
         logger.error(f"{run.name}: {reason} (see {log}); run the same command to try again")
         append_whole(log, "".join(traceback.format_exception(error)))
         result = replace(unfinished_result(run, prepared), reason=reason)
+    if result.status == "done":
+        drop_state(run.folder / CHECKPOINTS)  # a larger budget starts from the trunk, which stays
     save_result(run.folder, result)
     return result
 
@@ -67,21 +70,32 @@ def run_model(
     folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
     """Train one model, from the start or from where it was stopped, and test the chosen weights."""
-    run, was_begun = folder.run, (folder.folder / CHECKPOINTS / STATE).is_file()
-    reset_peak_memory(torch.device(run.train.device))
+    run, was_begun = folder.run, has_begun(folder.folder / CHECKPOINTS)
+    device = torch.device(run.train.device)
+    reset_peak_memory(device)
 
     def test() -> Result:
         """Test the weights; process 0 does this, and the others take part in its searches."""
-        seconds = evaluate_run(folder, translator, prepared.corpus)
         # An earlier process may have used more memory in training.
-        peak = None if was_begun else peak_memory_bytes(translator.device)
-        machine = this_machine(translator.device)
-        write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
+        in_training = None if was_begun else peak_memory_bytes(device)
+        reset_peak_memory(device)
+        seconds = evaluate_run(folder, translator, prepared.corpus)
+        in_decoding = peak_memory_bytes(device)
+        raw = RawSpeed(
+            decode_s=seconds,
+            peak_memory_bytes=in_training and max(in_training, in_decoding or 0),
+            train_peak_memory_bytes=in_training,
+            decode_peak_memory_bytes=in_decoding,
+            decoded_on=this_machine(device),
+        )
+        write_record(folder.speed, raw)
         figures = compute_figures(folder, prepared)
+        code = all_code_versions(run, read_metrics(folder.metrics))
         logged = len(prepared.warnings) + len(run.warnings)
         for warning in (figures["warnings"] or "").splitlines()[logged:]:
             logger.warning(f"{run.label}: {warning}")
-        return replace(unfinished_result(folder, prepared), status="done", files=folder.hashes(), **figures)
+        result = replace(unfinished_result(folder, prepared), code_version=code, **figures)
+        return replace(result, status="done", files=folder.hashes())
 
     updates = run.train.max_updates
     with reporter.training(folder.name, updates) as report, counting("sentences") as progress:
@@ -103,7 +117,7 @@ def build_trainer(
     set_numerics(device, deterministic=run.train.deterministic)
     torch.manual_seed(run.train.seed)
     model = build(run.model.architecture, *prepared.vocabulary_sizes)
-    if run.train.init_from is not None and not (folder.folder / CHECKPOINTS / STATE).is_file():
+    if run.train.init_from is not None and not has_begun(folder.folder / CHECKPOINTS):
         from compare.experiment.fine_tuning import set_initial_weights
 
         set_initial_weights(model, run)
@@ -132,16 +146,17 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
     Returns:
         Seconds of translation; None for language models and without test sets.
     """
-    seconds = None
+    seconds, at_limit = None, dict[str, int]()
     if folder.run.translates and corpus.tests:
         translator.penalty = select_penalty(folder, translator, corpus.splits["valid"])
         logger.info(f"{folder.run.label}: decoding {', '.join(corpus.tests)}")
         seconds = 0.0
         for test in corpus.tests:
             start = time.perf_counter()
-            translations = translator.translate(corpus.splits[test].src)
+            translations = [best for (best,) in translator.generate(corpus.splits[test].src)]
             seconds += time.perf_counter() - start
-            write_atomically(folder.plain_output(test), "".join(f"{line}\n" for line in translations))
+            at_limit[test] = sum(each.is_cut for each in translations)
+            write_atomically(folder.plain_output(test), "".join(f"{each.text}\n" for each in translations))
     if corpus.tests:
         scores = {
             test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt)
@@ -150,6 +165,7 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
         likelihoods = Likelihoods(
             tests={test: forced.sums for test, forced in scores.items()},
             weights=hash_file(folder.weights),
+            at_limit=at_limit,
             sentences={test: [round(one.total, 4) for one in scores[test].sentences] for test in scores},
         )
         write_atomically(folder.likelihoods, json_text(likelihoods, indent=0) + "\n")

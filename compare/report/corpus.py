@@ -6,7 +6,6 @@ from typing import Any
 
 from compare.report.render import terminal_width
 from data.checks import QUANTILES, CorpusCheck, Finding, SplitCheck
-from data.marks import BROKEN, REMEDIES
 from data.named import CORPORA, NamedCorpus, named_corpus
 
 # Text output of ``data check`` and ``data prepare``.
@@ -15,6 +14,15 @@ from data.named import CORPORA, NamedCorpus, named_corpus
 def render_check(check: CorpusCheck) -> str:
     """Render the measurements and findings of a check, one block of lines per split."""
     return "\n\n".join("\n".join(_block(name, split)) for name, split in check.splits.items())
+
+
+def render_findings(check: CorpusCheck) -> str:
+    """Render what a check has noticed, without lines for what it has not; empty if that is nothing."""
+    blocks = {name: list(_findings(split)) for name, split in check.splits.items()}
+    lines = [line for name, block in blocks.items() if block for line in (f"{name}:", *block)]
+    if any(finding.count for split in check.splits.values() for finding in split.overlap.values()):
+        lines.append("--drop-overlap drops the training pairs that share a side with valid or test")
+    return "\n".join(lines)
 
 
 def render_summary(manifest: Mapping[str, Any]) -> str:
@@ -42,6 +50,11 @@ def _block(name: str, split: SplitCheck) -> Iterator[str]:
         for unit, lengths in check.quantiles().items():
             yield f"  {side + ' ' + unit:<26}" + "".join(f"{n:>8,}" for n in lengths.values())
     yield f"  {'ratio tgt/src, median':<26}{split.median_ratio:>8.2f}"
+    yield from _findings(split)
+
+
+def _findings(split: SplitCheck) -> Iterator[str]:
+    """Yield a line for each finding of one split."""
     findings = {
         "a blank side": split.findings["empty"],
         "unusual ratio": split.findings["ratio_outliers"],
@@ -56,8 +69,8 @@ def _block(name: str, split: SplitCheck) -> Iterator[str]:
             yield _line(label, finding)
     for side, check in split.sides.items():
         for kind, finding in check.unusual.items():
-            if finding.count:
-                yield _line(f"{side}: {kind}", finding, kind)
+            yield _line(f"{side}: {kind}", finding, kind)
+        yield from (f"  {side}: {form}" for form in check.forms)
 
 
 def _line(label: str, finding: Finding, kind: str = "") -> str:
@@ -66,9 +79,7 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
     more = ", ..." if finding.count > len(finding.lines) else ""
     characters = ", ".join(f"{code} x{count:,}" for code, count in common.items())
     lines = f"line {', '.join(map(str, finding.lines))}{more}"
-    if kind in REMEDIES:
-        characters = REMEDIES[kind]
-    if kind == BROKEN:
+    if kind == "not text":
         characters = (
             "not UTF-8: save the file as UTF-8 (Windows: iconv -f CP1252 -t UTF-8); few lines: --drop-broken"
         )
@@ -139,7 +150,7 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "see": corpus.home,
         "hashes": f"{known} of {len(remotes)} files published",
     }
-    width, later = terminal_width() or 10_000, " " * 13
+    width, later = terminal_width(), " " * 13
     lines = (f"  {label:<10} {text}" for label, text in details.items())
     return "\n".join(
         fill(line, width, subsequent_indent=later, break_on_hyphens=False, break_long_words=False)

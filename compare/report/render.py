@@ -7,12 +7,15 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
 from compare.results.table import Table, listing
 from data.text import visible
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TAG = re.compile(r"(\\*)(<(?=[A-Za-z/!?]))")
 """The beginning of an HTML tag with the backslashes before it, which must be escaped too."""
@@ -22,9 +25,13 @@ LEAST_TEXT = 24
 """Characters that are left of the width for a text to be wrapped in them, not left out."""
 
 
-def terminal_width() -> int | None:
-    """Return the number of columns of the terminal that standard output is; None for a file or a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+PLAIN_WIDTH = 100
+"""Columns of output into a file or a pipe."""
+
+
+def terminal_width() -> int:
+    """Return the number of columns of the terminal that standard output is, or ``PLAIN_WIDTH``."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
 
 
 def draw(table: Table, width: int | None = None) -> str:
@@ -40,8 +47,21 @@ def table_text(
 
 
 def list_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format rows in aligned columns, which fit into the terminal; without one they are whole."""
-    return table_text(rows, width=terminal_width() or 10_000)
+    """Format rows in aligned columns, which fit into the terminal; in a pipe one line each, to search in."""
+    return table_text(rows, width=terminal_width() if sys.stdout.isatty() else 10_000)
+
+
+def csv_text(frame: "pd.DataFrame") -> str:
+    """Format a frame as CSV, a row per line, whose texts a spreadsheet shows and does not compute."""
+    cells = frame.map(lambda cell: _shown_by_spreadsheets(cell) if isinstance(cell, str) else cell)
+    return str(cells.to_csv(index=False, lineterminator="\n"))
+
+
+def _shown_by_spreadsheets(text: str) -> str:
+    """Put a ' before what would be a formula, but not before a number; write line ends as semicolons."""
+    line = "; ".join(text.splitlines())
+    is_number = re.fullmatch(r"[+-]?\d+([.,]\d+)*", line)
+    return line if is_number or not re.match(r"[' ]*[=+\-@\t＝＋－＠]", line) else f"'{line}"
 
 
 def terminal(table: Table, width: int) -> str:

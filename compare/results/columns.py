@@ -65,7 +65,10 @@ def varied_settings(rows: Sequence[Row]) -> list[str]:
 # Columns of scores in result tables, from the registry of metrics.
 
 
-TEXT_FIGURES = ("perplexity", "char_perplexity", "length_ratio", "brevity_penalty")
+TEXT_FIGURES = (
+    *("perplexity", "char_perplexity", "length_ratio", "brevity_penalty"),
+    *("distinct_lines", "repeats", "at_limit"),
+)
 """Figures of each test set that are no scores."""
 PRIMARY = "bleu"
 """The metric with confidence intervals over seeds and columns of further test sets."""
@@ -259,8 +262,8 @@ def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
     Raises:
         ValueError: the rows have no such column.
     """
-    if name in fields:
-        return [name]
+    if own := [field for field in (name, f"model.{name}") if field in fields]:
+        return own[:1]
     column = find_column(name, further_tests(fields))
     for names in column.stored:
         if all(each in fields for each in names):

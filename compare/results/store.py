@@ -85,6 +85,8 @@ class Result:
         shown="where known", left=True, cell=_matched)
     matched: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
         "dash: only the batches are equal")
+    budget_changes: Text = size("changed by the budget", "widths before and after matching", left=True,
+        added=True)
     width_multiple: Whole = size("widths divisible by", "largest power of two; matrix products are fastest "
         "at multiples of 8", shown="in the report")
 
@@ -104,6 +106,12 @@ class Result:
         3, "always")
     brevity_penalty: Number = quality("brevity penalty", "factor of BLEU for translations that are too short",
         3, "always")
+    distinct_lines: Number = quality("different lines (%)", "different translations over all; weak models "
+        "write the same line for many sources", 1, "in the report", added=True)
+    repeats: Whole = quality("repeated phrases", "translations in which a phrase stands three times in a row",
+        0, "in the report", added=True)
+    at_limit: Whole = quality("cut at the limit", "translations that search ended at decode.max_ratio", 0,
+        "in the report", added=True)
     length_penalty: Number = quality("length penalty", "alpha of the translations' length penalty, chosen on "
         "validation", 2, "where known")
     length_normalization: Text = quality("form of length penalty", "wu: ((5 + length) / 6) ** alpha; length: "
@@ -142,8 +150,9 @@ class Result:
         "fewer than 100 sentences", 1)
     cpu_share: Number = speed("CPU share", "share of the processor that the most disturbed timing had",
         shown="in the report", form=describe_share)
-    reference_ms: Number = speed("reference work (ms)", "fixed work of about 50 ms on one core, timed with "
-        "every timing; the median beside the slowest", 1, "in the report", added=True)
+    reference_ms: Number = speed("reference work (ms)", "fixed work of about 50 ms on one core, on a GPU a "
+        "large product, timed with every timing; the median beside the slowest", 1, "in the report",
+        added=True)
     reference_share: Number = speed("machine speed", "by the reference work, relative to the best that was "
         "ever timed on this machine", shown="in the report", added=True, form=describe_share)
     timed_tokens_per_s_low: Number = lowest("timed tokens/s, lowest repeat")
@@ -156,6 +165,9 @@ class Result:
     latency_ms_p50_high: Number = highest("latency p50, highest repeat")
     peak_memory_bytes: Whole = speed("peak memory (GB)", "of training and decoding: of torch's tensors on a "
         "GPU, else of the process", 2)
+    train_peak_memory_bytes: Whole = speed("peak memory of training (GB)", "likewise; a dash: several "
+        "processes trained the model, one after the other", 2, added=True)
+    decode_peak_memory_bytes: Whole = speed("peak memory of decoding (GB)", "likewise", 2, added=True)
     train_s: Number = speed("train (min)", "without waiting for batches, validation and checkpoints", 1,
         "always")
     energy_j_per_1k_tokens: Number = speed("J/1k tokens", "energy of the GPU in training, other programs "
@@ -177,7 +189,8 @@ class Result:
     valid_loss: Number = training("validation loss", "of the chosen weights, in nats per target token")
     valid_perplexity: Number = training("validation perplexity", "of the chosen weights, per target token")
     init_hash: Text = training("start", "sha256 of the weights of another run that training started from; a "
-        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format)
+        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format,
+        note="Settings: fine-tuned from weights {:.12}")
 
     files: Mapping[str, str] = conditions("", "sha256 of each file that the figures come from, by its path "
         "in the run's folder", default=dict)
@@ -191,7 +204,18 @@ class Result:
     torch: Text = conditions("torch", "version of torch", note="Hardware: torch {}")
     threads: Whole = conditions("threads", "of torch", note="Hardware: {} threads")
     cores: Whole = conditions("cores", "that the process may use", note="Hardware: {} cores")
-    clock_mhz: Number = conditions("clock (MHz)", "of the processor", 0, note="Hardware: {:,.0f} MHz")
+    clock_mhz: Number = conditions("clock (MHz)", "of the processor or, in the timings, of the GPU", 0,
+        note="Hardware: {:,.0f} MHz")
+    throttling: Text = conditions("throttling", "why the GPU lowered its clock in the timings", added=True,
+        note="Hardware: clock lowered by {}")
+    fp32_gflops: Number = conditions("fp32 products (GFLOP/s)", "speed of a large matrix product on the "
+        "machine of the timings", 0, added=True, note="Hardware: products {:,.0f} GFLOP/s in fp32")
+    bf16_gflops: Number = conditions("bf16 products (GFLOP/s)", "likewise", 0, added=True,
+        note="Hardware: {:,.0f} in bf16")
+    environment: Text = conditions("environment", "the user's variables of the libraries under torch",
+        added=True, note="Hardware: {}")
+    timed_code: Text = conditions("code of the timings", "version and hash of the sources", added=True,
+        note="Hardware: timed by code {}")
     timed_together: Text = conditions("timing", "id of the timing in which the models took turns; speeds of "
         "different ids do not compare")
     data_hash: Text = conditions("data", "sha256 of the corpus", note="Data: {:.12}")
@@ -199,8 +223,8 @@ class Result:
         "included", note="Data: batches {:.12}")
     settings_hash: Text = conditions("settings", "sha256 of the settings that rows share",
         note="Data: settings {:.12}")
-    code_version: Text = conditions("code", "version and hash of the sources, of attnbench and of plug-ins",
-        note="Data: code {}")
+    code_version: Text = conditions("code", "version and hash of the sources, of attnbench and of plug-ins; "
+        "several: of the parts of the training, and of the result", note="Data: code {}")
 
     # fmt: on
     @property
@@ -589,26 +613,26 @@ def has_means(results: Sequence[Result]) -> bool:
 
 
 def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
-    """Return the commands that train the models of ``results`` with their seeds: one, if all have the same.
+    """Return the commands that train the models of ``results``: one, if all have the same seeds and budgets.
 
     Args:
         experiment: name of the file of the experiment.
         results: of the runs; external systems are not trained.
     """
-    seeds: dict[str, set[int]] = {}
-    for result in results:
-        if not result.is_external:
-            seeds.setdefault(result.label, set()).add(result.seed)
-    labels: dict[tuple[int, ...], list[str]] = {}
-    for label, found in seeds.items():
-        labels.setdefault(tuple(sorted(found)), []).append(label)
-    command = f"attnbench run {shlex.quote(experiment)} --seeds"
-    if len(labels) == 1:
-        return [f"{command} {','.join(map(str, *labels))}"]
-    return [
-        f"{command} {','.join(map(str, numbers))} --only {shlex.quote(','.join(names))}"
-        for numbers, names in labels.items()
-    ]
+    trained = [result for result in results if not result.is_external]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for label in dict.fromkeys(result.label for result in trained):
+        runs = [result for result in trained if result.label == label]
+        numbers = ({run.seed for run in runs}, {run.budget for run in runs if run.budget})
+        seeds, budgets = (",".join(map(str, sorted(each))) for each in numbers)
+        groups.setdefault((seeds, budgets), []).append(label)
+    have_same_budgets = len({budgets for _, budgets in groups}) == 1
+    commands = []
+    for (seeds, budgets), labels in groups.items():
+        command = f"attnbench run {shlex.quote(experiment)} --seeds {seeds}"
+        command += "" if have_same_budgets else f" --set 'train.budgets=[{budgets}]'"
+        commands.append(command if len(groups) == 1 else f"{command} --only {shlex.quote(','.join(labels))}")
+    return commands
 
 
 # Folders of experiments that are shown but not written: published and read-only ones.

@@ -12,7 +12,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal
 
-from compare.report.render import list_text, table_text
+from compare.report.render import csv_text, list_text, table_text
 from compare.results.store import json_text
 from compare.results.table import DISTURBED, Row, Table, describe_share, format_number
 from compare.system.log import format_duration
@@ -259,8 +259,8 @@ class StudyReport:
             for row in self.verdict
         ]
         files = f"picture: {folder}/plot.png; all else: {folder}/study.md"
-        note = f"\n{QUICK_NOTE}" if self.conditions["quick"] else ""
-        return f"{table_text(rows, width=width)}\n\n{self.outcome}{note}\n{files}\n"
+        note = f"{QUICK_NOTE}\n\n" if self.conditions["quick"] else ""
+        return f"{note}{table_text(rows, width=width)}\n\n{self.outcome}\n{files}\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""
@@ -287,7 +287,7 @@ class StudyReport:
             self.findings.figure.suptitle("Quick run: these figures mean nothing")
         save_figure(self.findings.figure, path / "plot")
         for name, table in self.findings.tables.items():
-            content = pd.DataFrame(table.rows).to_csv(index=False, lineterminator="\n")
+            content = csv_text(pd.DataFrame(table.rows))
             write_atomically(path / f"{name}.csv", content)
         write_atomically(path / "study.md", self.to_markdown())
         write_atomically(path / "study.json", self.to_json())

@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from compare.system.device import device_name, rng_state, set_rng_state
+from compare.system.device import device_name
 from compare.system.messages import abbreviate, first_line
 from compare.training.source_attention import SourceAttention
 from data.batches import GlobalBatch
@@ -35,6 +35,17 @@ STATE = "trainer.pt"
 """State from which training resumes, in the folder of checkpoints."""
 TRUNK = "trunk"
 """Folder in that of the checkpoints; a training to a larger budget starts from the state in it."""
+
+
+def has_begun(checkpoints: Path) -> bool:
+    """Return whether a training has saved a state, or the weights that were chosen at its end."""
+    return any((checkpoints / name).is_file() for name in (STATE, FINAL))
+
+
+def drop_state(checkpoints: Path) -> None:
+    """Delete the state and the weights that a training saved before it chose the final ones."""
+    for path in (checkpoints / STATE, *checkpoints.glob("update-*.safetensors")):
+        path.unlink(missing_ok=True)
 
 
 # Weights, and the trainer state.
@@ -56,6 +67,13 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         in_run = path.parent.name == CHECKPOINTS
         remedy = f"delete {path.parent.parent} and run again" if in_run else "save or download it again"
         raise ValueError(f"{path}: not a readable safetensors file ({error}): {remedy}") from None
+
+
+def round_weights(content: bytes) -> bytes:
+    """Round the weights in a safetensors file to bf16; ``set_weights`` takes them as well."""
+    weights = safetensors.torch.load(content)
+    rounded = {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()}
+    return safetensors.torch.save(rounded)
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -310,7 +328,7 @@ class Checkpoint:
             "optimizer": self.optimizer.state_dict(),
             "rng": torch.get_rng_state(),
             "device": device_name(self.device),
-            "rng_cuda": rng_state(self.device),
+            "rng_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
         }
         if self.ema:
             saved["ema"] = self.ema.weights
@@ -340,7 +358,8 @@ class Checkpoint:
             if self.ema:
                 self.ema.restore(saved["ema"])
             torch.set_rng_state(saved["rng"])
-            set_rng_state(saved["rng_cuda"], self.device)
+            if self.device.type == "cuda":
+                torch.cuda.set_rng_state(saved["rng_cuda"], self.device)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             reason = first_line(error)
             raise ValueError(

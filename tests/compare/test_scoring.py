@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import re
 import subprocess
 import sys
 from functools import partial
@@ -147,18 +148,16 @@ def test_scores_are_those_of_sacrebleus_own_program(texts: list[str], tokenize: 
 
 @pytest.mark.parametrize(
     ("line", "mark"),
-    [("the c@@ at sat on m@@ at", "@@"), ("the cat sat on mat .", "tokenised"), ("", "nothing")],
+    [("the c@@ at sat on m@@ at", "@@"), ("the cat sat on mat .", "a space before"), ("", "nothing")],
 )
 def test_text_that_is_not_plain_is_scored_with_a_warning(texts: list[str], line: str, mark: str, capsys):
     """As the last lines of the text, and in JSON; the plain reference has none."""
     Path(texts[0]).write_text(f"{line}\n" * 3, encoding="utf-8")
     assert main(["score", texts[0], "--ref", texts[2], "--json"]) == 0
-    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
-    assert warning.startswith("translations: ")
-    assert mark in warning
-    assert " in 3 of 3 lines: " in warning
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any(re.match(rf"translations: .*{mark}.* in 3 of 3 lines: ", warning) for warning in warnings)
     assert main(["score", texts[0], "--ref", texts[2]]) == 0
-    assert capsys.readouterr().out.endswith(f"warning: {warning}\n")
+    assert capsys.readouterr().out.endswith(f"warning: {warnings[-1]}\n")
 
 
 def test_several_systems_stand_in_one_table(texts: list[str], capsys: pytest.CaptureFixture[str]):
@@ -172,13 +171,16 @@ def test_several_systems_stand_in_one_table(texts: list[str], capsys: pytest.Cap
     assert tested["difference"] == pytest.approx(rows[0]["bleu"] - rows[1]["bleu"])
     assert main(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[:4]]
+    cells = [re.split("  +", line) for line in lines[:3]]
+    names = [Path(one).name, Path(other).name]
     assert cells[0] == ["system", "BLEU", "[95%]", "chrF", "TER", "length ratio"]
-    assert [row[0] for row in cells[2:]] == [one, other]
-    assert float(cells[3][4]) == pytest.approx(rows[1]["ter"], rel=1e-3)
-    assert [line.split(":")[0] for line in lines[5:8]] == ["- BLEU", "- chrF", "- TER"]
-    assert rows[0]["ter_signature"] in lines[7]
-    assert any(line.startswith(f"- {one} and {other}: +{tested['difference']:.2f}, p = ") for line in lines)
+    assert [row[0] for row in cells[1:]] == names
+    assert float(cells[2][4]) == pytest.approx(rows[1]["ter"], rel=1e-3)
+    notes = [line for line in lines[4:] if not line.startswith(("!", " "))]
+    assert [line.split(":")[0] for line in notes[:3]] == ["BLEU", "chrF", "TER"]
+    assert rows[0]["ter_signature"] in notes[2]
+    difference = f"{' and '.join(names)}: +{tested['difference']:.2f}, p = "
+    assert any(line.startswith(difference) for line in lines)
 
 
 def test_what_does_not_fit_is_named(texts: list[str], tmp_path: Path, refusal: Refusal):

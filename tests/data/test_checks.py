@@ -6,13 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from compare.cli import main
 from data.checks import CorpusCheck, Finding, SideCheck, check_corpus
 from data.formats import Table, TwoFiles
-from data.marks import ALL, CUT, NOT_NFC, UNSPACED, find_marks
+from data.text import find_unusual
 from tests.kits.texts import Pair, lines, made_up, two_files, write
 
 
@@ -83,38 +81,15 @@ def test_overlap_is_counted_on_either_side(tmp_path: Path):
         ("direction mark", "\u200fשלום\u202c", {"U+200F": 1, "U+202C": 1}),
         ("invisible", "zero\u200bwidth, joined \ufefffiles", {"U+200B": 1, "U+FEFF": 1}),
         ("space", "1\u00a0000\u202f€\t", {"U+00A0": 1, "U+202F": 1, "U+0009": 1}),
-        ("mixed script", "pа́ssword", None),  # the second letter is Cyrillic
-        ("mojibake", "FuÃŸball, Â£5", None),
-        ("mojibake", "donâ€™t", None),
-        (CUT[0], "ri@@ ding a horse", None),
-        (CUT[0], "a hor@@", None),
-        (CUT[1], "▁ri ding", None),
-        ("entities (&amp;)", "Tom &amp; Jerry &#39;s", None),
-        ("<unk>, <s> or <pad>", "a <unk> </s>", None),
-        ("tokenised (' .')", "a man , a horse .", None),
-        (NOT_NFC, "Gro\u0308ße", None),
-        (UNSPACED, "我喜欢猫。", None),
-        (UNSPACED, "ฉันชอบแมว", None),
     ],
 )
 def test_unusual_characters(kind: str, text: str, characters: dict[str, int] | None):
     side = SideCheck()
     side.add(["usual, ... @@ a@@b AT&T", text, "Größe, naïve, ÂME, 5 €", text], np.array([11, 12, 13, 14]))
-    found = {name: finding for name, finding in side.unusual.items() if finding.count}
-    assert list(found) == [kind]
-    assert count_and_lines(found[kind]) == (2, [12, 14])
+    assert list(side.unusual) == [kind]
+    assert count_and_lines(side.unusual[kind]) == (2, [12, 14])
     if characters is not None:
-        assert found[kind].characters == {code: 2 * count for code, count in characters.items()}
-
-
-@given(st.lists(st.text(st.characters(exclude_characters="\n")), min_size=1, max_size=20))
-@settings(deadline=None)
-def test_each_line_is_judged_by_itself(texts: list[str]):
-    together = {kind: rows for kind, rows in find_marks(texts, ALL)}
-    alone = [{kind for kind, _ in find_marks([text], ALL)} for text in texts]
-    assert together == {
-        kind: [row for row, kinds in enumerate(alone) if kind in kinds] for kind in set().union(*alone)
-    }
+        assert side.unusual[kind].characters == {code: 2 * count for code, count in characters.items()}
 
 
 def test_languages_of_any_script_are_usual():
@@ -127,7 +102,14 @@ def test_languages_of_any_script_are_usual():
         "שלום",
         "👩‍👩‍👧",
     ]
-    assert [kind for kind, _ in find_marks(lines, ALL)] == [UNSPACED]
+    assert find_unusual(lines) == {}
+
+
+def test_forms_are_those_of_the_text_and_of_the_training_set(tmp_path: Path):
+    test = [(f"{src} &amp;", tgt.upper()) for src, tgt in made_up(300, seed=2)]
+    sides = check(tmp_path, train=made_up(1_000), test=test).splits["test"].sides
+    assert sides["src"].forms[0].startswith("HTML entities in 300 of 300 lines: html.unescape")
+    assert any(form.startswith("small letters in 0 of 300 lines") for form in sides["tgt"].forms)
 
 
 def test_quantiles_are_those_of_the_sorted_lengths():

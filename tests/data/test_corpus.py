@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data.corpus import Pairs, embedded_corpus, read_corpus
+from data.corpus import Corpus, Pairs, embedded_corpus, read_corpus
 from data.formats import Records, Source, Table, TwoFiles
 from data.grammar import embedded_splits
 from tests.kits.texts import PACK, lines, records, refused, table, two_files, write
@@ -83,8 +83,15 @@ def test_the_name_of_a_language_may_have_dots(root: Path) -> None:
 
 
 def test_overlap_counts_the_sources_that_occur_in_train(root: Path) -> None:
-    corpus = read_corpus(root, "en", "de")
-    assert [corpus.overlap(split) for split in corpus.splits] == [2, 1, 0, 2]
+    assert read_corpus(root, "en", "de").overlaps() == {"valid": 1, "test_b": 2}
+
+
+def test_overlap_is_of_letters_and_digits_alone() -> None:
+    train = Pairs(("Der Hund, 2 Katzen.", "की"), ("x",) * 2)
+    test = Pairs(("der Hund 2 Katzen", "DER „Hund“, ２ Katzen!", "der Hund 3 Katzen", "का", "?!"), ("y",) * 5)
+    splits = {"train": train, "valid": train, "test": test}
+    corpus = Corpus(name="x", src_lang="a", tgt_lang="b", splits=splits)
+    assert corpus.overlaps() == {"valid": 2, "test": 2}
 
 
 def test_the_hash_covers_all_text_and_nothing_else(root: Path) -> None:
@@ -111,7 +118,7 @@ def test_the_hash_covers_all_text_and_nothing_else(root: Path) -> None:
 @pytest.mark.parametrize("name", ["train.de", "train.en.gz", "val.en.gz", "test_b.de"])
 def test_a_missing_file_is_named(root: Path, name: str) -> None:
     (root / name).unlink()
-    refused(lambda: read_corpus(root, "en", "de"), name.removesuffix(".gz"), "counterpart", "[.gz]")
+    refused(lambda: read_corpus(root, "en", "de"), name.removesuffix(".gz"), "counterpart")
 
 
 @pytest.mark.parametrize("split", ["train", "val", "test_"])
@@ -119,7 +126,7 @@ def test_the_error_for_a_missing_split_names_the_expected_files(root: Path, spli
     for path in root.glob(f"{split}*"):
         path.unlink()
     kind = {"val": "valid", "test_": "test"}.get(split, split)
-    refused(lambda: read_corpus(root, "en", "de"), str(root), f"no {kind} files", ".en[.gz] and .de[.gz]")
+    refused(lambda: read_corpus(root, "en", "de"), str(root), f"no {kind} files", ".en and .de")
 
 
 def test_a_missing_folder_or_language_is_named(root: Path) -> None:
@@ -217,9 +224,16 @@ def test_unequal_files_are_counted_to_their_ends(tmp_path: Path, left: int, righ
     refused(lambda: rows(TwoFiles(src=src, tgt=tgt)), *parts)
 
 
+def test_the_quotes_of_spreadsheets_are_read_and_others_stay(tmp_path: Path):
+    cells = ['"A ""big"" dog."', '"quoted"', 'a "b" c', '""', '"" x ""', '"a"" b']
+    path = write(tmp_path / "t.tsv", "".join(f"{cell}\tx\n" for cell in cells).encode())
+    assert [src for src, _ in rows(Table(path=path))] == ['A "big" dog.', *cells[1:]]
+
+
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
+        (b'[\n{"a": "x"}\n]', ("line 1: not JSON", "jq -c '.[]'")),
         (b"\n[1, 2]\n", ("line 2: no field 'a'", "--fields")),
         (b'{"b": 1, "c": {}}', ("line 1: no field 'a'; known are 'b', 'c'",)),
         (b'{"a": null}', ("line 1: field 'a' must be a text, found NoneType",)),

@@ -23,7 +23,7 @@ from data import encode
 from data import workers as pool
 from data.batches import BatchStream
 from data.corpus import Pairs, open_pairs
-from data.encode import Sequences, WordCache, encode_split
+from data.encode import Sequences, WordCache, describe_unknown, encode_split, ensure_lengths
 from data.files import json_bytes
 from data.vocabulary import VocabularyPair, build_pair, build_vocabulary
 from data.workers import map_blocks, worker_count
@@ -298,3 +298,22 @@ def test_workers_end_with_their_parent(signum: int, tmp_path: Path) -> None:
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+@pytest.mark.parametrize("kind", ["words", "unigram", "characters"])
+def test_a_text_in_another_script_is_unknown_to_any_vocabulary(kind: str):
+    lines = [src for src, _ in made_up(200)]
+    vocabulary = build_vocabulary(kind, lines, size=300)
+    assert describe_unknown(vocabulary.encode_all(lines), vocabulary, "test, en") == []
+    other = [*lines[:150], *["Это другой текст"] * 50]
+    (message,) = describe_unknown(vocabulary.encode_all(other), vocabulary, "test, en")
+    assert message.startswith("test, en: ")
+    assert "in 50 of 200 lines" in message
+
+
+def test_a_line_that_is_too_long_is_named():
+    ensure_lengths([[1] * 10] * 2, "the source text", 10)
+    with pytest.raises(
+        ValueError, match=r"the source text, line 2 has 11 tokens.* at most 10 .* one sentence"
+    ):
+        ensure_lengths([[1], [1] * 11], "the source text", 10)

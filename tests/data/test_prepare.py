@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from compare.cli import main
 from data.corpus import read_corpus
 from data.formats import TwoFiles
-from data.marks import UNSPACED
+from data.forms import UNSPACED
 from data.prepare import (
     Filters,
     PreparationPlan,
     is_repeat,
     is_unique,
-    normalise,
     prepare_corpus,
     run_first_pass,
 )
+from data.text import letters_of
 from tests.kits.common import Refusal
 from tests.kits.texts import Pair, lines, made_up, records, refused, table, two_files, write
 
@@ -124,7 +124,7 @@ def test_no_text_occurs_in_two_splits(tmp_path_factory: pytest.TempPathFactory, 
     cleaned = Counter((src.strip(), tgt.strip()) for src, tgt in pairs)
     assert Counter(pair for each in found.values() for pair in each) == cleaned
     for side in (0, 1):
-        texts = {name: {normalise(pair[side]) for pair in each} for name, each in found.items()}
+        texts = {name: {letters_of(pair[side]) for pair in each} for name, each in found.items()}
         assert sum(map(len, texts.values())) == len(set().union(*texts.values()))
 
 
@@ -185,7 +185,7 @@ def test_bytes_that_are_not_utf8_are_an_error_or_dropped_by_name(tmp_path: Path)
 def test_what_the_first_pass_tells_of_the_words(tmp_path: Path, chinese: int, unspaced: bool):
     pairs = [*made_up(20), *((f"我{n}", "ich Ich") for n in range(chinese))]
     found = run_first_pass(plan_of(*two_files(tmp_path, pairs)))
-    assert (UNSPACED in {marked.kind for marked in found.marks if marked.most}) == unspaced
+    assert (UNSPACED in {finding.form for finding in found.forms}) == unspaced
     texts = " ".join(text.lower() for pair in pairs for text in pair)
     assert found.distinct_words == len(set(texts.split()))
 
@@ -241,6 +241,11 @@ def test_a_divided_folder_keeps_its_test_set(tmp_path: Path, capsys: pytest.Capt
         assert manifest["splits"] == {"train": len(train), "valid": 5, "test_a": 5}
         assert manifest["dropped"]["overlap"] == 57 - len(train)
         assert len(manifest["inputs"]) == 6
+    shown = [*command[:-3], str(tmp_path / "shown"), "-q"]
+    assert main(shown) == 0
+    text = capsys.readouterr().out
+    assert "src also in train" in text
+    assert "--drop-overlap drops the training pairs" in text
 
 
 def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -300,6 +305,7 @@ def test_standard_input_is_read_once_for_both_passes(
         (["a.tsv", "--columns", "0,1"], ["--columns 0,1:", "from 1 on"]),
         (["a.tsv", "--columns", "1,2", "--fields", "a,b"], ["give one of them"]),
         (["a.en", "a.de", "--langs", "en,../de"], ["--langs en,../de:"]),
+        (["a.en", "a.de", "--langs", "de,en"], ["contradicts the names of the files", "en and de"]),
         (["a.en", "a.de", "--drop-overlap"], ["--drop-overlap is for a folder"]),
         (["a.en", "gone.de"], ["gone.de: no such file"]),
         (["."], ["train files end in nothing known", "--langs"]),

@@ -5,6 +5,7 @@ import hashlib
 import time
 import tracemalloc
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from data.corpus import Pairs, open_pairs, read_pairs
 from data.text import (
     TextFile,
+    describe_start,
     hash_decompressed,
     hash_lines,
     hash_texts,
@@ -56,12 +58,27 @@ CONTENT = "ein Hund\nÄpfel\n".encode()
 @pytest.mark.parametrize("suffix", PACK)
 def test_a_compressed_file_is_read_and_hashed_by_its_content(tmp_path: Path, suffix: str):
     path = write(tmp_path / f"x{suffix}", CONTENT)
-    assert hash_decompressed(path) == hashlib.sha256(CONTENT).hexdigest()
-    assert read_decompressed(path) == CONTENT
+    if suffix in ("", ".gz"):  # the files of runs
+        assert hash_decompressed(path) == hashlib.sha256(CONTENT).hexdigest()
+        assert read_decompressed(path) == CONTENT
     assert read_lines(path) == ("ein Hund", "Äpfel")
     if suffix:
         path.write_bytes(path.read_bytes() + PACK[suffix](b"more\n"))  # concatenated files are one
         assert read_lines(path) == ("ein Hund", "Äpfel", "more")
+
+
+@pytest.mark.parametrize("pack", PACK.values())
+def test_packed_text_is_read_whatever_its_name_is(tmp_path: Path, pack: Callable[[bytes], bytes]):
+    for name in ("x.de", "x.bz2"):
+        (tmp_path / name).write_bytes(pack(CONTENT))
+        assert read_lines(tmp_path / name) == ("ein Hund", "Äpfel")
+
+
+@pytest.mark.parametrize(
+    "content", [b"<unk> is a word\n", b"<s>\n", b"<3 is a heart\n", b"a <b> c\n", "Ä\n".encode()]
+)
+def test_plain_text_is_not_taken_for_another_format(content: bytes):
+    assert describe_start(content) == ""
 
 
 def test_which_file_is_read_and_reproducible_packing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -118,16 +135,26 @@ def test_lines_end_at_line_feeds_alone(tmp_path_factory: pytest.TempPathFactory,
         ("ä\nö".encode() + b"\xc3", ", line 2: 0xc3 is not UTF-8"),
         ("\ufeffgood\n".encode() + b"\xed\xa0\x80", ", line 2: 0xed is not UTF-8"),
         (b"\xef\xbb\xbfx\xff\n", ", line 1: 0xff is not UTF-8"),
-        ("text\n".encode("utf-16"), " begins like UTF-16: save the file as UTF-8"),
-        ("text\n".encode("utf-16-be"), " begins like UTF-16: save the file as UTF-8"),
+        ("text\n".encode("utf-16"), " is text in UTF-16: save it as UTF-8"),
+        ("text\n".encode("utf-16-be"), " is text in UTF-16: save it as UTF-8"),
+        ("我喜欢猫。\n".encode("utf-16-le"), " is text in UTF-16: save it as UTF-8"),
+        ("我喜欢猫。\n".encode("utf-32-be"), " is text in UTF-32: save it as UTF-8"),
+        (b"text\0\x01\x02\xff\xfe", " is no text: it has many zero bytes"),
+        (b"PK\x03\x04...", " is a zip or office file"),
+        (b"%PDF-1.7", " is a PDF"),
+        (b"version https://git-lfs.github.com/spec/v1\n", " is a pointer of Git LFS"),
+        (b'<?xml version="1.0"?>\n<a/>', " is marked up, it begins with <xml>"),
+        (b"<!DOCTYPE html>\n<html>", " is marked up, it begins with <DOCTYPE>"),
+        (b'\xef\xbb\xbf<refset setid="x" srclang="any">\n', " is marked up, it begins with <refset>"),
+        (b"<doc id=1>\n<p>\n", " is marked up, it begins with <doc>"),
         ("a\n\t\u00a0\u3000\r\nb\n".encode(), ", line 2: the line is empty; remove this pair"),
         (b"", " is empty; expected one sentence per line"),
         (b"\xef\xbb\xbf", " is empty"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, content: bytes, message: str):
-    for path in (tmp_path / "x.de", tmp_path / "x.de.gz"):
-        write(path, content)
+    for suffix in PACK:
+        path = write(tmp_path / f"x.de{suffix}", content)
         refused(lambda path=path: read_lines(path), f"{path}{message}")
 
 

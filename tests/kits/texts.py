@@ -1,7 +1,9 @@
 """Raw data in files of any format, made-up corpora, and encoded splits of random ids."""
 
+import bz2
 import gzip
 import json
+import lzma
 import random
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -12,7 +14,12 @@ import pytest
 
 from data.encode import EncodedSplit, Sequences
 
-PACK: dict[str, Callable[[bytes], bytes]] = {"": lambda content: content, ".gz": gzip.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda content: content,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
 WORDS = {
     "red": "roter",
     "old": "alter",
@@ -30,8 +37,8 @@ WORDS = {
 Pair = tuple[str, str]
 
 
-def lines(texts: Iterable[str], end: str = "\n") -> bytes:
-    return "".join(text + end for text in texts).encode()
+def lines(texts: Iterable[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
 
 
 def write(path: Path, content: bytes) -> Path:

@@ -69,6 +69,7 @@ def test_every_notation_of_possible_links_is_read(line: str):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        ("1 1 1 S\n1 2 2 P\n", r"links\.txt is in NAACL format, a link per line \(1 1 1 S\)"),
         ("0-0\n\n", r"links\.txt has links of 2 sentences, but the text has 3: line i must link"),
         ("0-0\n0-x\n0-0\n", r"links\.txt, line 2: '0-x' is not a link"),
     ],

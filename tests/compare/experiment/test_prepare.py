@@ -46,13 +46,24 @@ def test_another_seed_has_other_initial_weights(tiny_toml: Path, tmp_path: Path)
     ("target", "settings", "expected"),
     [
         ("s{n} ist gut", [], []),
-        ("这是第{n}个句子", ["scoring.tokenize=13a"], ["de: text without spaces in 76 of 76 lines"]),
+        (
+            "这是第{n}个句子",
+            ["scoring.tokenize=13a"],
+            [f"{split}, de: text without spaces in" for split in ("train", "valid", "test")],
+        ),
         ("这是第{n}个句子", ["scoring.tokenize=zh"], []),
-        ("s{n} ist gut &amp; alt", [], ["de: entities (&amp;) in 76 of 76 lines"]),
+        (
+            "s{n} ist gut &amp; alt",
+            [],
+            [f"{split}, de: HTML entities in" for split in ("train", "valid", "test")],
+        ),
         ("s{n} i@@ st g@@ ut", ["vocabulary.kind=given"], []),
-        ("s{n} ist gut", ["data.max_test=2"], ["scores on 2 of 8 sentences of test"]),
         ("s{n} ist gut", ["data.max_tokens=3"], ["1 of 60 training pairs are dropped"]),
-        ("s{n} ist gut", ["vocabulary.size=6"], ["of the en tokens of valid", "of the de tokens of valid"]),
+        (
+            "s{n} ist gut",
+            ["vocabulary.size=6"],
+            [f"{split}, {side}: " for split in ("valid", "test") for side in ("en", "de")],
+        ),
         ("s{n} ist gut", ["vocabulary.kind=bpe", "vocabulary.size=999"], ["the text yields only"]),
     ],
 )
@@ -60,7 +71,8 @@ def test_results_are_told_what_the_data_are(
     tiny_toml: Path, tmp_path: Path, target: str, settings: list[str], expected: list[str]
 ):
     for split, number in (("train", 60), ("valid", 8), ("test", 8)):
-        sources = [f"{split == 'test'} is {n % 7}{' now' * (n == 59)}" for n in range(number)]
+        source = {"train": "this is {n}", "valid": "is this {n}", "test": "{n} is this"}[split]
+        sources = [source.format(n=n % 7) + " now" * (n == 59) for n in range(number)]
         targets = [target.format(n=n % 7) for n in range(number)]
         two_files(tmp_path, list(zip(sources, targets, strict=True)), split)
     settings = [f"data.root={tmp_path.as_posix()}", *settings]
@@ -74,7 +86,7 @@ def test_a_corpus_in_pieces_is_refused_but_as_given(tiny_toml: Path, tmp_path: P
     for split in ("train", "valid", "test"):
         two_files(tmp_path, [("a man", target)] * 9, split)
     settings = [f"data.root={tmp_path.as_posix()}"]
-    with pytest.raises(ValueError, match=r"27 of 27 .* set vocabulary\.kind = .given."):
+    with pytest.raises(ValueError, match=r"9 of 9 lines of train: set vocabulary\.kind = .given."):
         prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
     run = first_run(tiny_toml, [*settings, "vocabulary.kind=given"])
     prepared = prepare_data(run, tmp_path / "given")

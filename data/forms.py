@@ -1,0 +1,575 @@
+"""Form of a text, told by comparison: what many of its lines have and a text of the same kind does not.
+
+Translations are compared with references, and test sets with the training set. A text without another one is
+compared with what no plain text has.
+"""
+
+import re
+import tomllib
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from itertools import chain, pairwise
+from math import log
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from data.corpus import Corpus
+
+SAMPLE_LINES = 3_000
+"""Number of lines by which a text is described."""
+MIN_SHARE = 0.01
+"""Smallest share of the lines that is worth a warning."""
+MIN_LINES = 5
+"""Lines that should have a sign in both texts, at the rate of one, before absence counts."""
+FACTOR = 5
+"""Factor on both limits for words, letters, neighbours and what is missing, which follow the subject."""
+WORD_SHARE = 0.3
+"""Smallest share of the lines for words and the marks of a sentence, which weak models choose wrongly."""
+OTHER_LINES = 5
+"""Further factor where the two texts are of other sentences."""
+RARE = 20
+"""A sign that is so many times rarer in the other text counts as absent there."""
+USUAL = 0.9
+"""Share of lines from which a beginning or an end is the rule; a text with half of it breaks the rule."""
+SAME_LINES = 0.7
+"""Signs whose lines overlap by this share are reported as one."""
+
+
+# Signs of a line.
+
+
+_Two = tuple[int, int]
+Sign = tuple[str, str]
+"""One of ``KINDS``, and which one."""
+KINDS = ("form", "character", "end", "first word", "last word", "word", "beside")
+"""Kinds of signs; of several on the same lines, the first tells most."""
+
+
+class _Shapes(dict[int, str]):
+    """Map from code points to shapes: A capital, a small letter, 字 other letter, 0 digit, else itself."""
+
+    def __missing__(self, code: int) -> str:
+        category = unicodedata.category(chr(code))
+        shapes = {"Lu": "A", "Lt": "A", "Lo": "字", "L": "a", "N": "0", "M": ""}
+        self[code] = shape = shapes.get(category, shapes.get(category[0], chr(code)))
+        return shape
+
+
+_SHAPES = _Shapes()
+_LETTERS = frozenset("Aa字0")
+UNSPACED = "text without spaces"
+NOT_NFC = "not Unicode NFC"
+LONE_LETTERS = "letters one by one"
+TOKENISED = "a space before a full stop or comma"
+PLAIN_LACKS: Mapping[str, re.Pattern[str]] = {
+    TOKENISED: re.compile(r" [.,。，、](?<=\w [.,。，、])(?= |$)"),
+    "words in angle brackets": re.compile(r"<[^<>\s]+>"),
+    "HTML entities": re.compile(r"&(?:[A-Za-z]{2,8}|#\d{1,7}|#x[\da-fA-F]{1,6});"),
+    "codes of characters": re.compile(
+        r"\\u[\da-fA-F]{4}|\\x[\da-fA-F]{2}|(?:%[\dA-F]{2}){2}|(?:=[\dA-F]{2}){2}"
+    ),
+    "lost characters": re.compile("[\ufffd\u2047\udc80-\udcff]"),
+    UNSPACED: re.compile(
+        "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+        "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+    ),
+}
+"""By name, what a line of plain text lacks, or does not expect to be measured by words."""
+ENDS: Mapping[str, re.Pattern[str]] = {
+    "a capital letter first": re.compile("[^Aa字0]*A"),
+    "a number first": re.compile(r"[^Aa字0\s]*(?:[Aa][^Aa字0\s]+)?0\S*\s"),
+    "a number last": re.compile(r".*\s[^Aa字0\s]*0[^Aa字\s]*$"),
+    "punctuation last": re.compile(r".*[^Aa字0\s]$"),
+    "a space first or last": re.compile(r"\s|.*\s$"),
+}
+"""By name, what the shape of a line begins or ends with."""
+SHAPES = {"capital letters": "A", "small letters": "a", "digits": "0", "spaces": " "}
+"""By name, what the shape of a line has."""
+BEYOND_ASCII = "letters beyond ASCII"
+COMPATIBLE = "characters such as ½, ﬁ or full-width ones"
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_ENCODINGS = [
+    "cp1252",
+    "latin-1",
+    "mac-roman",
+    "cp1250",
+    "cp1251",
+    "cp1254",
+    "cp437",
+    "cp850",
+    "koi8-r",
+    "gbk",
+]
+
+
+def plain_forms(line: str) -> set[str]:
+    """Name what one line has and no plain text does."""
+    names = {name for name, pattern in PLAIN_LACKS.items() if pattern.search(line)}
+    names |= {_cut(sign) for sign, style in PIECES.items() if sign in line and style.cut.search(line)}
+    words = line.split()
+    if len(words) > FACTOR and 2 * sum(len(each) == 1 and each.isalpha() for each in words) > len(words):
+        names.add(LONE_LETTERS)
+    if not line.isascii():
+        encodings = {_wrong_encoding(run) for run in _NOT_ASCII.findall(line)}
+        if len(encodings) == 1 and (encoding := encodings.pop()):
+            names.add(_misread(encoding))
+        if not unicodedata.is_normalized("NFC", line):
+            names.add(NOT_NFC)
+    return names
+
+
+def _signs(line: str) -> dict[str, Iterable[str]]:
+    """Return by kind all signs of one line, each once, by which it is compared."""
+    shape, words = line.translate(_SHAPES), line.split()
+    forms = plain_forms(line) | {name for name, sign in SHAPES.items() if sign in shape.strip()}
+    if not line.isascii():
+        forms.add(BEYOND_ASCII)
+        forms.update(f"{script} letters" for script in set(map(_script, line)) - {""})
+        if unicodedata.normalize("NFKC", line) != unicodedata.normalize("NFC", line):
+            forms.add(COMPATIBLE)
+    return {
+        "form": forms,
+        "end": [name for name, pattern in ENDS.items() if pattern.match(shape)],
+        "character": set(line),
+        "first word": words[:1],
+        "last word": words[-1:],
+        "word": set(words),
+        "beside": set(map("".join, pairwise(shape))),
+    }
+
+
+@cache
+def _script(character: str) -> str:
+    """Return the first word of the Unicode name of a letter, which is its script."""
+    return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
+
+
+def _misread(encoding: str) -> str:
+    return f"UTF-8 that was read as {encoding}"
+
+
+@cache
+def _wrong_encoding(run: str) -> str:
+    """Return as which encoding UTF-8 was read, if that explains a run of characters beyond ASCII."""
+    for encoding in _ENCODINGS if len(run) > 1 else ():
+        try:  # Windows reads the bytes that CP1252 does not define as the controls of Latin-1
+            content = b"".join(
+                bytes([ord(each)]) if "\x80" <= each < "\xa0" else each.encode(encoding) for each in run
+            )
+            restored = content.decode()
+        except UnicodeError:
+            continue
+        if len(restored) < len(run) and restored.isprintable():
+            return encoding
+    return ""
+
+
+# Texts that are cut into pieces of words.
+
+
+class _Style(NamedTuple):
+    cut: re.Pattern[str]
+    """What a line in pieces has."""
+    joins: Sequence[tuple[str, str]]
+    """Replacements that join the pieces."""
+
+
+PIECES: Mapping[str, _Style] = {
+    "@@": _Style(re.compile(r"\S@@(?: |$)"), [("@@(?: |$)", "")]),
+    "##": _Style(re.compile(r"(?:^| )##\w"), [(r"(?:^| )##(?=\S)", "")]),
+    "￭": _Style(re.compile(r"\S￭(?: |$)|(?:^| )￭\S"), [(" ?￭ ?", "")]),
+    "</w>": _Style(re.compile(r"\S</w>"), [(" ", ""), ("</w>", " ")]),
+    "▁": _Style(re.compile("▁"), [(" ", ""), ("▁", " ")]),
+}
+"""By the sign that joins or divides pieces of words: subword-nmt, BERT, OpenNMT, fastBPE, SentencePiece."""
+
+
+def _cut(sign: str) -> str:
+    return f"pieces of words ({sign})"
+
+
+CUT = frozenset(map(_cut, PIECES))
+"""Forms of text that ``join_pieces`` undoes."""
+
+
+def piece_sign(lines: Iterable[str]) -> str:
+    """Return the key of ``PIECES`` that most lines have, for ``join_pieces``; empty if none has one."""
+    counts = Counter(
+        sign for line in lines for sign, style in PIECES.items() if sign in line and style.cut.search(line)
+    )
+    return max(counts, key=counts.__getitem__, default="")
+
+
+def join_pieces(text: str, sign: str) -> str:
+    """Join the pieces of words: "rid@@ ing" by the sign "@@", "▁rid ing" by "▁" to "riding"."""
+    if not sign:
+        return text
+    for pattern, replacement in PIECES[sign].joins:
+        text = re.sub(pattern, replacement, text)
+    return text.strip()
+
+
+def _symbols_beside_letters(line: str) -> set[str]:
+    """Return the symbols, such as ￭ and _, that have a letter before or after them."""
+    shape = f" {line.translate(_SHAPES)} "
+    return {
+        each
+        for i, each in enumerate(shape)
+        if each not in _LETTERS
+        and unicodedata.category(each) in ("Sm", "Sk", "So", "Pc", "Co")
+        and not _LETTERS.isdisjoint((shape[i - 1], shape[i + 1]))
+    }
+
+
+# Description of one text, and comparison of two.
+
+
+class Finding(NamedTuple):
+    """What many lines of a text have, or lack."""
+
+    form: str
+    lines: int
+    total: int
+    remedy: str
+    than: str = ""
+    """How many lines of the other text have it."""
+
+    @property
+    def most(self) -> bool:
+        """Whether most lines have it."""
+        return 2 * self.lines > self.total
+
+    def __str__(self) -> str:
+        return f"{self.form} in {self.lines:,} of {self.total:,} lines{self.than}: {self.remedy}"
+
+
+def _sample(lines: Sequence[str]) -> Sequence[str]:
+    """Return lines of all parts of a text, which may be several texts put together."""
+    return lines[:: max(1, len(lines) // SAMPLE_LINES)]
+
+
+def describe_text(lines: Sequence[str], *, unspaced: bool = True) -> list[Finding]:
+    """List what many lines of a text have and no plain text does.
+
+    Args:
+        lines: the text, of which ``SAMPLE_LINES`` count.
+        unspaced: whether to list a script without spaces, which most lines have.
+    """
+    sample = _sample(lines)
+    findings = _plain_findings(sample, unspaced=unspaced)
+    if any(each.form != UNSPACED for each in findings):
+        return findings  # their symbols would be listed again
+    beside = Counter(chain.from_iterable(map(_symbols_beside_letters, sample)))
+    return findings + [
+        Finding(f"{symbol!r} beside letters", count, len(sample), remedy_of(symbol))
+        for symbol, count in beside.items()
+        if count >= 2 * FACTOR * MIN_SHARE * len(sample)
+    ]
+
+
+def _plain_findings(sample: Sequence[str], *, unspaced: bool) -> list[Finding]:
+    counts = Counter(chain.from_iterable(map(plain_forms, sample)))
+    beyond_ascii = sum(not line.isascii() for line in sample)
+    least = {UNSPACED: len(sample) / 2 if unspaced else len(sample) + 1}
+    least |= {form: beyond_ascii / 2 for form in counts if form.startswith(_misread(""))}
+    return [
+        Finding(form, count, len(sample), remedy_of(form))
+        for form, count in counts.items()
+        if count >= least.get(form, MIN_SHARE * len(sample))
+    ]
+
+
+def compare_texts(
+    text: Sequence[str], other: Sequence[str], name: str, *, same_sentences: bool = True
+) -> list[Finding]:
+    """List what many lines of a text have and hardly any of another, or lack, which should be of its form.
+
+    Args:
+        text: lines of the text in question; ``SAMPLE_LINES`` of each count.
+        other: lines of a text of the same language.
+        name: what the other text is, such as "references".
+        same_sentences: whether both are of the same sentences, in any number and order.
+    """
+    texts = [_sample(lines) for lines in (text, other)]
+    counts: list[dict[str, Counter[str]]] = []
+    for sample in texts:
+        counts.append({kind: Counter() for kind in KINDS})
+        for signs in map(_signs, sample):
+            for kind, values in signs.items():
+                counts[-1][kind].update(values)
+    findings, (size, other_size) = list[Finding](), map(len, texts)
+    for missing in (False, True):
+        having, lacking = counts[::-1] if missing else counts
+        sizes = (other_size, size) if missing else (size, other_size)
+        notable = [
+            (kind, value)
+            for kind in KINDS
+            for value, count in having[kind].items()
+            if _is_notable(
+                (kind, value),
+                (count, lacking[kind][value]),
+                sizes,
+                missing=missing,
+                same_sentences=same_sentences,
+            )
+        ]
+        for kind, value in _merge(notable, texts[missing], missing=missing):
+            count, there = (each[kind][value] for each in counts)
+            than = f", but in {there:,} of {other_size:,} of the {name}"
+            remedy = remedy_of(f"no {value}" if missing else value)
+            findings.append(Finding(_spell(kind, value, texts[missing]), count, size, remedy, than))
+    return findings
+
+
+def _is_general(form: str) -> bool:
+    """Return whether a form is usual in plain text, unless another text of the kind lacks it."""
+    return form in SHAPES or form in (COMPATIBLE, BEYOND_ASCII)
+
+
+MAX_FINDINGS = 5
+"""Findings that are listed in each direction."""
+
+
+def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_sentences: bool) -> bool:
+    """Decide whether the lines with a sign are many in one text and none in the other."""
+    kind, value = sign
+    share, other_share = (count / max(size, 1) for count, size in zip(counts, sizes, strict=True))
+    if kind == "end":
+        return min(sizes) >= 4 * MIN_LINES and share >= USUAL and other_share <= USUAL / 2
+    of_text = kind == "form" and _is_general(value)
+    if missing and not (of_text if kind == "form" else kind == "character" and not value.isalnum()):
+        return False
+    is_style = kind in KINDS[3:] or (kind == "character" and value.isalnum()) or of_text
+    factor = (FACTOR if missing or is_style else 1) * (1 if same_sentences else OTHER_LINES)
+    is_of_sentence = kind.endswith("word") or (kind != "form" and not set(".,;:?!").isdisjoint(value))
+    least = max(factor * MIN_SHARE, WORD_SHARE * is_of_sentence)
+    expected = min(counts[0], share * sizes[1])
+    return share >= least and expected >= factor * MIN_LINES and other_share <= share / RARE
+
+
+def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> list[Sign]:
+    """Return the signs that tell most, the most frequent first, without those on the lines of another."""
+    rows: dict[Sign, set[int]] = {sign: set() for sign in signs}
+    for row, line in enumerate(sample if signs else ()):
+        present = _signs(line)
+        for kind, value in signs:
+            if value in present[kind]:
+                rows[kind, value].add(row)
+    merged: list[Sign] = []
+
+    def rank(sign: Sign) -> tuple[float, int, str]:
+        kind, value = sign
+        is_detail = {"form": _is_general(value) and not missing, "character": value.isalnum()}
+        place = KINDS.index("beside") - 0.5 if is_detail.get(kind) else KINDS.index(kind)
+        return place, -len(rows[sign]), value
+
+    def is_told(sign: Sign, by: Sign) -> bool:
+        """Decide whether a sign is on the lines of another, which tells more."""
+        kind, value = sign
+        is_detail = (
+            kind in KINDS[3:] or value.isalnum() or (by[1].startswith(_misread("")) and by[0] == "form")
+        )
+        lines = rows[sign] if is_detail else rows[sign] | rows[by]
+        return len(rows[sign] & rows[by]) >= SAME_LINES * len(lines)
+
+    for sign in sorted(signs, key=rank):
+        if not any(is_told(sign, each) for each in merged):
+            merged.append(sign)
+    return sorted(merged, key=lambda sign: -len(rows[sign]))[:MAX_FINDINGS]
+
+
+def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
+    """Name a sign in words, a character with a word that has it."""
+    if kind in ("form", "end"):
+        return value
+    if kind == "character":
+        words = (word for line in sample if value in line for word in line.split() if value in word)
+        example = next(words, value)
+        return f"{value!r}" if example == value else f"{value!r} (as in {example!r:.40})"
+    if kind == "beside":
+        names = {"A": "a capital letter", "a": "a letter", "字": "a letter", "0": "a digit", " ": "a space"}
+        left, right = (names.get(each, repr(each)) for each in value)
+        return f"{left} before {right}"
+    return f"the {kind} {value!r:.40}"
+
+
+REMEDIES: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[
+    "remedies"
+]
+"""By form or character, how to undo it; "no " stands before what is missing."""
+
+
+def remedy_of(form: str) -> str:
+    """Return how to undo a form of text."""
+    if form in CUT:
+        return 'join the pieces, as vocabulary.kind = "given" does'
+    if form.startswith(_misread("")):
+        return f"line.encode({form.rpartition(' ')[2]!r}).decode() undoes it"
+    other = "is it a text of another language?" if form.endswith(" letters") else "give both texts one form"
+    return REMEDIES.get(form, other)
+
+
+# Order, length and repetition of lines.
+
+
+def distinct_lines(lines: Sequence[str]) -> float:
+    """Return the number of different lines over that of all; every blank line counts as a different one."""
+    full = [line for line in lines if line.strip()]
+    return 1 - (len(full) - len(set(full))) / max(len(lines), 1)
+
+
+def repeats_phrase(line: str) -> bool:
+    """Return whether a phrase of up to eight words stands three times or more in a row.
+
+    Text without spaces has a phrase of two to twenty characters four times.
+    """
+    words, shortest, longest, times = line.split(), 1, 8, 3
+    if len(line) > 8 * len(words) and PLAIN_LACKS[UNSPACED].search(line):
+        words, shortest, longest, times = list(line), 2, 20, 4
+    for period in range(shortest, min(longest, len(words) // times) + 1):
+        equal = 0
+        for i in range(period, len(words)):
+            equal = equal + 1 if words[i] == words[i - period] else 0
+            if equal >= (times - 1) * period and any(map(str.isalpha, "".join(words[i - period : i]))):
+                return True
+    return False
+
+
+class Order(NamedTuple):
+    """How the lines of a text are displaced against the lines of another that they resemble most."""
+
+    shift: int
+    """The most frequent displacement; 0: line i resembles line i."""
+    share: float
+    """Share of the lines with this displacement."""
+    own: float
+    """Share of the lines that resemble line i most."""
+    close: float
+    """Share of the lines that share half of their rare words, or more, with the line that they resemble."""
+
+
+def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
+    """Find for each line of a text which line of another it shares the most information in words with."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, line in enumerate(other):
+        for word in set(line.split()):
+            rows[word].append(row)
+    rare = {
+        word: log(len(other) / len(at)) for word, at in rows.items() if len(at) <= max(2, len(other) // 10)
+    }
+    displacements, close = Counter[int](), 0
+    for row in range(0, len(text), max(1, len(text) // 1_000)):
+        likeness = Counter[int]()
+        for word in rare.keys() & set(text[row].split()):
+            likeness.update(dict.fromkeys(rows[word], 0))
+            for at in rows[word]:
+                likeness[at] += rare[word]  # type: ignore[assignment]
+        if likeness:
+            best = max(likeness.values())
+            nearest = [at - row for at, value in likeness.items() if value == best]
+            displacements[0 if 0 in nearest else nearest[0]] += 1
+            close += 2 * best >= sum(rare.get(word, log(len(other))) for word in set(text[row].split()))
+    total = displacements.total()
+    if total < 4 * MIN_LINES:
+        return Order(0, 1.0, 1.0, 0.0)
+    (shift, count), own = displacements.most_common(1)[0], displacements[0]
+    return Order(shift, count / total, own / total, close / total)
+
+
+OTHER_ORDER = 0.1
+"""Share of the lines that tells a displacement, or under which the lines are of other sentences."""
+DISTINCT = 0.9
+"""Share of different lines, relative to the references, under which translations repeat each other."""
+LENGTHS = (0.5, 2.0)
+"""Usual number of characters of translations per character of the references."""
+
+
+def describe_translations(
+    lines: Sequence[str], *references: Sequence[str], unspaced: bool = True
+) -> list[str]:
+    """List what is wrong with translations as a text: form, order, length, blank and repeated lines.
+
+    Args:
+        lines: the translations.
+        references: references, line by line; each as long as the translations.
+        unspaced: whether to name a script without spaces.
+    """
+    compared = compare_texts(lines, list(chain(*zip(*references, strict=True))), "references")
+    findings = {each.form: each for each in [*_plain_findings(_sample(lines), unspaced=unspaced), *compared]}
+    warnings, size = list(map(str, findings.values())), len(lines)
+    blank = sum(not line.strip() for line in lines)
+    if blank > MIN_SHARE * size:
+        warnings.append(f"nothing in {blank:,} of {size:,} lines: were they lost?")
+    repetition = min((describe_repetition(lines, each) for each in references), key=len)
+    warnings += repetition
+    orders = [measure_order(lines, reference) for reference in references]
+    order = max(orders, key=lambda order: order.own)
+    if order.shift and order.share > OTHER_ORDER and order.own < OTHER_ORDER:
+        warnings.append(
+            f"{order.share:.0%} of the lines resemble reference i{order.shift:+} instead of i: shift them"
+        )
+    elif order.own < OTHER_ORDER and order.close > 0.5 and not repetition:
+        warnings.append(
+            f"{order.close:.0%} of the lines resemble a reference closely, but only {order.own:.0%} "
+            "their own: put them in the order of the references"
+        )
+    length = len("".join(lines)) / max(1, min(len("".join(each)) for each in references))
+    if not LENGTHS[0] <= length <= LENGTHS[1]:
+        warnings.append(
+            f"{length:.2f} characters per character of the references: are they the same sentences?"
+        )
+    return warnings
+
+
+def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]:
+    """List how often translations repeat themselves and each other, more than another text does."""
+    size, warnings = len(lines), []
+    repeated = sum(map(repeats_phrase, lines))
+    if repeated > max(MIN_SHARE * size, 2 * sum(map(repeats_phrase, other))):
+        warnings.append(f"a phrase stands three times in a row in {repeated:,} of {size:,} lines")
+    if size >= 4 * MIN_LINES and distinct_lines(lines) < DISTINCT * distinct_lines(other):
+        warnings.append(f"only {round(distinct_lines(lines) * size):,} of {size:,} lines are different")
+    return warnings
+
+
+# Description of a corpus.
+
+
+def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> list[str]:
+    """List what is notable of the texts: cut test sets, sources that occur twice, and forms.
+
+    Args:
+        corpus: the corpus.
+        kind: of the vocabulary; only "given" takes text that is cut into pieces.
+        unspaced: whether BLEU's tokenizer needs spaces between the words of targets.
+
+    Raises:
+        ValueError: most of the text is cut into pieces.
+    """
+    warnings = [
+        f"scores on {len(corpus.splits[test].src)} of {size:,} sentences of {test}"
+        for test, size in corpus.uncut.items()
+    ]
+    for split, count in corpus.overlaps().items():
+        warnings.append(f"{count} of {len(corpus.splits[split].src)} sources of {split} also occur in train")
+    samples = {split: (_sample(pairs.src), _sample(pairs.tgt)) for split, pairs in corpus.splits.items()}
+    for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
+        for split, sample in samples.items():
+            findings = describe_text(sample[side], unspaced=unspaced and side == 1)
+            for finding in findings:
+                if finding.form in CUT and finding.most and kind != "given":
+                    raise ValueError(
+                        f"{corpus.name}, {language}: {finding.form} in {finding.lines} of {finding.total} "
+                        f'lines of {split}: set vocabulary.kind = "given", which joins them before scoring'
+                    )
+            if split != "train":
+                compared = compare_texts(
+                    sample[side], samples["train"][side], "training set", same_sentences=False
+                )
+                findings = [*findings, *compared]
+            forms = {each.form: each for each in findings if each.form not in CUT or kind != "given"}
+            warnings += [f"{split}, {language}: {finding}" for finding in forms.values()]
+    return warnings
