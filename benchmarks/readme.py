@@ -13,19 +13,19 @@ import sys
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from statistics import fmean
 
 from pandas import DataFrame
 
-from compare.analysis.comparison import Comparison, compare_all
-from compare.analysis.efficiency import progress, time_to_quality
+from compare.analysis.comparison import compare_all
+from compare.analysis.cost import cost_points, time_to_quality
 from compare.analysis.finished_experiment import load_finished
+from compare.analysis.summary import summarise
 from compare.config.parse import load_experiment
 from compare.report.conditions import list_left_out
 from compare.report.table import load_table, render_table
 from compare.results.columns import bleu_interval_column, score_column
 from compare.results.store import load_results, read_results
-from compare.results.table import Row, describe_p
+from compare.results.table import describe_p
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -115,21 +115,17 @@ def intervals(folder: Path, corpus: str) -> str:
 
 
 @cache
-def compared(folder: Path, corpus: str) -> tuple[list[Comparison], list[str]]:
-    """Return the comparisons of the models of an experiment, and its outcome in sentences."""
-    return compare_all(load_finished(folder, data_root=corpus))[1:]
-
-
 def outcome(folder: Path, corpus: str, count: int | None = None) -> str:
     """Return the first sentences of an experiment's outcome, or all, as a list."""
-    return "\n".join(f"- {sentence}" for sentence in compared(folder, corpus)[1][:count])
+    sentences = summarise(folder, data_root=corpus).outcome[:count]
+    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 @cache
 def comparisons(folder: Path, corpus: str) -> str:
     """Return a table of all pairs: difference, its interval, p-value with Holm's correction, verdict."""
     lines = ["| difference | BLEU | 95% interval | p | p by Holm | verdict |", "|---|--:|--:|--:|--:|---|"]
-    for comparison in compared(folder, corpus)[0]:
+    for comparison in compare_all(load_finished(folder, data_root=corpus))[1]:
         pair = comparison if comparison.difference >= 0 else comparison.swapped()
         low, high = pair.interval
         cells = [f"{pair.first} - {pair.second}", f"{pair.difference:.1f}", f"{low:.1f} to {high:.1f}"]
@@ -140,24 +136,13 @@ def comparisons(folder: Path, corpus: str) -> str:
 @cache
 def times(folder: Path, levels: tuple[int, ...]) -> str:
     """Return a table of minutes (and updates) to levels of validation BLEU."""
-    runs = time_to_quality(progress(load_finished(folder, needs_texts=False)).rows, levels).rows
+    rows = time_to_quality(cost_points(load_finished(folder, needs_texts=False)).rows, levels).rows
     lines = [f"| | {' | '.join(f'{level} BLEU' for level in levels)} |", f"|---|{'--:|' * len(levels)}"]
-    for label in dict.fromkeys(run["label"] for run in runs):
-        seeds = [run for run in runs if run["label"] == label]
-        cells = [_time_to(level, seeds) for level in levels]
-        lines.append(f"| {' | '.join([label, *cells])} |")
+    for row in rows:
+        costs = [(row[f"minutes_to_{level}"], row[f"updates_to_{level}"]) for level in levels]
+        cells = ["-" if updates is None else f"{minutes:.1f} ({updates:,})" for minutes, updates in costs]
+        lines.append(f"| {' | '.join([row['label'], *cells])} |")
     return "\n".join(lines)
-
-
-def _time_to(level: int, seeds: list[Row]) -> str:
-    """Return the mean minutes and updates to a level of BLEU, and how many seeds reach it if not all do."""
-    there = [seed for seed in seeds if seed[f"updates_to_{level}"] is not None]
-    if not there:
-        return "-"
-    minutes = fmean(seed[f"minutes_to_{level}"] for seed in there)
-    updates = fmean(seed[f"updates_to_{level}"] for seed in there)
-    some = "" if len(there) == len(seeds) else f"; {len(there)} of {len(seeds)} seeds"
-    return f"{minutes:.1f} ({updates:,.0f}{some})"
 
 
 def scores(folder: Path) -> str:

@@ -226,7 +226,7 @@ def curve_rates(seeds: int, experiments: int, sd: float = 0.35) -> CurveRates:
 
     def curve(label: str, truth: np.ndarray) -> Curve:
         noise = rng.normal(scale=sd, size=(seeds, 1)) + rng.normal(scale=sd, size=(seeds, 4))
-        return Curve(label=label, budgets=[1, 2, 4, 8], costs=costs, scores=truth + noise)
+        return Curve(label=label, updates=[1, 2, 4, 8], costs=2**costs, scores=truth + noise)
 
     columns: list[list[bool]] = [[], [], [], [], []]
     for _ in range(experiments):

@@ -47,7 +47,8 @@ def _refuse_hidden_packages() -> None:
         if imported != ours:
             raise ImportError(
                 f"attnbench's package {name!r} ({ours.parent}) is hidden by "
-                f"{imported or 'a folder without __init__.py'}: rename that, or start Python elsewhere"
+                f"{imported or 'a folder without __init__.py'}: "
+                "rename that file, or start Python in another folder"
             )
 
 

@@ -39,7 +39,7 @@ from compare.system.device import Machine, set_numerics, tune_cpu
 from compare.system.log import counting, track
 from compare.system.messages import first_line
 from compare.system.plugins import code_version, plugin_problem
-from compare.training.checkpoints import WEIGHTS
+from compare.training.checkpoints import WEIGHTS, load_weights
 from compare.training.log import read_metrics
 from compare.training.loss import TranslationLoss
 from compare.training.trainer import Validator
@@ -68,7 +68,7 @@ class ComparedValue(NamedTuple):
 
     @property
     def same(self) -> bool:
-        """Whether both values agree within the tolerances."""
+        """True if both values agree within the tolerances."""
         if isinstance(self.recorded, float) and isinstance(self.recomputed, float):
             return math.isclose(self.recorded, self.recomputed, rel_tol=self.relative, abs_tol=self.absolute)
         return bool(self.recorded == self.recomputed)
@@ -358,6 +358,9 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
         yield Gap("translations, because the weights are not in the folder", run.name)
         return
     if run.prepared is None:
+        return
+    if any(each.dtype == torch.bfloat16 for each in load_weights(run.folder.weights).values()):
+        yield Gap("translations, because the weights were rounded to bf16 after translating", run.name)
         return
     train = run.folder.run.train
     device = train.device if torch.cuda.is_available() else "cpu"

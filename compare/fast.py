@@ -1,4 +1,4 @@
-"""What only speed needs: oneDNN, packed layers, copies for decoding, the best continuations, the loss.
+"""Code that only speed needs: oneDNN, packed layers, copies for decoding, the best continuations, the loss.
 
 Delete this file and everything works, slower: each module imports these in place of its plain functions of
 the same name. The gains are those of benchmarks/LOG.md and of the commits that brought them.
@@ -33,11 +33,8 @@ def tune_cpu(*, batch_tokens: int | None = None) -> None:
     """Choose oneDNN for fp32 products, keep freed memory, limit the cache of kernels.
 
     Training, with dropout and attention of ``transformer.fast``: Transformer 6,405 -> 10,860 tokens/s, Luong
-    general 8,443 -> 12,550, additive 7,560 -> 10,960, Bahdanau 7,064 -> 10,490.
-
-    Args:
-        batch_tokens: tokens per training batch. None for a process that only decodes: it has the memory to
-            cache all compiled kernels, which makes it about 10% faster.
+    general 8,443 -> 12,550, additive 7,560 -> 10,960, Bahdanau 7,064 -> 10,490. A process that only decodes,
+    without ``batch_tokens``, caches all compiled kernels, which makes it about 10% faster.
     """
     _keep_freed_memory()
     if batch_tokens is not None:
@@ -209,13 +206,9 @@ def decoding_copy(model: Module, *, always: bool = False) -> Module:
     """Return a copy of a model for as long as its weights stay, or the model itself where none is faster.
 
     In the copy linear layers are packed (``PackedLinear``), and modules with a method ``prepare_decoding``
-    are copied and told to prepare. Modules that hold one of these are new too; everything else, parameters
-    included, is the model's own. ``prepare_decoding`` may give the copy other parameters, buffers and
-    modules, and must not write to those that it has.
-
-    A copy takes less than a millisecond at the sizes of the demo, and longer where ``prepare_decoding``
-    copies large weights: each LSTM layer of width 1,024 that reads as many inputs copies 34 MB of fp32
-    weights.
+    are copied and told to prepare; it may give the copy other parameters, buffers and modules, and must not
+    write to those that it has. Everything else, parameters included, is the model's own. A copy takes less
+    than a millisecond at the sizes of the demo.
 
     A search of 64 sentences is 1.16 (greedy) and 1.15 (beam 5) times as fast by Luong's general model, 1.16
     and 1.14 by the additive one, 1.02 and 1.09 by the Transformer.
@@ -449,7 +442,7 @@ def _compare(
     reference = log_ratio.gather(1, targets.unsqueeze(1)).squeeze(1)
     nll, loss_p = _losses(p, targets, smoothing)  # p and q are probabilities from here on
     nll_q, loss_q = _losses(q, targets, smoothing)
-    log_ratio -= (reference + nll - nll_q).unsqueeze(1)  # as log Z = reference logit + nll
+    log_ratio -= (reference + nll - nll_q).unsqueeze(1)  # log Z = reference logit + nll
     kl_pq = (p * log_ratio).sum(dim=1, keepdim=True)
     kl_qp = -(q * log_ratio).sum(dim=1, keepdim=True)
     loss = (1 - ce_q) * loss_p + ce_q * loss_q

@@ -331,7 +331,7 @@ class RecurrentLanguageModelConfig:
             raise ValueError(
                 'tie "all" shares a source embedding, which a language model lacks: use "output"'
             )
-        _ = self.decoder  # whose checks are those of the other options
+        _ = self.decoder  # checks the other options
 
     @property
     def decoder(self) -> Seq2SeqConfig:

@@ -1,4 +1,4 @@
-"""What only speed needs: layers, packing, gradients of all steps at once, joined gates, tanh.
+"""Code that only speed needs: layers, packing, gradients of all steps at once, joined gates, tanh.
 
 Delete this file and everything works, slower: each module imports these in place of its plain functions of
 the same name. The gains are those of benchmarks/LOG.md and of the commits that brought them.
@@ -153,7 +153,7 @@ def run_cudnn_layer(
     start = tuple(part.to(used) for part in state)
     run: Any = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[rnn.mode]
     arguments: list[Any] = [start if rnn.mode == "LSTM" else start[0], _flatten(weights, used)]
-    keeps = rnn.training or torch.is_grad_enabled()  # what the backward pass needs
+    keeps = rnn.training or torch.is_grad_enabled()  # the backward pass needs the states of all steps
     arguments += [True, 1, 0.0, keeps, rnn.bidirectional]  # biases, layers, dropout of cuDNN
     with torch.autocast(kind, enabled=False):
         if packed is None:
@@ -188,7 +188,7 @@ def joins_gradients() -> bool:
 def _cast_once(matrix: Tensor) -> Tensor:
     kind = matrix.device.type
     is_cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)  # not on "meta"
-    if is_cast and matrix.dtype != torch.float64:  # which it leaves as it is
+    if is_cast and matrix.dtype != torch.float64:  # autocast leaves float64 as it is
         return matrix.to(torch.get_autocast_dtype(kind))
     return matrix
 

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Source
-from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell
+from .cells import MIN_CELLS, LayerNormLSTMCell, MinCell, reversal_index
 from .config import RecurrentLanguageModelConfig, Seq2SeqConfig
 from .decoder import Decoder, EncoderOutput, Memory, SelfAttention, State
-from .min_rnn import reversal_index
 from .normalisers import Choices
 from .stack import Packing, RecurrentStack, embed_tokens
 
@@ -42,7 +41,7 @@ def initialise_weights(module: nn.Module) -> None:
         if isinstance(module, nn.GRU | nn.RNN):
             gates = "rzn" if isinstance(module, nn.GRU) else "h"
         for name, parameter in module.named_parameters():
-            if not name.startswith("gain") and name != "bias_c":  # which are 1 and 0 from the start
+            if not name.startswith("gain") and name != "bias_c":  # gains are 1 and this bias is 0 already
                 for gate, block in zip(gates, parameter.detach().chunk(len(gates)), strict=True):
                     _initialise_gate(name, block, is_forget_gate=gate == "f")
 

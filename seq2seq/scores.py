@@ -6,14 +6,11 @@ encoder state h, A size of a key, C size of a value.
 """
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, cat, nn
 from torch.nn.functional import linear, pad
-
-if TYPE_CHECKING:
-    from .config import AttentionConfig
 
 DEFAULT_POSITIONS = 100
 """M and N if the config leaves them out."""
@@ -24,6 +21,33 @@ MAX_FERTILITY = 2.0
 """The largest number of target words per source word: Tu et al. 2016, section 3.1.1."""
 MIN_FERTILITY = 1e-3
 """The smallest one, so that a coverage is finite in half precision too."""
+
+
+class AttentionSizes(Protocol):
+    """The settings of an ``AttentionConfig`` that scores read; its module imports this one."""
+
+    @property
+    def num_heads(self) -> int:
+        """Number of heads."""
+
+    @property
+    def map_values(self) -> bool:
+        """Whether values are mapped with one head too."""
+
+    @property
+    def kernel_size(self) -> int | None:
+        """Width of the filters over the previous attention weights, in source positions."""
+
+    @property
+    def max_source(self) -> int | None:
+        """Number of source positions that a location-based score distinguishes."""
+
+    @property
+    def max_target(self) -> int | None:
+        """Number of target positions that a static score distinguishes."""
+
+    def inner_size(self, query_size: int) -> int:
+        """Return the inner size A of a score that has one, for decoder states of ``query_size``."""
 
 
 class Past(NamedTuple):
@@ -65,7 +89,7 @@ class Score(nn.Module):
     needs_past = False
     """Whether it reads ``Queries.past``, the weights of earlier steps."""
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Create a score of states (..., query_size) and (..., value_size), or raise a ValueError."""
         super().__init__()
         self.check_sizes(query_size, value_size, config)
@@ -77,7 +101,7 @@ class Score(nn.Module):
             self.value = nn.Linear(value_size, self.context_size, bias=False)
 
     @classmethod
-    def check_sizes(cls, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Raise a ValueError if these sizes do not fit this score; arguments as for the class."""
         size = cls.key_width(query_size, config)
         if size % config.num_heads:
@@ -85,17 +109,17 @@ class Score(nn.Module):
             raise ValueError(f"{name} ({size}) must be a multiple of num_heads ({config.num_heads})")
 
     @classmethod
-    def is_mapped(cls, config: "AttentionConfig") -> bool:
+    def is_mapped(cls, config: AttentionSizes) -> bool:
         """Return whether a matrix maps encoder states to values."""
         return cls.maps_values or config.map_values or config.num_heads > 1
 
     @classmethod
-    def key_width(cls, query_size: int, config: "AttentionConfig") -> int:
+    def key_width(cls, query_size: int, config: AttentionSizes) -> int:
         """Return A, the size of a key that is multiplied by, or added to, a query."""
         return config.inner_size(query_size) if "attention_size" in cls.options else query_size
 
     @classmethod
-    def context_width(cls, query_size: int, value_size: int, config: "AttentionConfig") -> int:
+    def context_width(cls, query_size: int, value_size: int, config: AttentionSizes) -> int:
         """Return C, the size of a value: each of several heads averages a slice of values as wide as keys."""
         return cls.key_width(query_size, config) if cls.is_mapped(config) else value_size
 
@@ -153,12 +177,15 @@ class AdditiveScore(Score):
     """
 
     options = frozenset({"attention_size", "map_values", "num_heads"})
+    head_units: Tensor
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.query = nn.Linear(query_size, self.key_size, bias=False)
         self.key = nn.Linear(value_size, self.key_size, bias=False)
         self.energy = nn.Linear(self.key_size, 1, bias=False)
+        units = torch.eye(self.num_heads).repeat_interleave(self.key_size // self.num_heads, dim=1)
+        self.register_buffer("head_units", units, persistent=False)  # 1 where a unit is of a head, (heads, A)
 
     def project_keys(self, states: Tensor) -> Tensor:
         """Return the keys W_h h, as ``compute_energy`` takes them, (B, S, A)."""
@@ -171,8 +198,8 @@ class AdditiveScore(Score):
     def compute_energy(self, query: Tensor, keys: Tensor) -> Tensor:
         """Compute v . tanh(query + W_h h), (B, heads, Q, S), from (B, Q, 1 or S, A) and (B, S, A)."""
         vectors = self.energy.weight  # v, (1, A)
-        if self.num_heads > 1:  # a matrix with v of each head in a row of its own, and 0 elsewhere
-            vectors = torch.block_diag(*vectors.chunk(self.num_heads, dim=1))  # type: ignore[no-untyped-call]
+        if self.num_heads > 1:  # v of each head in a row, (heads, A), and 0 elsewhere
+            vectors = vectors * self.head_units
         return tanh_energy(query, keys, vectors)
 
 
@@ -187,7 +214,7 @@ class LocationAwareScore(AdditiveScore):
     options = frozenset({"attention_size", "kernel_size"})
     needs_past = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         width = config.kernel_size or DEFAULT_KERNEL
         self.filters = nn.Conv1d(1, NUM_FILTERS, width, padding=width // 2, bias=False)
@@ -213,7 +240,7 @@ class CoverageScore(AdditiveScore):
     options = frozenset({"attention_size"})
     needs_past = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.fertility = nn.Linear(value_size, 1, bias=False)
         self.coverage = nn.Linear(1, self.key_size, bias=False)
@@ -241,7 +268,7 @@ class LocationBasedScore(Score):
 
     options = frozenset({"max_source"})
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.max_source = config.max_source or DEFAULT_POSITIONS
 
@@ -266,7 +293,7 @@ class LocationBasedScore(Score):
 class LocationScore(LocationBasedScore):
     """e[i] = (W s)[i] of source position i: Luong et al. 2015, eq. 8. W is M by H."""
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.query = nn.Linear(query_size, self.max_source, bias=False)
 
@@ -285,7 +312,7 @@ class StaticScore(LocationBasedScore):
 
     options = frozenset({"max_source", "max_target"})
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         is_factor = "attention_size" in self.options  # W_1 of a subclass, whose rows are of length A
         shape = (config.max_target or DEFAULT_POSITIONS, self.key_size if is_factor else self.max_source)
@@ -301,7 +328,7 @@ class StaticFactorisedScore(StaticScore):
 
     options = frozenset({"attention_size", "max_source", "max_target"})
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.expand = nn.Linear(self.key_size, self.max_source, bias=False)
 
@@ -314,7 +341,7 @@ class StaticFactorisedScore(StaticScore):
 class ProductScore(Score):
     """e = f(s) . key(h): base class of the multiplicative scores (Luong et al. 2015, section 3.1)."""
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.query: nn.Module = nn.Identity()
 
@@ -332,7 +359,7 @@ class DotScore(ProductScore):
     """e = s . h: Luong et al. 2015, section 3.1 "dot"; s and h must have one size."""
 
     @classmethod
-    def check_sizes(cls, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def check_sizes(cls, query_size: int, value_size: int, config: AttentionSizes) -> None:
         """Raise a ValueError if decoder and encoder states differ in size."""
         if query_size != value_size:
             raise ValueError(
@@ -349,7 +376,7 @@ class GeneralScore(ProductScore):
 
     options = frozenset({"map_values", "num_heads"})
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.key = nn.Linear(value_size, query_size, bias=False)
 
@@ -362,7 +389,7 @@ class DynamicFactorisedScore(ProductScore):
 
     options = frozenset({"attention_size"})
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         rank = self.key_size
         self.query = nn.Sequential(nn.Linear(query_size, rank), nn.Tanh(), nn.Linear(rank, rank))
@@ -378,7 +405,7 @@ class ScaledDotScore(ProductScore):
     options = frozenset({"attention_size", "num_heads"})
     maps_values = True
 
-    def __init__(self, query_size: int, value_size: int, config: "AttentionConfig") -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.scale = (self.key_size // self.num_heads) ** -0.5
         self.query = nn.Linear(query_size, self.key_size, bias=False)

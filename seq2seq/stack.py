@@ -21,6 +21,7 @@ from .cells import (
     LayerNormLSTM,
     LayerNormLSTMCell,
     MinCell,
+    MinRNN,
     State,
     Step,
     Steps,
@@ -32,7 +33,6 @@ from .cells import (
     run_torch_layer,
 )
 from .config import Seq2SeqConfig
-from .min_rnn import MinRNN
 
 FIRST_RESIDUAL, FIRST_RESIDUAL_PRE_NORM = 2, 1
 """The lowest layer with a residual connection, counted from 0, without and with ``pre_norm``."""
@@ -244,7 +244,7 @@ def _prepare_layer(cell: Cell, offsets: Tensor, input_weight: Tensor, mask: Tens
     ``offsets`` (T, N, G) are the share of the inputs' product that is known for all steps, ``input_weight``
     (G, F) is that of the other inputs, and ``mask`` (N, H) drops units of h in the recurrent product.
     """
-    if isinstance(cell, TorchCell) and cell.recurrent_bias is None:  # its gates are plain sums
+    if isinstance(cell, TorchCell) and cell.recurrent_bias is None:  # the gates are plain sums
         gates = StepwiseLinear(offsets, input_weight, cell.weight_hh)
         return lambda x, h, c: activate(gates(x, h if mask is None else h * mask), h, c)
     inputs = StepwiseLinear(offsets, input_weight)

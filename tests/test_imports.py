@@ -91,7 +91,7 @@ def python(code: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 LISTING = "import compare, data, compare.cli; compare.cli.main(['run', '--list'])"
 RESULTS = "import compare.report.table, compare.results.store, compare.scoring, compare.system.doctor"
-STUDIES = "from compare.studies import STUDIES; print(*STUDIES, sep='\\n')"
+STUDIES = "from compare.studies.study import STUDIES; print(*STUDIES, sep='\\n')"
 HEAVY = {"pandas", "sacrebleu", "matplotlib", "torchtext", "sentencepiece"}
 
 
@@ -125,4 +125,4 @@ def test_folders_of_the_user_hide_nothing_or_are_named(tmp_path: Path):
     done = python("from compare import load_model", tmp_path / "own")
     last = done.stderr.splitlines()[-1]
     assert str(tmp_path / "own" / "data.py") in last
-    assert "rename that file, or start Python in another folder" in last
+    assert "rename that, or start Python elsewhere" in last

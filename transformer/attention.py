@@ -59,17 +59,11 @@ def plain_attention(
 ) -> tuple[Tensor, Tensor]:
     """Compute softmax(Q K^T / sqrt(E)) V, equation 1, step by step.
 
-    Args:
-        queries: (B, H, Q, E).
-        keys: (B, H, S, E).
-        values: (B, H, S, E).
-        mask: True where attention is allowed, or a bias; each query needs at least one key. None allows all.
-        causal: also forbid query i all keys after i (Q = S).
-        dropout: probability of dropping a weight.
-        normalise: function from scores to weights.
+    Queries are (B, H, Q, E), keys and values (B, H, S, E). The mask is True where attention is allowed, or a
+    bias; each query needs at least one key. ``causal`` also forbids query i all keys after i (Q = S);
+    ``normalise`` maps scores to weights.
 
-    Returns:
-        The contexts (B, H, Q, E) and the weights before dropout (B, H, Q, S), exactly 0 where forbidden.
+    Returns the contexts (B, H, Q, E) and the weights before dropout (B, H, Q, S), exactly 0 where forbidden.
     """
     weights = attention_weights(queries, keys, mask, causal, normalise).to(values.dtype)
     return F.dropout(weights, dropout) @ values, weights
@@ -134,15 +128,9 @@ def prefix_attention(
     copying the prefix for every hypothesis took 3 to 8 times as long; attending from all hypotheses of a
     sentence at once, with the tokens of the others masked, took 1.2 to 5 times as long (fp32, torch 2.13).
 
-    Args:
-        queries: (B, K, H, E).
-        generated: keys and values of each hypothesis, time first: (L, B, K, H, E) each.
-        prefix: keys and values of the sentences, (B, H, S, E) each.
-        mask: True at tokens that may be attended, or a bias; broadcasts to (B, K, H, S + L). None allows all.
-        normalise: function from scores to weights.
-
-    Returns:
-        The contexts (B, K, H, E), and the weights of prefix and generated tokens (B, K, H, S + L).
+    Queries are (B, K, H, E), the generated tokens time first, (L, B, K, H, E), the prefix is (B, H, S, E);
+    the mask is True at tokens that may be attended, or a bias, and broadcasts to (B, K, H, S + L). Returns
+    the contexts (B, K, H, E) and the weights (B, K, H, S + L).
     """
     queries = queries / math.sqrt(queries.size(-1))
     prefix_scores = queries.transpose(1, 2) @ prefix.keys.transpose(-2, -1)  # (B, H, K, S)

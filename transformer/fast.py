@@ -1,4 +1,4 @@
-"""What only speed needs: dropout of few random numbers, and one query over a cache.
+"""Code that only speed needs: dropout of few random numbers, and one query over a cache.
 
 Delete this file and everything works, slower: each module imports these in place of its plain functions of
 the same name.

@@ -175,11 +175,6 @@ class Layer(nn.Module):
         return x
 
 
-def final_norm(config: LayerConfig) -> nn.Module:
-    """Build the norm after the last layer, which only "pre" has: "post" layers end with one of their own."""
-    return build_norm(config) if config.norm == "pre" else nn.Identity()
-
-
 # Stacks of layers, and models of them.
 
 
@@ -201,8 +196,9 @@ class LayerStack(nn.Module):
         if config.positions in IN_ATTENTION:
             self.order = AttentionPositions(config, causal=mask == "decoder_mask")
         self.mask_pattern = None if mask is None else build_pattern(mask, getattr(config, mask))
-        self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # of layers of one class
-        self.norm = final_norm(config)
+        self.layers: Sequence[Any] = nn.ModuleList(layers)  # type: ignore[assignment]  # layers of one class
+        # "post" layers end with a norm of their own.
+        self.norm = build_norm(config) if config.norm == "pre" else nn.Identity()
 
     def embed(self, ids: Tensor, positions: Tensor, end: int) -> Tensor:
         """Embed ids (B, T) at positions (T,), (B, T) or (B, 1), all below ``end``: (B, T, D)."""

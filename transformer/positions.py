@@ -133,7 +133,7 @@ class Relation(NamedTuple):
     rotation: Tensor | None = None
     """Sine and cosine of each angle, (Q, 1, E / 2, 2) or (B, Q, 1, E / 2, 2), of the new queries and keys."""
     bucket: Tensor | None = None
-    """Which learned vector belongs to each distance, (Q, S) or (B, 1, Q, S)."""
+    """Index of the learned vector of each distance, (Q, S) or (B, 1, Q, S)."""
     lengths: Tensor | None = None
     """Lengths of the sentences (B,) on the CPU, for a recurrence in place of attention; None: not known."""
 

@@ -1,10 +1,13 @@
-"""Quality against the cost of training: slopes, crossings and time to quality of curves over several budgets.
+"""Quality against the cost of training: points, curves, slopes, crossings and time to quality.
+
+The points of an experiment with several budgets are its results; with one budget they are the validations
+during training.
 
 References:
 - Hesterberg 2015, What Teachers Should Know About the Bootstrap. The American Statistician 69(4).
 - Holm 1979 and Welch 1947, as in ``statistics``.
 
-k seeds, B budgets, R resamples of the seeds, G costs of a grid.
+k seeds, B budgets or validations, R resamples of the seeds, G costs of a grid.
 """
 
 import math
@@ -17,6 +20,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from compare.analysis.comparison import Comparison, compared_with
+from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun
 from compare.analysis.statistics import (
     ALPHA,
     FloatArray,
@@ -26,38 +30,114 @@ from compare.analysis.statistics import (
     seed_interval,
     t_quantile,
 )
-from compare.results.table import describe_p, format_points
+from compare.results.table import Column, Row, Table, describe_p, format_points, plain_column
 from compare.scoring import BOOTSTRAP_SEED
+from compare.training.log import read_metrics
+
+# Points: quality of a run, with the training that it took.
 
 
-class BudgetScore(NamedTuple):
-    """Score of one model and seed at one training budget."""
+COSTS = {
+    "updates": "updates",
+    "minutes": "minutes of training",
+    "tokens": "training tokens of source and target",
+    "flops": "training FLOPs",
+    "joules": "joules of training",
+}
+"""Training costs: columns of ``cost_points``, and what they are in words."""
+QUALITIES = {"bleu": "highest BLEU", "loss": "lowest validation loss"}
+"""Columns of ``cost_points``, and what the best model has."""
+NO_BLEU = "there is no BLEU: language models translate nothing; tables have their perplexities"
+BELOW_BEST = (6, 4, 2)
+"""BLEU below the best, rounded down, of the levels for which ``time_to_quality`` reports times."""
 
-    label: str
-    seed: int
-    budget: int
-    """Updates."""
-    flops: float
-    """FLOPs of training: those per token times the tokens seen."""
-    score: float
+
+def cost_points(finished: FinishedExperiment) -> Table:
+    """List quality and training cost: a row per result of several budgets, or else per validation."""
+    if len(finished.budgets) < 2:
+        return progress(finished)
+    experiments = map(finished.at_budget, finished.budgets)
+    rows = [_result_row(each, run) for each in experiments for run in each.trained.runs]
+    return Table(f"BLEU of {finished.outcome_name} at each budget.", rows)
+
+
+def progress(finished: FinishedExperiment) -> Table:
+    """List validation loss and BLEU with the training cost so far, one row per run and validation.
+
+    FLOPs are ``train_flops_per_token`` of the result times the tokens of both sides, joules likewise with
+    ``energy_j_per_1k_tokens``; None if the result lacks these.
+    """
+    rows = [row for run in finished.trained.runs for row in _validation_rows(run)]
+    return Table("Validation (greedy search) during training; the minutes exclude validation itself.", rows)
+
+
+def _validation_rows(run: FinishedRun) -> list[Row]:
+    """List the rows of ``progress`` of one run."""
+    lines = read_metrics(run.metrics)
+    train_lines, valid_lines = (
+        [line for line in lines if line["kind"] == kind] for kind in ("train", "valid")
+    )
+    rows = []
+    for line in valid_lines:
+        earlier = [train_line for train_line in train_lines if train_line["update"] <= line["update"]]
+        tokens = sum(train_line["src_tokens"] + train_line["tgt_tokens"] for train_line in earlier)
+        costs = _costs(run, line["update"], line["seconds"], tokens)
+        rows.append({**run.names, **costs, "loss": line["loss"], "bleu": line["bleu"]})
+    return rows
+
+
+def _result_row(finished: FinishedExperiment, run: FinishedRun) -> Row:
+    """Return the row of a result of one of several budgets, whose log contains its trunk."""
+    result = run.result
+    seconds = (result.train_s or 0.0) + (result.data_s or 0.0)
+    costs = _costs(run, result.budget or 0, seconds, result.tokens_seen or 0)
+    quality = {"loss": result.valid_loss, "bleu": finished.outcome_bleu(result)}
+    return {**run.names, **costs, **quality, "outcome": finished.outcome_name}
+
+
+def _costs(run: FinishedRun, updates: int, seconds: float, tokens: int) -> Row:
+    """Return the columns of ``COSTS``."""
+    flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
+    return {
+        "updates": updates,
+        "minutes": seconds / 60,
+        "tokens": tokens,
+        "flops": None if flops is None else flops * tokens,
+        "joules": None if energy is None else energy * tokens / 1000,
+    }
+
+
+# Curves: the points of one model.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Curve:
-    """Scores of one model by seed and budget, in rising order of the budgets."""
+    """Scores of one model by seed and training cost, in rising order."""
 
     label: str
-    budgets: Sequence[int]
-    """Updates, (B,)."""
+    updates: Sequence[int]
+    """Updates of each point, (B,)."""
     costs: FloatArray
-    """Binary logarithm of the FLOPs, mean over seeds, (B,); a straight line joins neighbours."""
+    """Cost, mean over seeds, (B,); a straight line over its logarithm joins neighbours."""
     scores: FloatArray
     """Score of each seed, (k, B)."""
 
     @property
+    def doublings(self) -> FloatArray:
+        """Binary logarithm of the cost, (B,)."""
+        logarithms: FloatArray = np.log2(self.costs)
+        return logarithms
+
+    @property
+    def means(self) -> FloatArray:
+        """Mean score over seeds, (B,)."""
+        means: FloatArray = self.scores.mean(axis=0)
+        return means
+
+    @property
     def slopes(self) -> FloatArray:
         """Least-squares slope of each seed: points per doubling of the cost, (k,)."""
-        centred = self.costs - self.costs.mean()
+        centred = self.doublings - self.doublings.mean()
         slopes: FloatArray = self.scores @ centred / (centred @ centred)
         return slopes
 
@@ -66,40 +146,108 @@ class Curve:
         """95% interval of the mean slope over seeds; None for one seed."""
         return seed_interval(self.slopes.tolist())
 
+    def score_at(self, cost: float) -> float:
+        """Return the mean score at a cost between the first and the last."""
+        return float(np.interp(math.log2(cost), self.doublings, self.means))
+
     def cost_of(self, score: float) -> float | None:
-        """Return the FLOPs at which the mean curve first reaches a score; None if it never does.
+        """Return the cost at which the mean curve first reaches a score; None if it never does.
 
         A curve that begins above the score has reached it at its smallest cost, or before.
         """
-        means = self.scores.mean(axis=0)
-        reached = int(np.argmax(means >= score))
-        if means[reached] < score:
+        reached = int(np.argmax(self.means >= score))
+        if self.means[reached] < score:
             return None
         if not reached:
-            return float(2 ** self.costs[0])
+            return float(self.costs[0])
         before = slice(reached - 1, reached + 1)
-        return float(2 ** np.interp(score, means[before], self.costs[before]))
+        return float(2 ** np.interp(score, self.means[before], self.doublings[before]))
 
 
-def make_curves(scores: Iterable[BudgetScore]) -> dict[str, Curve]:
-    """Build the curve of each model, of the budgets that all its seeds have reached.
+def make_curves(points: Iterable[Row], quality: str = "bleu", cost: str = "flops") -> dict[str, Curve]:
+    """Build the curve of each model, of the updates that all its seeds have reached.
 
-    Raises:
-        ValueError: the seeds of a model have fewer than two budgets in common.
+    Args:
+        points: rows of ``cost_points``; those that lack the quality or the cost are left out.
+        quality: a column of ``QUALITIES``.
+        cost: a column of ``COSTS``.
     """
-    models: dict[str, dict[int, dict[int, BudgetScore]]] = {}
-    for each in scores:
-        models.setdefault(each.label, {}).setdefault(each.seed, {})[each.budget] = each
+    models: dict[str, dict[int, dict[int, Row]]] = {}
+    for point in points:
+        if point[quality] is not None and point[cost] is not None:
+            runs = models.setdefault(point["label"], {})
+            runs.setdefault(point["seed"], {})[point["updates"]] = point
     curves = {}
     for label, seeds in models.items():
-        budgets = sorted(set.intersection(*map(set, seeds.values())))
-        if len(budgets) < 2:
-            raise ValueError(f"{label}: its seeds have {len(budgets)} budgets in common; a curve needs two")
-        runs = [[by_budget[budget] for budget in budgets] for by_budget in seeds.values()]
-        flops = np.array([[each.flops for each in run] for run in runs])
-        values = np.array([[each.score for each in run] for run in runs])
-        curves[label] = Curve(label=label, budgets=budgets, costs=np.log2(flops).mean(axis=0), scores=values)
+        updates = sorted(set.intersection(*map(set, seeds.values())))
+        costs, scores = (
+            np.array([[float(run[update][name]) for update in updates] for run in seeds.values()])
+            for name in (cost, quality)
+        )
+        curves[label] = Curve(label=label, updates=updates, costs=costs.mean(axis=0), scores=scores)
     return curves
+
+
+def time_to_quality(points: Sequence[Row], levels: Sequence[int] = ()) -> Table:
+    """List minutes and updates at which the mean curve of each model first reaches levels of BLEU.
+
+    Args:
+        points: rows of ``cost_points``.
+        levels: by default those of ``BELOW_BEST`` under the best mean BLEU of all models.
+
+    Returns:
+        One row per model; None where it never reaches the level.
+
+    Raises:
+        ValueError: the runs have no BLEU.
+    """
+    if any(point["bleu"] is None for point in points):
+        raise ValueError(NO_BLEU)
+    by_cost = {cost: make_curves(points, "bleu", cost) for cost in ("minutes", "updates")}
+    best = max(curve.means.max() for curve in by_cost["updates"].values())
+    levels = levels or [level for below in BELOW_BEST if (level := math.floor(best) - below) > 0]
+    rows: list[Row] = []
+    for label in by_cost["updates"]:
+        costs = {name: [curves[label].cost_of(level) for level in levels] for name, curves in by_cost.items()}
+        row: Row = {"label": label}
+        for level, minutes, updates in zip(levels, *costs.values(), strict=True):
+            row[f"minutes_to_{level}"] = minutes
+            row[f"updates_to_{level}"] = None if updates is None else round(updates)
+        rows.append(row)
+    caption = (
+        f"Training until the mean over seeds first has a BLEU of {', '.join(map(str, levels))} (best of all: "
+        f"{best:.1f}), by straight lines between the points of the curve, without the time of validation; a "
+        "dash where a model does not get there."
+    )
+    return Table(caption, rows, "Time to quality")
+
+
+def budget_table(points: Sequence[Row]) -> Table:
+    """List the BLEU of each model at each of several budgets, and its slope over all.
+
+    Args:
+        points: rows of ``cost_points``.
+    """
+    budgets = sorted({point["updates"] for point in points})
+    rows: list[Row] = []
+    for label, curve in make_curves(points).items():
+        row: Row = {"label": label, "seeds": len(curve.scores)}
+        for budget, scores in zip(curve.updates, curve.scores.T, strict=True):
+            row[str(budget)] = float(scores.mean())
+            row[f"{budget}_sd"] = float(scores.std(ddof=1)) if len(scores) > 1 else None
+        if len(curve.updates) > 1:
+            low, high = curve.slope_interval or (None, None)
+            row |= {"slope": float(curve.slopes.mean()), "slope_low": low, "slope_high": high}
+        rows.append(row)
+    columns = [Column(str(budget), f"{budget:,} updates", decimals=1) for budget in budgets]
+    slope = Column("slope", "BLEU per doubling of FLOPs", decimals=2)
+    interval = Column("slope_low", "95% interval", ends=[("slope_low", "slope_high")], decimals=2)
+    layout = [Column("label", "model", left=True), plain_column("seeds"), *columns, slope, interval]
+    outcome = next((point["outcome"] for point in points), "")
+    caption = (
+        f"BLEU ({outcome}), means over seeds ± standard deviation. A dash: not all seeds have this budget."
+    )
+    return Table(caption, rows, "BLEU by training budget", layout=layout)
 
 
 # Slopes.
@@ -122,7 +270,7 @@ class SlopeDifference(NamedTuple):
         verdict = describe_p(self.p) if self.p < ALPHA else f"{describe_p(self.p)}, not significant"
         return (
             f"Per doubling of the training FLOPs {gains[0]} and {gains[1]} are gained: a difference of "
-            f"{self.test.difference:.2f} (95% interval {low:.2f} to {high:.2f}; {verdict})."
+            f"{self.test.difference:z.2f} (95% interval {low:z.2f} to {high:z.2f}; {verdict})."
         )
 
 
@@ -151,12 +299,25 @@ class Crossing(NamedTuple):
 
     leader: str
     """Model that is ahead at the largest cost of both."""
-    flops: float
+    cost: float
     """Cost of the last crossing of the mean curves; 0 if the leader is ahead throughout."""
     interval: Interval | None
     """95% interval of this cost; 0 is below all budgets, infinity above. None with less than three seeds."""
     several: bool
     """Whether the curves cross more than once."""
+
+    def describe_interval(self) -> str:
+        """Format the interval; empty if there is none, or no crossing in it."""
+        if self.interval is None or self.interval.low == self.interval.high:
+            return ""
+        low, high = (format_cost(end) for end in self.interval)
+        low = "below the smallest budget" if self.interval.low == 0 else low
+        return f"{low} to {'above the largest' if self.interval.high == math.inf else high}"
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the mean curves cross at a cost that both have."""
+        return 0 < self.cost < math.inf
 
 
 def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Crossing:
@@ -168,14 +329,13 @@ def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Cr
     Raises:
         ValueError: the models have no range of costs in common.
     """
-    low, high = (end(first.costs[index], second.costs[index]) for end, index in ((max, 0), (min, -1)))
-    if low >= high:
+    grid = _common_grid(first, second)
+    if len(grid) < 2:
         raise ValueError(f"{first.label} and {second.label} have no training costs in common")
-    grid = np.unique(np.clip(np.concatenate([first.costs, second.costs]), low, high))
     seeds = len(first.scores), len(second.scores)
 
     def on_grid(curve: Curve) -> FloatArray:
-        return np.stack([np.interp(grid, curve.costs, scores) for scores in curve.scores])
+        return np.stack([np.interp(grid, curve.doublings, scores) for scores in curve.scores])
 
     one, other = on_grid(first), on_grid(second)
     lead = one.mean(axis=0) - other.mean(axis=0)
@@ -196,6 +356,13 @@ def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Cr
     return Crossing((first if sign > 0 else second).label, crossing, interval, changes > 1)
 
 
+def _common_grid(*curves: Curve) -> FloatArray:
+    """Return the binary logarithms of all costs in the range that the curves have in common, (G,)."""
+    low, high = (end(each.doublings[i] for each in curves) for end, i in ((max, 0), (min, -1)))
+    grid = np.concatenate([each.doublings for each in curves])
+    return np.unique(np.clip(grid, low, high)) if low < high else grid[:0]
+
+
 def _last_crossing(grid: FloatArray, lead: FloatArray) -> Any:
     """Return where ``lead``, (..., G), becomes positive for good; -inf if it is so throughout, else inf."""
     behind = lead <= 0
@@ -212,21 +379,26 @@ def _last_crossing(grid: FloatArray, lead: FloatArray) -> Any:
 
 
 def describe_costs(
-    scores: Iterable[BudgetScore],
+    curves: Mapping[str, Curve],
     pairs: Sequence[tuple[str, str]],
     comparisons: Mapping[int, Sequence[Comparison]],
 ) -> list[str]:
     """Describe the curves of planned pairs of models, and the differences of their slopes.
 
     Args:
-        scores: of all models, seeds and budgets.
+        curves: of all models, over the FLOPs of training.
         pairs: labels of two models each; Holm's correction of the slopes is for these.
         comparisons: of the models by budget, as ``compare_models`` makes them.
 
     Returns:
         A sentence per pair, then one per pair whose models both have several seeds.
+
+    Raises:
+        ValueError: a model has fewer than two budgets.
     """
-    curves = make_curves(scores)
+    for label, curve in curves.items():
+        if (number := len(curve.updates)) < 2:
+            raise ValueError(f"{label}: its seeds have {number} budgets in common; a curve needs two")
     sentences = []
     for first, second in pairs:
         verdicts = {budget: compared_with(each, second).get(first) for budget, each in comparisons.items()}
@@ -245,8 +417,8 @@ def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparis
         second: that of another.
         verdicts: comparison of the two by budget; where there is none, no lead is significant.
     """
-    budgets = [budget for budget in first.budgets if budget in second.budgets]
-    means = [dict(zip(each.budgets, each.scores.mean(axis=0), strict=True)) for each in (first, second)]
+    budgets = [budget for budget in first.updates if budget in second.updates]
+    means = [dict(zip(each.updates, each.means, strict=True)) for each in (first, second)]
     leads = {budget: float(means[0][budget] - means[1][budget]) for budget in budgets}
     groups = groupby(
         budgets,
@@ -258,22 +430,23 @@ def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparis
     certain: list[str] = []
     uncertain: list[str] = []
     for (leader, is_significant), group in groups:
-        span = list(group)
+        span, other = list(group), (second if leader == first.label else first).label
         if is_significant:
-            certain.append(f"{leader} {'' if certain else 'leads '}{_describe_span(span, budgets)}")
+            certain.append(f"{leader} leads {other} {_describe_span(span, budgets)}")
         else:
             sizes = (format_points(abs(leads[budget])) for budget in span)
-            at = f"{leader} is {_ends(sizes)} BLEU ahead {_describe_span(span, budgets)}"
+            at = f"{leader} is {_ends(sizes)} BLEU ahead of {other} {_describe_span(span, budgets)}"
             uncertain.append(f"{at}, which is not significant")
     parts = [" and ".join(certain)] * bool(certain) + uncertain
     crossing = find_crossing(first, second)
-    if crossing.flops == 0:
+    if crossing.cost == 0:
         where = f"by the means {crossing.leader} is ahead throughout"
-    elif crossing.flops == math.inf:
+    elif crossing.cost == math.inf:
         where = "by the means neither is ahead at the end"
     else:
-        where = f"the curves cross {'last ' * crossing.several}at {_format_flops(crossing.flops)} FLOPs"
-    return f"{'; '.join([*parts, where])}{_describe_interval(crossing.interval)}."
+        where = f"the curves cross {'last ' * crossing.several}at {format_cost(crossing.cost)} FLOPs"
+    interval = crossing.describe_interval()
+    return f"{'; '.join([*parts, where])}{f' (95% interval of the crossing {interval})' * bool(interval)}."
 
 
 def _describe_span(span: Sequence[int], budgets: Sequence[int]) -> str:
@@ -293,16 +466,28 @@ def _ends(texts: Iterable[str]) -> str:
     return " to ".join([first, *rest[-1:]])
 
 
-def _describe_interval(interval: Interval | None) -> str:
-    if interval is None or interval.low == interval.high:
-        return ""
-    ends = [_format_flops(end) for end in interval]
-    if interval.low == 0:
-        ends[0] = "below the smallest budget"
-    if interval.high == math.inf:
-        ends[1] = "above the largest"
-    return f" (95% interval of the crossing {' to '.join(ends)})"
+def format_cost(cost: float) -> str:
+    """Format a cost with two digits: "2,300" or "2.9e14"."""
+    large = f"{cost:.1e}".replace("e+0", "e").replace("e+", "e")
+    return large if cost >= 1e6 else f"{float(f'{cost:.2g}'):,g}"
 
 
-def _format_flops(flops: float) -> str:
-    return f"{flops:.1e}".replace("e+", "e")
+def name_leaders(curves: Mapping[str, Curve], quality: str, cost: str) -> str:
+    """Say which model is best at which cost, by the means over seeds; empty where nothing is compared.
+
+    Args:
+        curves: by label; a higher score is better.
+        quality: a column of ``QUALITIES``.
+        cost: a column of ``COSTS``.
+    """
+    long = [curve for curve in curves.values() if len(curve.updates) > 1]
+    grid = _common_grid(*long) if len(long) > 1 else ()
+    leaders = [max(long, key=lambda curve: curve.score_at(2**place)).label for place in grid]
+    first, *others = (label for label, _ in groupby(leaders)) if leaders else ("",)
+    best = QUALITIES[quality]
+    if not others:
+        return f"{first} has the {best} at every training cost" if first else ""
+    if len(others) == 1 and (crossing := find_crossing(curves[first], curves[others[0]])).is_inside:
+        where = f"{format_cost(crossing.cost)} {COSTS[cost]}"
+        return f"{first} has the {best} up to {where}, {others[0]} beyond"
+    return f"{first} has the {best} at the lowest training cost, {others[-1]} at the highest"

@@ -1,74 +1,18 @@
-"""Cost of quality: BLEU during training and of a random search, Pareto fronts against speed and size."""
+"""Test BLEU against decoding speed and size, and validation BLEU against the trials of a search."""
 
 import math
 from collections.abc import Sequence
 from statistics import fmean
 
+from compare.analysis.cost import NO_BLEU
 from compare.analysis.finished_experiment import FinishedExperiment, FinishedRun, Spread, timed_spread
 from compare.experiment.tune import TrialResult, group_trials
 from compare.results.table import Row, Table
-from compare.training.log import read_metrics
 
-COSTS = {
-    "seconds": "seconds of training",
-    "updates": "updates",
-    "tokens": "tokens of source and target",
-    "flops": "floating-point operations of training",
-    "joules": "joules of training",
-}
-"""Training costs: columns of ``progress``, and what they are in words."""
-BELOW_BEST = (6, 4, 2)
-"""BLEU below the best, rounded down, of the levels for which ``time_to_quality`` reports times."""
 SPEED = "beam_sentences_per_s"
 """Speed column of ``pareto``: that of the search whose BLEU is reported."""
-NO_BLEU = "there is no BLEU: language models translate nothing; tables have their perplexities"
 SIZE = "params"
 """Size column of ``pareto``."""
-
-
-def progress(finished: FinishedExperiment) -> Table:
-    """List validation loss and BLEU with the training cost so far, one row per run and validation.
-
-    FLOPs are ``train_flops_per_token`` of the result times the tokens of both sides, joules likewise with
-    ``energy_j_per_1k_tokens``; None if the result lacks these.
-    """
-    rows = [row for run in finished.trained.runs for row in _validation_rows(run)]
-    return Table("Validation (greedy search) during training; the seconds exclude validation itself.", rows)
-
-
-def time_to_quality(curves: Sequence[Row], levels: Sequence[int] = ()) -> Table:
-    """List minutes and updates after which each run first reached levels of validation BLEU.
-
-    Args:
-        curves: rows of ``progress``.
-        levels: by default those of ``BELOW_BEST`` under the best BLEU of all runs.
-
-    Returns:
-        One row per run; None where it never reached the level.
-
-    Raises:
-        ValueError: the runs have no BLEU.
-    """
-    if any(row["bleu"] is None for row in curves):
-        raise ValueError(NO_BLEU)
-    best = max(row["bleu"] for row in curves)
-    levels = levels or [level for below in BELOW_BEST if (level := math.floor(best) - below) > 0]
-    runs: dict[tuple[str, int], list[Row]] = {}
-    for row in curves:
-        runs.setdefault((row["label"], row["seed"]), []).append(row)
-    rows: list[Row] = []
-    for (label, seed), validations in runs.items():
-        row = {"label": label, "seed": seed}
-        for level in levels:
-            first = next((each for each in validations if each["bleu"] >= level), None)
-            row[f"minutes_to_{level}"] = first and first["seconds"] / 60
-            row[f"updates_to_{level}"] = first and first["updates"]
-        rows.append(row)
-    caption = (
-        f"Training until the first validation with a BLEU of {', '.join(map(str, levels))} (best of all: "
-        f"{best:.1f}), without the time of validation; a dash where a run did not get there."
-    )
-    return Table(caption, rows, "Time to quality")
 
 
 def pareto(finished: FinishedExperiment) -> Table:
@@ -136,32 +80,6 @@ def _mean_row(label: str, runs: Sequence[FinishedRun]) -> Row:
         f"{SPEED}_high": high,
         SIZE: size[0],
     }
-
-
-def _validation_rows(run: FinishedRun) -> list[Row]:
-    """List the rows of ``progress`` of one run."""
-    lines = read_metrics(run.metrics)
-    train_lines, valid_lines = (
-        [line for line in lines if line["kind"] == kind] for kind in ("train", "valid")
-    )
-    flops, energy = run.result.train_flops_per_token, run.result.energy_j_per_1k_tokens
-    rows = []
-    for line in valid_lines:
-        earlier = [train_line for train_line in train_lines if train_line["update"] <= line["update"]]
-        tokens = sum(train_line["src_tokens"] + train_line["tgt_tokens"] for train_line in earlier)
-        rows.append(
-            {
-                **run.names,
-                "seconds": line["seconds"],
-                "updates": line["update"],
-                "tokens": tokens,
-                "flops": None if flops is None else flops * tokens,
-                "joules": None if energy is None else energy * tokens / 1000,
-                "loss": line["loss"],
-                "bleu": line["bleu"],
-            }
-        )
-    return rows
 
 
 # Expected best validation score of a random search against its number of trials.

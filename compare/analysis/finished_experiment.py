@@ -45,6 +45,8 @@ class FinishedExperiment:
     """The finished runs, in the order of the table."""
     results: tuple[Result, ...]
     """Results of all runs, failed and unfinished ones included, in the order of the table."""
+    budgets: tuple[int, ...] = ()
+    """The budgets that have a finished run, rising; empty without ``train.budgets``."""
     no_texts: str = ""
     """Reason why corpus or translations cannot be read; empty if they can."""
 
@@ -52,6 +54,19 @@ class FinishedExperiment:
     def trained(self) -> "FinishedExperiment":
         """The same without the external systems, for what looks at models, training and speed."""
         return replace(self, runs=tuple(run for run in self.runs if not run.run.is_external))
+
+    @property
+    def is_largest_budget(self) -> bool:
+        """Whether it is the largest of several budgets, whose outcome covers them all."""
+        return len(self.budgets) > 1 and self.trained.runs[0].result.budget == self.budgets[-1]
+
+    def at_budget(self, budget: int) -> "FinishedExperiment":
+        """Return the same experiment at one of its budgets."""
+        other = load_runs(self.folder, budget=budget)
+        if not self.no_texts:
+            runs = tuple(replace(run, outputs=_outputs(run, self.corpus)) for run in other.runs)
+            other = replace(other, runs=runs)
+        return replace(other, corpus=self.corpus, no_texts=self.no_texts)
 
     @property
     def failed_seeds(self) -> dict[str, list[int]]:
@@ -76,6 +91,12 @@ class FinishedExperiment:
     def outcome(self) -> str:
         """The value of ``scoring.outcome``: which test set decides."""
         return self.runs[0].run.scoring.outcome
+
+    @property
+    def outcome_name(self) -> str:
+        """Name of the test set that decides, or "the mean of 3 test sets"."""
+        names = outcome_tests(self.outcome, self.corpus.tests)
+        return names[0] if len(names) == 1 else f"the mean of {len(names)} test sets"
 
     def outcome_bleu(self, result: Result) -> float | None:
         """Return the BLEU that decides; None where it is not known."""
@@ -119,7 +140,8 @@ def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = N
         ValueError: no run is finished, or a file is damaged.
     """
     folder = Path(folder)
-    results = tuple(of_budget(read_results(folder), budget))
+    every = read_results(folder)
+    results = tuple(of_budget(every, budget))
     done = [result for result in results if result.status == "done"]
     if not done:
         raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
@@ -134,7 +156,10 @@ def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = N
         tgt_lang=data.tgt,
         splits={test: Pairs((), ()) for test in first.tests or ["test", *further_tests(done[0].flat())]},
     )
-    return FinishedExperiment(folder=folder, corpus=corpus, runs=tuple(runs), results=results)
+    budgets = sorted({run.budget for run in every if run.budget and run.status == "done"})
+    return FinishedExperiment(
+        folder=folder, corpus=corpus, runs=tuple(runs), results=results, budgets=tuple(budgets)
+    )
 
 
 def load_finished(

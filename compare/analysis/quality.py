@@ -1,4 +1,4 @@
-"""Translation quality by length and word frequency, and faults.
+"""Translation quality by length, similarity to the training text and word frequency, and faults.
 
 References:
 - Malaviya et al. 2018, Sparse and Constrained Attention for Neural Machine Translation. ACL.
@@ -9,15 +9,16 @@ References:
 import re
 from bisect import bisect
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.similarity import GRAM, MOST_SENTENCES, NEAREST, copy_nearest, nearest
 from compare.analysis.statistics import bleu, sentence_counts
-from compare.results.table import Table
+from compare.results.table import Row, Table
 from data.text import UNSPACED
 from data.vocabulary import TOKEN, split_words
 
@@ -97,25 +98,77 @@ def by_length(finished: FinishedExperiment, *, most: int = MAX_BUCKETS) -> Table
     tests = finished.corpus.tests
     lengths = np.array(word_counts([line for test in tests for line in finished.sources(test)]))
     buckets = make_buckets(lengths.tolist(), most=most)
-    rows = []
-    for run in finished.runs:
-        counts = np.concatenate(
-            [
-                sentence_counts(run.outputs[test], finished.references(test), finished.tokenize)
-                for test in tests
-            ]
-        )
-        for bucket in buckets:
-            inside = (bucket.low <= lengths) & (lengths <= bucket.high)
-            sums = counts[inside].sum(axis=0)
-            hyp_len, ref_len = sums[:2].tolist()
-            scores = {"bleu": float(bleu(sums)), "length_ratio": hyp_len / ref_len}
-            rows.append({**run.names, "source_words": str(bucket), "sentences": int(inside.sum()), **scores})
+    groups = {str(each): (each.low <= lengths) & (lengths <= each.high) for each in buckets}
+    rows = [
+        row
+        for run in finished.runs
+        for row in _group_rows(finished, run.names, run.outputs, groups, "source_words")
+    ]
     caption = (
         f"Quality by words of the source, sentences of {' and '.join(tests)}; each bucket is scored as a "
         "separate corpus (BLEU, and tokens of the translations over those of the references)."
     )
     return Table(caption, rows, "BLEU by length of the source")
+
+
+def _group_rows(
+    finished: FinishedExperiment,
+    names: Row,
+    outputs: Mapping[str, Sequence[str]],
+    groups: Mapping[str, Any],
+    column: str,
+) -> Iterator[Row]:
+    """Score translations of all test sets by group of sentences, each as a separate corpus.
+
+    Args:
+        finished: the experiment.
+        names: columns of every row.
+        outputs: translations by test set.
+        groups: which of all sentences belong to a group, (N,), by its name.
+        column: for this name.
+    """
+    counts = np.concatenate(
+        [
+            sentence_counts(outputs[test], finished.references(test), finished.tokenize)
+            for test in finished.corpus.tests
+        ]
+    )
+    for group, inside in groups.items():
+        sums = counts[inside].sum(axis=0)
+        hyp_len, ref_len = sums[:2].tolist()
+        scores = {"bleu": float(bleu(sums)), "length_ratio": hyp_len / ref_len}
+        yield {**names, column: group, "sentences": int(inside.sum()), **scores}
+
+
+# Quality by similarity to the training text.
+
+
+def by_similarity(finished: FinishedExperiment) -> Table:
+    """Score by similarity of the source to the nearest training sentence, one row per run and quarter.
+
+    The nearest-neighbour baseline, which copies the translation of that sentence, is the last model.
+    """
+    tests = finished.corpus.tests
+    similarity = np.concatenate([nearest(finished, test).similarity for test in tests])
+    ends = np.unique(np.quantile(similarity, [0, 0.25, 0.5, 0.75, 1]))
+    quarters = np.maximum(1, np.searchsorted(ends, similarity))
+    groups = {
+        f"{ends[number - 1]:.2f}–{ends[number]:.2f}": quarters == number for number in np.unique(quarters)
+    }
+    copies = {test: copy_nearest(finished, test) for test in tests}
+    systems = [(run.names, run.outputs) for run in finished.runs]
+    rows = [
+        row
+        for names, outputs in [*systems, ({"label": NEAREST, "seed": 1}, copies)]
+        for row in _group_rows(finished, names, outputs, groups, "similarity")
+    ]
+    caption = (
+        "Quality by similarity of the source to the most similar training sentence (of a large corpus, of "
+        f"the first {MOST_SENTENCES:,}): cosine of tf-idf vectors of character {GRAM}-grams. Each quarter "
+        f"of the sentences of {' and '.join(tests)} is scored as a separate corpus. {NEAREST} copies the "
+        "translation of that training sentence."
+    )
+    return Table(caption, rows, "BLEU by similarity to the training text")
 
 
 # Word accuracy by how often a word occurs in training.

@@ -5,11 +5,18 @@ translation of the most similar training source; a corpus on which it scores hig
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+
+from compare.analysis.finished_experiment import FinishedExperiment
+from compare.results.store import of_test
+from compare.results.table import Row
+from compare.scoring import all_metrics, score_texts
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -18,6 +25,8 @@ NEAREST = "nearest-neighbour"
 """Label of the baseline in tables."""
 GRAM = 4
 """Length of the character n-grams that are compared."""
+MOST_SENTENCES = 200_000
+"""Training sentences that are compared; those of a larger corpus need more memory than a report should."""
 BLOCK = 256
 """Test sentences that are compared at a time; 160,000 training sentences then take some 300 MB."""
 
@@ -56,6 +65,33 @@ def find_nearest(train: Sequence[str], test: Sequence[str]) -> Nearest:
         index[start : start + BLOCK] = cosines.argmax(axis=1)
         similarity[start : start + BLOCK] = cosines.max(axis=1)
     return Nearest(index, np.clip(similarity, 0.0, 1.0))
+
+
+def nearest(finished: FinishedExperiment, test: str) -> Nearest:
+    """Find the most similar of the first ``MOST_SENTENCES`` training sentences for each of a test set."""
+    train = tuple(islice(finished.sources("train"), MOST_SENTENCES))
+    return _find_once(train, tuple(finished.sources(test)))
+
+
+@lru_cache(maxsize=4)  # several parts of a report ask for the same
+def _find_once(train: tuple[str, ...], test: tuple[str, ...]) -> Nearest:
+    return find_nearest(train, test)
+
+
+def copy_nearest(finished: FinishedExperiment, test: str) -> list[str]:
+    """Translate a test set by copying the translation of the most similar training sentence."""
+    targets = finished.references("train")
+    return [targets[number] for number in nearest(finished, test).sentences]
+
+
+def nearest_row(finished: FinishedExperiment) -> Row:
+    """Score the baseline on all test sets, as the row of a result table."""
+    row: Row = {"label": NEAREST}
+    for number, test in enumerate(finished.corpus.tests):
+        scoring = all_metrics(finished.tokenize)
+        scores = score_texts(copy_nearest(finished, test), finished.references(test), scoring=scoring)
+        row |= {of_test(name, test if number else ""): value for name, value in scores.columns().items()}
+    return row
 
 
 def _list_grams(lines: Sequence[str]) -> tuple[IntArray, npt.NDArray[np.uint64]]:

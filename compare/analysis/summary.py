@@ -1,13 +1,13 @@
-"""Means and outcome of an experiment, of one training budget or across several."""
+"""Everything that is said of an experiment: means, comparisons and outcome, of one or several budgets."""
 
 from itertools import combinations
 from pathlib import Path
 
 from compare.analysis.comparison import Comparison, compare_all
-from compare.analysis.cost import BudgetScore, describe_costs
+from compare.analysis.cost import cost_points, describe_costs, make_curves
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import aggregate_seeds
-from compare.results.store import Summary, read_results, results_hash
+from compare.results.store import Summary, results_hash
 from compare.system.messages import explain
 
 
@@ -27,38 +27,26 @@ def summarise(folder: Path, *, data_root: str = "", budget: int | None = None) -
     finished = load_finished(folder, data_root=data_root, needs_texts=False, budget=budget)
     scored, comparisons, outcome = compare_all(finished)
     means = aggregate_seeds(finished, scored)
-    if comparisons:
-        outcome = outcome + _compare_budgets(finished, comparisons, data_root)
+    if comparisons and finished.is_largest_budget:
+        outcome = outcome + _compare_budgets(finished, comparisons)
     return Summary(results=results_hash(finished.results), means=means, outcome=outcome)
 
 
-def _compare_budgets(
-    largest: FinishedExperiment, its_comparisons: list[Comparison], data_root: str
-) -> list[str]:
-    """Describe the curves over all budgets, if ``largest`` is of the largest of several."""
-    done = {run.budget for run in read_results(largest.folder) if run.status == "done"}
-    budgets = sorted(filter(None, done))
-    if len(budgets) < 2 or largest.runs[0].result.budget != budgets[-1]:
-        return []
-    *smaller, last = budgets
-    experiments = {
-        budget: load_finished(largest.folder, data_root=data_root, needs_texts=False, budget=budget)
-        for budget in smaller
-    }
-    comparisons = {budget: compare_all(finished)[1] for budget, finished in experiments.items()}
+def _compare_budgets(largest: FinishedExperiment, its_comparisons: list[Comparison]) -> list[str]:
+    """Describe the curves over all budgets.
+
+    Args:
+        largest: the experiment at the largest of several budgets.
+        its_comparisons: those of its models.
+    """
+    *smaller, last = largest.budgets
+    comparisons = {budget: compare_all(largest.at_budget(budget))[1] for budget in smaller}
     comparisons[last] = its_comparisons
-    scores = list[BudgetScore]()
-    for budget, finished in {**experiments, last: largest}.items():
-        for run in finished.trained.runs:
-            result, bleu = run.result, finished.outcome_bleu(run.result)
-            if bleu is not None:
-                flops = (result.train_flops_per_token or 0.0) * (result.tokens_seen or 0)
-                scores.append(BudgetScore(result.label, result.seed, budget, flops, bleu))
-    labels = list(dict.fromkeys(score.label for score in scores))
-    pairs = list(combinations(labels, 2))
-    if largest.baseline in labels:
-        pairs = [(label, largest.baseline) for label in labels if label != largest.baseline]
+    curves = make_curves(cost_points(largest).rows)
+    pairs = list(combinations(curves, 2))
+    if largest.baseline in curves:
+        pairs = [(label, largest.baseline) for label in curves if label != largest.baseline]
     try:
-        return describe_costs(scores, pairs, comparisons)
+        return describe_costs(curves, pairs, comparisons)
     except ValueError as error:
         return [f"The budgets were not compared: {explain(error)}"]

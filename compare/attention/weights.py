@@ -177,7 +177,7 @@ class SentenceAttention:
         groups["translation so far"] = [0, *(1 + index for index in tgt_group[:-1])]
         merged = {}
         for name, weights in self.weights.items():
-            # Which piece belongs to which word, (pieces, words), as zeros and ones.
+            # 1 where a piece belongs to a word, (pieces, words).
             rows, columns = (np.eye(1 + max(groups[axis]))[groups[axis]] for axis in KINDS[kind_of(name)][1:])
             merged[name] = merge_pieces(weights, rows, columns).astype(np.float32)
         return replace(self, src=src, tgt=tgt, kinds=("words", "words"), weights=merged)

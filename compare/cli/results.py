@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from textwrap import fill
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -247,8 +247,9 @@ def publish(
         bool, cli.flag("replace", "Replace the published results in the output folder.")
     ] = False,
     weights: Annotated[
-        bool, cli.flag("weights", "Also the weights of each model's first finished seed.")
-    ] = False,
+        Literal["fp32", "bf16"] | None,
+        typer.Option(help="Also weights, of each model's first finished seed; bf16: half the size."),
+    ] = None,
     corpus: cli.CorpusFolder = "",
     quiet: cli.Quiet = False,
 ) -> int:

@@ -259,7 +259,7 @@ def study(
 
     Example: attnbench study scaling
     """
-    from compare.studies import render_studies
+    from compare.studies.study import render_studies
 
     if name is None or list_studies:
         cli.print_visible(render_studies(as_json=as_json))

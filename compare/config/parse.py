@@ -145,7 +145,7 @@ def _build_section(name: str, kind: type[Section], tables: Mapping[str, Any]) ->
     keys = [f"{name}.{field.name}" for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if (full_key := f"{name}.{key}") not in keys:
-            hint = did_you_mean(full_key, keys, cutoff=0.5)
+            hint = did_you_mean(full_key, keys, cutoff=0.75)
             if any(key in preset.model.setting_types() for preset in PRESETS.values()):
                 hint = f"it is a setting of each model: use [[models]], or --set 'models.*.{key}=VALUE'"
             raise ValueError(f"unknown key {abbreviate(full_key)}; {hint}")

@@ -85,12 +85,12 @@ class Run(Sections):
 
     @property
     def translates(self) -> bool:
-        """Whether the model translates; a language model does not."""
+        """True for a translation model, False for a language model."""
         return self.task == "translation"
 
     @property
     def is_external(self) -> bool:
-        """Whether the run holds translations of another program, without model and training."""
+        """True if the run holds translations of another program, without model and training."""
         return self.preset == EXTERNAL
 
     def model_table(self) -> dict[str, Any]:
@@ -232,21 +232,27 @@ def _on_trunk(row: ModelConfig, model: ResolvedModel, experiment: Experiment, co
     return model.override({"schedule": "stable"})
 
 
-def runs_to_toml(
-    runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = (), *, own_starts: bool = False
-) -> str:
-    """Write the experiment of these runs, one per model, and of the ``[[systems]]`` tables.
+def runs_to_toml(runs: Sequence[Run], systems: Iterable[Mapping[str, Any]] = ()) -> str:
+    """Write the experiment of some runs: the sections of the first with the budgets of all, and each model.
 
-    ``own_starts`` says that the runs were fine-tuned from different runs of one experiment, which
-    ``init_from`` then names.
+    Where the runs were fine-tuned from different ones, ``init_from`` names the experiment of those.
+
+    Args:
+        runs: the runs, of any seeds and budgets.
+        systems: ``[[systems]]``.
     """
-    first, *_ = runs
-    if own_starts and first.train.init_from is not None:
-        start = str(Path(first.train.init_from).parent)
-        train = dataclasses.replace(first.train, init_from=start, init_hash=None)
-        first = dataclasses.replace(first, train=train)
+    first = runs[0]
+    train = first.train
+    if budgets := sorted({run.train.budget for run in runs if run.train.budget is not None}):
+        train = dataclasses.replace(train, budgets=tuple(budgets), max_updates=budgets[-1])
+    if len({run.train.init_hash for run in runs}) > 1 and train.init_from is not None:
+        train = dataclasses.replace(train, init_from=str(Path(train.init_from).parent), init_hash=None)
+    models: dict[str, Run] = {}
+    for run in runs:
+        models.setdefault(run.label, run)
     plugins = dict.fromkeys(name for run in runs for name in run.plugins)
-    return to_toml(first.sections(), [run.model_table() for run in runs], list(plugins), systems)
+    sections = dataclasses.replace(first, train=train).sections()
+    return to_toml(sections, [run.model_table() for run in models.values()], list(plugins), systems)
 
 
 # Settings that all rows of one table share, and their hash, which proves it.

@@ -44,8 +44,7 @@ class DataConfig(Section):
         0, "Decode and score only the first pairs of each test set, for a quick look; 0: all pairs."
     )
     train_size: Natural = setting(
-        0,
-        "Number of training pairs; 0: all pairs of a folder, 20,000 pairs of the built-in corpus.",
+        0, "Number of training pairs; 0: all pairs of a folder, 20,000 pairs of the built-in corpus."
     )
     seed: Natural = setting(1, "Seed of the built-in corpus.")
     grammar: Literal["full", "short"] = setting(
@@ -91,9 +90,7 @@ class TrainConfig(Section):
 
     seed: Natural = setting(1, "Seed of weights, dropout and batch order.", shared=False)
     device: str = setting(
-        "auto",
-        "cpu, cuda, cuda:N (the GPU of that number), or auto: cuda if available.",
-        shared=False,
+        "auto", "cpu, cuda, cuda:N (the GPU of that number), or auto: cuda if available.", shared=False
     )
     precision: Literal["auto", "fp32", "bf16"] = setting(
         "auto",
@@ -138,8 +135,7 @@ class TrainConfig(Section):
         1, "Average the weights of the last N validations, and use the average if it validates better."
     )
     average_every: Natural = setting(
-        0,
-        "Updates between the averaged weights; 0: average the weights saved at validations.",
+        0, "Updates between the averaged weights; 0: average the weights saved at validations."
     )
     ema: Fraction = setting(
         0.0, "Decay per update of a moving average of the weights, used if it validates better; 0: none."
@@ -279,7 +275,7 @@ class DecodeConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ScoringConfig(Section):
-    """How BLEU is computed, and which models are compared by it."""
+    """Computation of BLEU, and the comparison of models by it."""
 
     tokenize: Tokenizer = setting(
         "auto",

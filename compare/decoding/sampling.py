@@ -56,33 +56,24 @@ def sample(
     """Draw translations of a batch, each token from the model's distribution after ``sampling``.
 
     Sample k of a sentence has a random generator of its own, a function of the seed, of k, of the source
-    tokens, and of how often the same source came before. So a sample depends neither on the other sentences
-    nor on the number of samples, and equal sources get different ones. Token ids are drawn by inversion of
-    the cumulative distribution in the order of probability; ties are in the order of ids.
+    tokens, and of how often the same source came before (``repeats``; None: counted in the batch). So a
+    sample depends neither on the other sentences nor on the ``number`` of samples, and equal sources get
+    different ones. Token ids are drawn by inversion of the cumulative distribution in the order of
+    probability; ties are in the order of ids. Other arguments are as for ``search_all``; at the limit the end
+    of sentence is certain.
 
-    Args:
-        model: the model, in eval mode.
-        src: source ids, (B, S).
-        src_mask: True at real source tokens, (B, S).
-        limits: maximum length of each translation, (B,); at the last step the end of sentence is certain.
-        special: ids of padding, begin and end of sentence; the first two are never drawn.
-        sampling: the distribution and the seed.
-        number: samples per sentence.
-        repeats: how often the source of each sentence came before; None: counted in the batch.
-
-    Returns:
-        For each sentence its samples as they were drawn, with the log-probability of each under the model
-            itself: without temperature, filters and length penalty, end of sentence included.
-
-    Raises:
-        ValueError: ``number`` is below 1, or the model's logits are NaN or have no softmax.
+    Returns for each sentence its samples as drawn, each with its log-probability under the model itself:
+    without temperature, filters and length penalty, end of sentence included. A ValueError says that
+    ``number`` is below 1, or that the model's logits are NaN or have no softmax.
     """
     if number < 1:
         raise ValueError(f"n_best must be at least 1, found {number}")
     device, synchronous, steps = src.device, is_synchronous(src.device), int(limits.max()) + 1
     draws = _uniforms(src, src_mask, sampling.seed, number, steps, repeats).to(device)
     rows, limits = torch.arange(src.size(0), device=device), limits.to(device)
-    is_open = torch.ones(src.size(0), number, dtype=torch.bool, device=device)  # of the sentences in ``rows``
+    is_open = torch.ones(
+        src.size(0), number, dtype=torch.bool, device=device
+    )  # one row per entry of ``rows``
     drawn = torch.zeros(src.size(0), number, steps, dtype=torch.long, device=device)
     lengths = torch.zeros(src.size(0), number, dtype=torch.long, device=device)
     scores = torch.zeros(src.size(0), number, dtype=torch.float64, device=device)

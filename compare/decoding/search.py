@@ -181,8 +181,8 @@ def search_all(
 
     Returns:
         For each penalty and each sentence its best hypotheses, all different, from the highest score to the
-            lowest; of equal scores first the one that ended earlier, then the one whose last open hypothesis
-            came first. There are fewer than ``n_best`` only where so few are possible, as for limit 0.
+        lowest; of equal scores first the one that ended earlier, then the one whose last open hypothesis
+        came first. There are fewer than ``n_best`` only where so few are possible, as for limit 0.
 
     Raises:
         ValueError: ``n_best`` is out of range, the model's logits are NaN or have no softmax, or no
@@ -235,7 +235,7 @@ class Beams:
         self.divisors = torch.tensor(by_length, dtype=torch.float64, device=device)  # (steps, P)
         self.rows = torch.arange(sentences, device=device)  # sentence of the call in each row
         self.limits = limits.to(device)
-        self.largest = self.divisors[self.limits]  # of hypotheses as long as allowed, (B, P)
+        self.largest = self.divisors[self.limits]  # divisors of the longest hypotheses, (B, P)
         self.open = torch.ones(sentences, dtype=torch.bool, device=device)
         self.ended = torch.zeros(sentences, dtype=torch.long, device=device)  # number of ended hypotheses
         self.scores = torch.full((sentences, beam), float("-inf"), device=device)
@@ -249,7 +249,7 @@ class Beams:
         """Take one step on logits (B, K, V); returns the next tokens (B, K) and their parents (B, K)."""
         scores, parents, tokens = self._candidates(logits)
         ends = (tokens == self.special.eos) & scores.isfinite()
-        # Of 2K candidates at most K end (one per parent), so K others remain; greedy search needs no other,
+        # At most K of 2K candidates end (one per parent), so K others remain; greedy search needs no other,
         # because its only hypothesis has ended. An end counts only among the best K candidates.
         best = slice(self.beam)
         self._finish(ends[:, best] & self.open.unsqueeze(1), scores[:, best], parents[:, best])

@@ -68,22 +68,11 @@ def generate(
 ) -> list[list[Hypothesis]]:
     """Translate a batch of ids, by search or by sampling; ``Translator.generate`` does so with text.
 
-    Args:
-        model: the model, in eval mode.
-        src: source ids with their end of sentence, padded on the right, (B, S).
-        src_mask: True at real source tokens, (B, S).
-        limits: maximum length of each translation, end of sentence not counted, (B,); or one number for all.
-        special: ids of padding, begin and end of sentence.
-        beam_size: open hypotheses per sentence of beam search; None: ``n_best``, so that 1 is greedy search.
-        n_best: hypotheses per sentence.
-        penalty: the length penalty of beam search.
-        sampling: draw ``n_best`` samples per sentence instead of searching.
+    Sources (B, S) have their end of sentence and are padded on the right; ``limits`` are (B,), or one number
+    for all. ``beam_size`` None is ``n_best``, so that 1 is greedy search; with ``sampling`` ``n_best``
+    samples are drawn. Other arguments and errors are as for ``search_all``.
 
-    Returns:
-        For each sentence its hypotheses: the best first, or the samples as drawn.
-
-    Raises:
-        ValueError: options that do not go together, or as ``search_all`` and ``sample``.
+    Returns for each sentence its hypotheses: the best first, or the samples as drawn.
     """
     if isinstance(limits, int):
         limits = torch.full((src.size(0),), limits, device=src.device)
@@ -118,12 +107,11 @@ def describe_cuts(cut: int, total: int) -> list[str]:
 
 
 class Request(NamedTuple):
-    """Sources to search for, as process 0 sends them to the others."""
+    """Search or sampling, as process 0 sends it to the others with the sources."""
 
-    sources: list[list[int]]
     penalties: Sequence[LengthPenalty]
-    beam_size: int
-    """Hypotheses per source that are in memory at a time."""
+    beam_size: int | None
+    """Open hypotheses per source; None: those of the run's config."""
     n_best: int = 1
     sampling: "Sampling | None" = None
 
@@ -146,17 +134,11 @@ class Translator:
         folder: Path | None = None,
         label: str = "",
     ) -> None:
-        """Combine model and vocabularies.
+        """Combine a trained model, on ``device``, and its vocabularies.
 
-        Args:
-            model: a trained model, on ``device``.
-            vocabularies: source and target vocabulary.
-            decode: beam size, limits and batch size of search, and the grid of length penalties.
-            device: device that search runs on.
-            penalty: the length penalty of search; None: the smallest of the grid, as long as none is chosen.
-            processes: those that have the model and share out its searches.
-            folder: the folder that the model was loaded from; None: no single one.
-            label: name of the model in titles.
+        ``penalty`` is the length penalty of search; None is the smallest of the grid, as long as none is
+        chosen. ``processes`` have the model and share out its searches. ``folder`` is that of the model, and
+        ``label`` names it in titles.
         """
         self.model, self.vocabularies, self.decode, self.device = model, vocabularies, decode, device
         self.penalty, self.processes = penalty or length_penalties(decode)[0], processes
@@ -171,7 +153,7 @@ class Translator:
         """
         while not self.processes.is_main and (request := self.processes.broadcast(None)) is not None:
             with suppress(Exception):  # process 0 raises it too, which ends ``work``
-                self._search_shares(request)
+                self._search_shares(*request)
 
         def work_and_dismiss() -> T:
             try:
@@ -198,7 +180,7 @@ class Translator:
 
         Returns for each penalty the translations as ``translate`` gives them.
         """
-        by_penalty = self._translations(lines, penalties, beam_size)
+        by_penalty = self._translations(lines, Request(penalties, beam_size))
         return [[several[0].text for several in translations] for translations in by_penalty]
 
     def generate(
@@ -209,45 +191,30 @@ class Translator:
         n_best: int = 1,
         sampling: "Sampling | None" = None,
     ) -> list[list[Translation]]:
-        """Find several translations of each line, by beam search or by sampling.
+        """Find several translations of each line, by beam search or by sampling (see ``sample``).
 
-        Args:
-            lines: source sentences.
-            beam_size: as for ``translate``; at least ``n_best``.
-            n_best: translations per line.
-            sampling: draw ``n_best`` samples per line instead of searching, see ``sample``.
-
-        Returns:
-            For each line its translations: by beam search the best first, of which the first is that of
-                ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
-                translation, which is empty.
-
-        Raises:
-            ValueError: options out of range, or ``beam_size`` together with ``sampling``.
+        Returns for each line ``n_best`` translations: by beam search the best first, of which the first is
+        that of ``translate``; by sampling as drawn. Different ids may give equal texts. A blank line has one
+        translation, which is empty. A ValueError says that options are out of range, or that there are both
+        ``beam_size`` and ``sampling``.
         """
         if sampling is not None and beam_size is not None:
             raise ValueError("sampling has no beam_size: leave one of them out")
-        (translations,) = self._translations(lines, [self.penalty], beam_size, n_best, sampling)
+        request = Request([self.penalty], beam_size, n_best, sampling)
+        (translations,) = self._translations(lines, request)
         return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
         """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
-        (hypotheses,) = self._find(self._encode(lines), [self.penalty], beam_size)
+        (hypotheses,) = self._find(self._encode(lines), Request([self.penalty], beam_size))
         return [best for (best,) in hypotheses]
 
-    def _translations(
-        self,
-        lines: Sequence[str],
-        penalties: Sequence[LengthPenalty],
-        beam_size: int | None,
-        n_best: int = 1,
-        sampling: "Sampling | None" = None,
-    ) -> list[list[list[Translation]]]:
+    def _translations(self, lines: Sequence[str], request: Request) -> list[list[list[Translation]]]:
         """Return for each penalty the translations of each line; a blank line is not searched for."""
         lines = list_lines(lines)
         sources = self._encode(lines)
         full = [ids for ids, line in zip(sources, lines, strict=True) if line.strip()]
-        by_penalty = self._find(full, penalties, beam_size, n_best, sampling)
+        by_penalty = self._find(full, request)
         decode = self.vocabularies.tgt.decode
         return [
             [
@@ -272,65 +239,61 @@ class Translator:
         """Return the largest number of tokens of the translation of a source."""
         return int(self.decode.max_ratio * len(ids)) + EXTRA_TOKENS
 
-    def _find(
-        self,
-        sources: list[list[int]],
-        penalties: Sequence[LengthPenalty],
-        beam_size: int | None,
-        n_best: int = 1,
-        sampling: "Sampling | None" = None,
-    ) -> list[list[list[Hypothesis]]]:
+    def _find(self, sources: list[list[int]], request: Request) -> list[list[list[Hypothesis]]]:
         if not self.reads_source:
             raise ValueError(
                 "a language model reads no source, so it cannot translate, attend to a source or be aligned "
                 "with one: `attnbench score --probabilities` gives that of text"
             )
         if not sources:
-            return [[] for _ in penalties]
-        width = n_best if sampling else self.decode.beam_size if beam_size is None else beam_size
-        request = Request(sources, penalties, width, n_best, sampling)
-        self.processes.broadcast(request)
-        return self._search_shares(request)
+            return [[] for _ in request.penalties]
+        self.processes.broadcast((sources, request))
+        return self._search_shares(sources, request)
 
     @property
     def reads_source(self) -> bool:
         """Whether the model translates; a language model reads no source."""
-        members = getattr(self.model, "members", (self.model,))  # of an ensemble
+        members = getattr(self.model, "members", (self.model,))  # an ensemble has members
         return all(getattr(member, "reads_source", True) for member in members)
 
-    def _search_shares(self, request: Request) -> list[list[list[Hypothesis]]]:
+    def _width(self, request: Request) -> int:
+        """Return the number of hypotheses per source that are in memory at a time."""
+        beam_size = self.decode.beam_size if request.beam_size is None else request.beam_size
+        return request.n_best if request.sampling else beam_size
+
+    def _search_shares(self, sources: list[list[int]], request: Request) -> list[list[list[Hypothesis]]]:
         """Search for every source, each process in its share of the batches; all return all that is found."""
-        lengths = np.array([len(ids) for ids in request.sources], dtype=np.int64)
+        lengths = np.array([len(ids) for ids in sources], dtype=np.int64)
         batch_tokens = self.decode.batch_tokens_on(self.device.type)
-        batches = decode_batches(lengths, max(1, batch_tokens // max(1, request.beam_size)))
+        batches = decode_batches(lengths, max(1, batch_tokens // max(1, self._width(request))))
         rank, size = self.processes.rank, self.processes.size
-        shares = self.processes.gather(lambda: self._search_batches(request, batches[rank::size]))
+        shares = self.processes.gather(lambda: self._search_batches(sources, request, batches[rank::size]))
         batch_results = [shares[number % size][number // size] for number in range(len(batches))]
         positions = np.argsort(np.concatenate(batches))
         columns = [list(chain.from_iterable(column)) for column in zip(*batch_results, strict=True)]
         return [[column[position] for position in positions] for column in columns]
 
     def _search_batches(
-        self, request: Request, batches: Sequence[Ints]
+        self, sources: list[list[int]], request: Request, batches: Sequence[Ints]
     ) -> list[list[list[list[Hypothesis]]]]:
         model = decoding_copy(self.model.eval())  # made for each call: training changes the weights between
         if request.sampling is not None:
             from compare.decoding.sampling import count_repeats, sample
 
-            repeats = count_repeats(request.sources)
+            repeats = count_repeats(sources)
         results, done, total = [], 0, sum(map(len, batches))
         for rows in batches:
             self.progress("translating", done, total)
             done += len(rows)
-            sources = [request.sources[row] for row in rows]
-            batch = [part.to(self.device) for part in make_source_batch(sources)]
-            limits = list(map(self._limit, sources))
+            chosen = [sources[row] for row in rows]
+            batch = [part.to(self.device) for part in make_source_batch(chosen)]
+            limits = list(map(self._limit, chosen))
             options: dict[str, Any] = {"limits": torch.tensor(limits), "special": SPECIAL}
             if request.sampling is not None:
                 options |= {"sampling": request.sampling, "number": request.n_best}
                 results.append([sample(model, *batch, **options, repeats=[repeats[row] for row in rows])])
             else:
-                options |= {"beam_size": request.beam_size, "n_best": request.n_best}
+                options |= {"beam_size": self._width(request), "n_best": request.n_best}
                 results.append(search_all(model, *batch, **options, penalties=request.penalties))
         self.progress("translating", total, total)
         return results

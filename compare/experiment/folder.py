@@ -32,7 +32,7 @@ class PlannedRun(RunFolder):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run is done or has failed."""
+        """True if the run is done or has failed."""
         return self.status in ("done", "failed")
 
 

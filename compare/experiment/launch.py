@@ -61,20 +61,25 @@ CORES_PER_JOB = 2
 ALL_GPUS = ("cuda", "cuda:0")
 """Devices with which each process gets a GPU of its own."""
 VISIBLE = "CUDA_VISIBLE_DEVICES"
-SLURM_KEYS = {
-    "partition": "slurm_partition",
-    "qos": "slurm_qos",
-    "account": "slurm_account",
-    "constraint": "slurm_constraint",
-    "nodelist": "slurm_nodelist",
-    "exclude": "slurm_exclude",
-    "gpus": "gpus_per_node",
-    "cpus": "cpus_per_task",
-    "time": "timeout_min",
-    "mem": "mem_gb",
-    "cluster": "cluster",
+
+
+def _minutes(text: str) -> int:
+    hours, _, minutes = text.rpartition(":")
+    return int(minutes) + 60 * int(hours or 0)
+
+
+SLURM_KEYS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    **{
+        key: (f"slurm_{key}", str)
+        for key in ("partition", "qos", "account", "constraint", "nodelist", "exclude")
+    },
+    "gpus": ("gpus_per_node", int),
+    "cpus": ("cpus_per_task", int),
+    "time": ("timeout_min", _minutes),
+    "mem": ("mem_gb", float),
+    "cluster": ("cluster", str),
 }
-"""Keys of ``--slurm``, with submitit's names."""
+"""Keys of ``--slurm``: submitit's name, and the function that reads the value."""
 MAX_TIMEOUTS = 1_000
 """Maximum number of times that a job is queued again after its time limit."""
 
@@ -190,15 +195,9 @@ def _parse_slurm(text: str) -> dict[str, Any]:
         key, _, value = map(str.strip, part.partition("="))
         if key not in SLURM_KEYS:
             raise ValueError(f"--slurm {text}: unknown key {key!r}; {did_you_mean(key, SLURM_KEYS)}")
-        try:
-            if key == "time":
-                hours, _, minutes = value.rpartition(":")
-                options[key] = int(minutes) + 60 * int(hours or 0)
-            else:
-                options[key] = {"gpus": int, "cpus": int, "mem": float}.get(key, str)(value)
-        except ValueError:
-            value = ""
-        if not value or options[key] in (0, ""):
+        with suppress(ValueError):
+            options[key] = SLURM_KEYS[key][1](value)
+        if not options.get(key):
             raise ValueError(
                 f"--slurm {text}: {key} needs a value, such as time=90, time=12:00, mem=32, gpus=1"
             )
@@ -389,7 +388,7 @@ def _run_on_cluster(
     import submitit
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-    parameters = {SLURM_KEYS[key]: value for key, value in options.items() if key != "cluster"}
+    parameters = {SLURM_KEYS[key][0]: value for key, value in options.items() if key != "cluster"}
     name = job_name(work, experiment)
     cluster, folder = options.get("cluster", "slurm"), experiment / "slurm"
     queued = _queued(name) if cluster == "slurm" else []

@@ -15,7 +15,7 @@ from compare.decoding.search import NAN_SCORES, Ensemble, mean_probability
 from compare.decoding.translator import Translator, describe_cuts
 from compare.protocol import EncoderDecoder
 from compare.results.records import LikelihoodSums
-from compare.results.run_folder import RunFolder, ensure_run, load_ensemble, load_model
+from compare.results.run_folder import RunFolder, find_run, load_ensemble, load_model
 from compare.scoring import SystemScores, all_metrics, score_texts
 from compare.training.loss import linear_cross_entropy
 from data.batches import Batch, BatchStream
@@ -226,8 +226,7 @@ def score_runs(
         texts = [read_lines(path, allow_blank=True) for path in reference_paths]
     for path, text in zip(reference_paths, texts, strict=True):
         ensure_parallel(src, len(lines), path, len(text))
-    ensure_run(folders[0])
-    run = RunFolder.read(folders[0]).run
+    run = RunFolder.read(find_run(folders[0])).run
     joined, scoring = list(map(run.readable, texts)), all_metrics(run.scoring.tokenize)
     scores, translations = dict[str, SystemScores](), list[Sequence[str]]()
     for name, translator in _load_systems(folders, device, ensemble=ensemble):

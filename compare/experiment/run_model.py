@@ -23,7 +23,7 @@ from compare.system.log import MetricsCallback, Reporter, counting
 from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import SINGLE, Processes
-from compare.training.checkpoints import CHECKPOINTS, STATE
+from compare.training.checkpoints import CHECKPOINTS, drop_state, has_begun
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe
 from compare.training.trainer import Trainer, TrainingDiverged, Validator
@@ -59,6 +59,8 @@ def finish_run(run: RunFolder, prepared: PreparedData, reporter: Reporter, train
         logger.error(f"{run.name}: {reason} (see {log}); run the same command to try again")
         append_whole(log, "".join(traceback.format_exception(error)))
         result = replace(unfinished_result(run, prepared), reason=reason)
+    if result.status == "done":
+        drop_state(run.folder / CHECKPOINTS)  # a larger budget starts from the trunk, which stays
     save_result(run.folder, result)
     return result
 
@@ -67,7 +69,7 @@ def run_model(
     folder: RunFolder, prepared: PreparedData, reporter: Reporter, processes: Processes = SINGLE
 ) -> Result:
     """Train one model, from the start or from where it was stopped, and test the chosen weights."""
-    run, was_begun = folder.run, (folder.folder / CHECKPOINTS / STATE).is_file()
+    run, was_begun = folder.run, has_begun(folder.folder / CHECKPOINTS)
     reset_peak_memory(torch.device(run.train.device))
 
     def test() -> Result:
@@ -103,7 +105,7 @@ def build_trainer(
     set_numerics(device, deterministic=run.train.deterministic)
     torch.manual_seed(run.train.seed)
     model = build(run.model.architecture, *prepared.vocabulary_sizes)
-    if run.train.init_from is not None and not (folder.folder / CHECKPOINTS / STATE).is_file():
+    if run.train.init_from is not None and not has_begun(folder.folder / CHECKPOINTS):
         from compare.experiment.fine_tuning import set_initial_weights
 
         set_initial_weights(model, run)

@@ -245,7 +245,7 @@ def draw_candidates(
             names = list(dict.fromkeys(chain.from_iterable(tunable)))
             raise ValueError(
                 f"--space {name}: no model has an optimizer or dropout setting of this name, and no other "
-                f"setting can be tuned; {did_you_mean(name, names)}"
+                f"setting can be tuned; {did_you_mean(name, names, cutoff=0.6)}"
             )
     draws, models = dict[str, dict[str, Any]](), list[ModelConfig]()
     for number, values in enumerate(draw_settings(plan.space, plan.trials, plan.seed), start=1):
@@ -254,7 +254,7 @@ def draw_candidates(
             label = f"{row.label}-trial{number}"
             tuned = replace(row, overrides={**row.overrides, **settings})
             model = resolve_model(tuned, f"{context}: --space")
-            warmups = _shorten_warmups(model, updates / experiment.train.max_updates)
+            warmups = _shorten_warmups(model, updates, experiment.train.max_updates)
             models.append(replace(tuned, label=label, overrides={**tuned.overrides, **warmups}))
             draws[label] = {"label": row.label, "trial": number, **settings}
     budget = experiment.budget
@@ -266,9 +266,9 @@ def draw_candidates(
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
 
 
-def _shorten_warmups(model: ResolvedModel, factor: float) -> dict[str, int]:
+def _shorten_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
     warmups = {name: model.settings().get(name) for name in WARMUPS}
-    return {name: max(1, round(count * factor)) for name, count in warmups.items() if count}
+    return {name: max(1, round(count * updates / max_updates)) for name, count in warmups.items() if count}
 
 
 def _tunable(settings: Iterable[str]) -> list[str]:

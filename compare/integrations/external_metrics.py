@@ -202,36 +202,32 @@ def add_run_scores(
             published or read-only, or as for ``add_external_scores``.
         Locked: another process works on a run.
     """
-    paths, corpus = _finished_runs(as_paths(folders), data_root)
+    runs, corpus = _finished_runs(as_paths(folders), data_root)
     test = test or corpus.tests[0]
     if test not in corpus.tests:
         raise ValueError(f"--test {test}: the corpus has the test sets {', '.join(corpus.tests)}")
     with ExitStack() as stack:
-        for path in paths:  # lock before scoring, which may take an hour
-            stack.enter_context(lock_folder(path.resolve()))
-        runs = [RunFolder.read(path.resolve()) for path in paths]
-        names, pairs = [run.name for run in runs], corpus.splits[test]
-        texts = {
-            str(path): read_lines(run.output(test), allow_blank=True)
-            for path, run in zip(paths, runs, strict=True)
-        }
-        run_source, references = map(runs[0].run.readable, (pairs.src, pairs.tgt))
-        scores = dict(zip(texts, _score(metrics, texts, [references], run_source, names), strict=True))
-        experiments = {run.folder.parent for run in runs}
-        by_run = {run.folder: added for run, added in zip(runs, scores.values(), strict=True)}
+        for run in runs.values():  # lock before scoring, which may take an hour
+            stack.enter_context(lock_folder(run.folder))
+        texts = {path: read_lines(run.output(test), allow_blank=True) for path, run in runs.items()}
+        names, settings = [run.name for run in runs.values()], next(iter(runs.values())).run
+        source, references = map(settings.readable, (corpus.splits[test].src, corpus.splits[test].tgt))
+        scores = _score(metrics, texts, [references], source, names)
+        by_run = {run.folder: added for run, added in zip(runs.values(), scores, strict=True)}
+        experiments = {folder.parent for folder in by_run}
         for experiment in experiments:
             _check_table(experiment, by_run, test)
-        for run in runs:
+        for run in runs.values():
             _record(run, by_run[run.folder], test)
         for experiment in experiments:
             with lock_folder(experiment, wait=True):
                 refresh_views(experiment)
-    return {path: SystemScores(scores=_columns(added)) for path, added in scores.items()}
+    return {path: SystemScores(scores=_columns(added)) for path, added in zip(runs, scores, strict=True)}
 
 
-def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path], Corpus]:
-    """List the runs in the folders, and read their corpus."""
-    runs: dict[Path, None] = {}
+def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[dict[str, RunFolder], Corpus]:
+    """Open the runs in the folders, by path, and read their corpus."""
+    runs: dict[str, RunFolder] = {}
     corpora: dict[str, Corpus] = {}
     for folder in folders:
         single = is_run(folder)
@@ -239,10 +235,11 @@ def _finished_runs(folders: Sequence[Path], data_root: str) -> tuple[list[Path],
         refuse_writing(experiment, "add scores to the experiment itself, and publish it again")
         finished = load_finished(experiment, data_root=data_root)
         corpora[finished.corpus.content_hash] = finished.corpus
-        runs |= dict.fromkeys([folder] if single else [run.folder for run in finished.runs])
+        paths = [folder] if single else [run.folder for run in finished.runs]
+        runs |= {str(path): RunFolder.read(path.resolve()) for path in paths}
     if len(corpora) != 1:
         raise ValueError("the runs have different corpora: add scores to one experiment at a time")
-    return list(runs), next(iter(corpora.values()))
+    return runs, next(iter(corpora.values()))
 
 
 def _check_table(experiment: Path, by_run: Mapping[Path, Scores], test: str) -> None:

@@ -16,7 +16,7 @@ from compare.config.parse import read_toml
 from compare.config.resolve import Run
 from compare.decoding.translator import Translator
 from compare.models.presets import PRESETS
-from compare.report.publish import corpus_name, published_run, with_config_hash
+from compare.report.publish import corpus_name, published_run, with_hash
 from compare.report.render import escape_markdown, fill_page
 from compare.report.table import render_table
 from compare.results.records import SELECTION
@@ -84,7 +84,7 @@ def save_pretrained(model: Translator | str | Path, folder: str | Path) -> Path:
         raise ValueError(f"{source} has not ended ({result.status}): run the experiment to its end first")
     run = RunFolder.read(source)
     config = published_run(run).to_toml().encode()
-    result = with_config_hash(result, config)
+    result = with_hash(result, "config.toml", config)
     with new_folder(out) as target:
         (target / "config.toml").write_bytes(config)
         load_pair(source).save(target)

@@ -20,13 +20,27 @@ from transformer.gated_linear import GatedLinearAttention, chunks
 from transformer.model import LayerStack, Transformer
 from transformer.multihead import CrossAttention, SelfAttention
 
-# Recurrent models.
+Model = Seq2Seq | Transformer | DecoderOnly | RecurrentLanguageModel | LanguageModel
 
 
-def recurrent_multiply_adds(model: Seq2Seq | RecurrentLanguageModel, src_len: float, tgt_len: float) -> float:
-    """Count the multiply-adds for one sentence pair, without the output layer; lengths may be means."""
-    reading = encoder_multiply_adds(model.encoder, src_len) if isinstance(model, Seq2Seq) else 0.0
+def count_multiply_adds(model: Model, src_len: float, tgt_len: float) -> float:
+    """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means.
+
+    For a language model the source counts for nothing. Encoder and decoder may be of different families.
+    """
+    if isinstance(model, DecoderOnly | LanguageModel):
+        return stack_multiply_adds(model, tgt_len + (src_len if isinstance(model, DecoderOnly) else 0))
+    if isinstance(model, RecurrentLanguageModel):
+        return decoder_multiply_adds(model.decoder, 0, tgt_len)
+    encoder: Any = model.encoder
+    is_recurrent = isinstance(encoder, Encoder)
+    reading = (encoder_multiply_adds if is_recurrent else stack_multiply_adds)(encoder, src_len)
+    if isinstance(model, Transformer):
+        return reading + stack_multiply_adds(model.decoder, tgt_len, src_len)
     return reading + decoder_multiply_adds(model.decoder, src_len, tgt_len)
+
+
+# Recurrent encoders and decoders.
 
 
 def encoder_multiply_adds(encoder: Encoder, src_len: float) -> float:
@@ -82,18 +96,7 @@ def matrix_size(*modules: nn.Module | None) -> int:
     return sum(matrix.numel() for name, matrix in named if "weight" in name and matrix.dim() > 1)
 
 
-# Transformers, and hybrids of both.
-
-
-def transformer_multiply_adds(
-    model: Transformer | DecoderOnly | LanguageModel, src_len: float, tgt_len: float
-) -> float:
-    """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
-    if isinstance(model, Transformer):
-        return stack_multiply_adds(model.encoder, src_len) + stack_multiply_adds(
-            model.decoder, tgt_len, src_len
-        )
-    return stack_multiply_adds(model, tgt_len + (src_len if isinstance(model, DecoderOnly) else 0))
+# Stacks of Transformer layers.
 
 
 def stack_multiply_adds(stack: LayerStack, length: float, src_len: float = 0) -> float:
@@ -140,13 +143,3 @@ def _recur(module: GatedLinearAttention, length: float) -> float:
     keys, values = module.sizes[0], module.sizes[2]
     of_states = 2 * keys * values / module.num_heads if count > 1 else 0
     return count * size * (size * (keys + values) + of_states)
-
-
-def hybrid_multiply_adds(hybrid: Seq2Seq | Transformer, src_len: float, tgt_len: float) -> float:
-    """Count the multiply-adds per sentence pair, output layer excluded; lengths may be means."""
-    encoder: Any = hybrid.encoder
-    if isinstance(hybrid, Transformer):
-        reading = encoder_multiply_adds(encoder, src_len)
-        return reading + stack_multiply_adds(hybrid.decoder, tgt_len, src_len)
-    reading = stack_multiply_adds(encoder, src_len)
-    return reading + decoder_multiply_adds(hybrid.decoder, src_len, tgt_len)

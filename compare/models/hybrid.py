@@ -272,7 +272,7 @@ class RecurrentMixer(nn.Module):
 
     def step(self, x: Tensor, cache: RecurrentCache, relation: Relation) -> Tensor:
         """Read the next token x (B, K, D) of each hypothesis; ``cache`` then has the next state."""
-        h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # of a GRU, c is unused
+        h, c = ([part.flatten(0, 1)] for part in (cache.state[0], cache.state[-1]))  # a GRU does not read c
         inputs = x.flatten(0, 1)
         (output,) = StepwiseStack(self.rnn, inputs.unsqueeze(0))(inputs[:, :0], h, c)
         cache.state = tuple(part.view(cache.state[0].shape) for part in (*h, *c)[: len(cache.state)])
@@ -310,9 +310,6 @@ class Ladder(Transformer):
                     layer.cross = layer.around_cross = None
                 elif layer.cross is not None:
                     layer.around_cross = (Residual if config.cross_residual else NoResidual)(config)
-        self.apply(_initialise_recurrent)
-
-
-def _initialise_recurrent(module: nn.Module) -> None:
-    if isinstance(module, nn.RNNBase):
-        initialise_recurrent(module)
+        for module in self.modules():
+            if isinstance(module, nn.RNNBase):
+                initialise_recurrent(module)

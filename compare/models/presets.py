@@ -166,10 +166,9 @@ def render_description(description: Mapping[str, Any]) -> str:
     departures = description["departures"]
     none = "not listed" if departures is None else "none"
     lines += ["", f"  departures from the paper:{'' if departures else f' {none}'}"]
-    lines += [
-        f"    {each['part']}: {each['here']}; in the paper: {each['paper']} ({each['source']})"
-        for each in departures or ()
-    ]
+    for departure in departures or ():
+        part, here, paper, source = (departure[name] for name in ("part", "here", "paper", "source"))
+        lines.append(f"    {part}: {here}; in the paper: {paper} ({source})")
     lines.append("")
     for module in description["tree"]:
         path = "  " * module["module"].count(".") + module["module"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from compare.models.flops import hybrid_multiply_adds, recurrent_multiply_adds, transformer_multiply_adds
+from compare.models.flops import count_multiply_adds
 from compare.models.hybrid import UNUSED, HybridConfig, Ladder, LadderConfig, build_hybrid
 from compare.optim import OptimConfig
 from compare.protocol import EncoderDecoder
@@ -52,7 +52,7 @@ class Family:
     width_fields: tuple[str, ...] = ()
     """Config fields that a matched budget scales by one factor; the last one is also adjusted alone."""
     task: TaskName = "translation"
-    """What its models do; those of one experiment do the same."""
+    """Task of its models; those of one experiment have the same."""
 
 
 FAMILIES: dict[type, Family] = {}
@@ -123,20 +123,24 @@ def _build_external(*_: Any) -> EncoderDecoder[Any, Any]:
     raise ValueError("an external system has no model: name its translations in [[systems]]")
 
 
+def _count_without_source(model: WithoutSource, src_len: float, tgt_len: float) -> float:
+    return count_multiply_adds(model.model, src_len, tgt_len)
+
+
 _WIDTHS = ("d_model", "ffn_size")
 _RECURRENT_WIDTHS = ("hidden_size", "encoder_size", "attention_size", "embedding_size")
 _HYBRID_WIDTHS = (*_WIDTHS, "embedding_size", "encoder_size", "attention_size", "hidden_size")
 for _family in (
-    Family("seq2seq", Seq2SeqConfig, Seq2Seq, recurrent_multiply_adds, _RECURRENT_WIDTHS),
-    Family("transformer", TransformerConfig, Transformer, transformer_multiply_adds, _WIDTHS),
-    Family("decoder-only", DecoderOnlyConfig, DecoderOnly, transformer_multiply_adds, _WIDTHS),
-    Family("ladder", LadderConfig, Ladder, transformer_multiply_adds, _WIDTHS),
-    Family("hybrid", HybridConfig, build_hybrid, hybrid_multiply_adds, _HYBRID_WIDTHS),
+    Family("seq2seq", Seq2SeqConfig, Seq2Seq, count_multiply_adds, _RECURRENT_WIDTHS),
+    Family("transformer", TransformerConfig, Transformer, count_multiply_adds, _WIDTHS),
+    Family("decoder-only", DecoderOnlyConfig, DecoderOnly, count_multiply_adds, _WIDTHS),
+    Family("ladder", LadderConfig, Ladder, count_multiply_adds, _WIDTHS),
+    Family("hybrid", HybridConfig, build_hybrid, count_multiply_adds, _HYBRID_WIDTHS),
     Family(
         "recurrent-language-model",
         RecurrentLanguageModelConfig,
         lambda config, _, size: WithoutSource(RecurrentLanguageModel(config, size)),
-        lambda model, _, tgt_len: recurrent_multiply_adds(model.model, 0, tgt_len),
+        _count_without_source,
         ("embedding_size", "hidden_size"),
         "language modelling",
     ),
@@ -144,7 +148,7 @@ for _family in (
         "transformer-language-model",
         LanguageModelConfig,
         lambda config, _, size: WithoutSource(LanguageModel(config, size)),
-        lambda model, _, tgt_len: transformer_multiply_adds(model.model, 0, tgt_len),
+        _count_without_source,
         _WIDTHS,
         "language modelling",
     ),
@@ -220,7 +224,7 @@ class ResolvedModel:
 
     @property
     def task(self) -> TaskName:
-        """What the model is trained and judged for."""
+        """Task that the model is trained and judged for."""
         return family_of(self.architecture).task
 
     def settings(self) -> dict[str, Any]:

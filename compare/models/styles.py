@@ -20,7 +20,7 @@ COLORS = {
 }
 """Colours of families that colour-blind readers can tell apart (Okabe and Ito 2008)."""
 SERIES = ("#332288", "#CC6677", "#999933", "#882255", "#44AA99", "#666666")
-"""Colours of what is no model, such as settings (of Tol 2021, "muted"): none is that of a family."""
+"""Colours of series that are no models (Tol 2021, "muted"); they differ from those of the families."""
 MARKERS = "osD^vP*X"
 TINTS = (0.0, 0.45, -0.4, 0.65)
 """Shares of white, or below 0 of black, in the colours of the first, second, ... model of a family."""
@@ -28,7 +28,7 @@ LINES = ("-", "--", "-.", ":")
 
 
 class Style(NamedTuple):
-    """How a model is drawn; names are those of matplotlib."""
+    """Colour, marker and line of a model, by their names in matplotlib."""
 
     color: str
     marker: str = "o"

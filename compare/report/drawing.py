@@ -1,8 +1,10 @@
 """Drawing: style, panels of lines, one function per kind of figure, and files; all without a display."""
 
+import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from itertools import groupby
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
@@ -10,9 +12,20 @@ from typing import Any, Literal, NamedTuple
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, NullLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
-from compare.analysis.efficiency import COSTS, NO_BLEU, SIZE, SPEED
+from compare.analysis.cost import (
+    COSTS,
+    NO_BLEU,
+    Crossing,
+    Curve,
+    find_crossing,
+    format_cost,
+    make_curves,
+    name_leaders,
+)
+from compare.analysis.efficiency import SIZE, SPEED
+from compare.analysis.similarity import NEAREST
 from compare.attention.heatmap import render_figure
 from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
@@ -38,7 +51,7 @@ Styles = Mapping[str, Style]
 
 def model_style(styles: Styles, label: str, index: int) -> Style:
     """Return the style of a model; of one that the experiment does not have, by its index."""
-    return styles.get(label) or series_style(index)
+    return styles.get(label) or (Style(REFERENCE_COLOR) if label == NEAREST else series_style(index))
 
 
 def line_style(style: Style) -> dict[str, Any]:
@@ -215,7 +228,7 @@ def groups_plot(
 def curves_plot(
     rows: Sequence[Row], styles: Styles, against: str, columns: Mapping[str, str] = CURVES
 ) -> Figure:
-    """Plot what validation gave against the cost of training so far; ``rows`` of ``efficiency.progress``.
+    """Plot what validation gave against the cost of training so far; ``rows`` of ``cost.progress``.
 
     Raises:
         ValueError: there are no rows, one lacks that cost, or none has any of the columns.
@@ -223,23 +236,144 @@ def curves_plot(
     known = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
     if rows and not known:
         raise ValueError(NO_BLEU)
-    if missing := [row["label"] for row in rows if row[against] is None]:
-        raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
-    figure, panels = draw_lines(rows, styles, known, partial(mean_curve, against=against))
+    _ensure_cost(rows, against)
+
+    def points(model_rows: Sequence[Row], column: str) -> Points:
+        for curve in make_curves(model_rows, column, against).values():
+            yield from zip(curve.costs, curve.scores.T.tolist(), strict=True)
+
+    figure, panels = draw_lines(rows, styles, known, points)
     for axes, column in zip(panels, known, strict=True):
         axes.set(xlabel=COSTS[against], xlim=(0, None), ylim=(0, None) if column == "bleu" else (None, None))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure
 
 
-def mean_curve(rows: Sequence[Row], column: str, against: str) -> Points:
-    """Compute one model's ``column`` over its seeds, at the updates that all seeds reached."""
-    seeds = len({row["seed"] for row in rows})
-    measured = (row for row in rows if row[column] is not None)
-    ordered = sorted(measured, key=lambda row: row["updates"])
-    groups = (list(group) for _, group in groupby(ordered, key=lambda row: row["updates"]))
-    complete = (group for group in groups if len(group) == seeds)
-    return ((fmean(row[against] for row in group), [row[column] for row in group]) for group in complete)
+COST_INCHES, CROSSING_INCHES = (7.6, 4.4), 0.36
+"""Size of the panel of ``cost_plot``, and height of a crossing below it."""
+TITLE_LENGTH = 72
+"""Characters of a line of its title."""
+LABEL_GAP = 0.055
+"""Smallest distance of two labels at the ends of lines, as a share of the height of the panel."""
+
+
+def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = "bleu") -> Figure:
+    """Plot quality against the cost of training, with every crossing of two models and its interval.
+
+    With one budget, the rows are of validations, whose curves ``curves_plot`` draws.
+
+    Args:
+        rows: of ``cost_points``.
+        styles: of the models.
+        against: a column of ``COSTS``.
+        quality: a column of ``QUALITIES``.
+
+    Raises:
+        ValueError: there are no rows, one lacks that cost, or none has the quality.
+    """
+    if not rows or "outcome" not in rows[0]:
+        return curves_plot(rows, styles, against, {quality: CURVES[quality]})
+    _ensure_cost(rows, against)
+    sign = 1 if quality == "bleu" else -1
+    if not (curves := make_curves(rows, quality, against)):
+        raise ValueError(NO_BLEU)
+    rising = {label: replace(curve, scores=sign * curve.scores) for label, curve in curves.items()}
+    crossings = _crossings(rising.values())
+    width, height = COST_INCHES
+    below = CROSSING_INCHES * len(crossings)
+    figure = Figure(figsize=(width, height + below), layout="constrained")
+    heights = [height, below] if crossings else [height]
+    axes, *strip = figure.subplots(len(heights), sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+    for index, (label, curve) in enumerate(curves.items()):
+        points = zip(curve.costs, curve.scores.T.tolist(), strict=True)
+        draw_line(axes, points, model_style(styles, label, index))
+    outcome = f"BLEU, {rows[0]['outcome'].removeprefix('the ')}"
+    axes.set(xscale="log", ylabel=outcome if quality == "bleu" else CURVES[quality])
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # crossings and labels do not move them
+    tidy_axes(axes)
+    _label_ends(axes, list(curves.values()), styles)
+    for below_axes in strip:
+        _draw_crossings(axes, below_axes, crossings, curves)
+    bottom = [axes, *strip][-1]
+    bottom.set_xlabel(COSTS[against])
+    _set_cost_ticks(bottom, curves.values(), against)
+    title = textwrap.fill(name_leaders(rising, quality, against), TITLE_LENGTH)
+    axes.set_title(title, loc="left", fontsize=12, fontweight="bold", parse_math=False)
+    seeds = max(len(curve.scores) for curve in curves.values())
+    marks = " Circles: crossings." if crossings else ""
+    add_caption(figure, (SEVERAL_SEEDS if seeds > 1 else ONE_RUN) + marks)
+    return figure
+
+
+def _ensure_cost(rows: Sequence[Row], against: str) -> None:
+    """Raise ValueError if a row lacks a cost."""
+    if missing := [row["label"] for row in rows if row[against] is None]:
+        raise ValueError(f"{missing[0]}: {against} were not recorded in training; choose another axis")
+
+
+def _crossings(curves: Iterable[Curve]) -> list[tuple[str, str, Crossing]]:
+    """Find the crossings of all pairs of models at costs that both have, by rising cost."""
+    crossings = []
+    for first, second in combinations([each for each in curves if len(each.updates) > 1], 2):
+        try:
+            crossing = find_crossing(first, second)
+        except ValueError:  # no costs in common
+            continue
+        if crossing.is_inside:
+            crossings.append((first.label, second.label, crossing))
+    return sorted(crossings, key=lambda each: each[-1].cost)
+
+
+def _label_ends(axes: Axes, curves: Sequence[Curve], styles: Styles) -> None:
+    """Write the name of each model at the end of its line, none over another."""
+    low, high = axes.get_ylim()
+    where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False}
+    height = -math.inf
+    for index, curve in sorted(enumerate(curves), key=lambda each: float(each[1].means[-1])):
+        height = max(float(curve.means[-1]), height + LABEL_GAP * (high - low))
+        axes.plot([1.03], [height], **line_style(model_style(styles, curve.label, index)), **where)
+        axes.text(1.05, height, curve.label, va="center", parse_math=False, **where)
+
+
+def _draw_crossings(
+    axes: Axes,
+    strip: Axes,
+    crossings: Sequence[tuple[str, str, Crossing]],
+    curves: Mapping[str, Curve],
+) -> None:
+    """Circle each crossing, and draw its interval in a strip below the panel.
+
+    Args:
+        axes: the panel.
+        strip: the axes below it.
+        crossings: labels of two models and their crossing.
+        curves: of the models.
+    """
+    (left, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
+    for row, (first, second, crossing) in enumerate(crossings):
+        height = curves[first].score_at(crossing.cost)
+        axes.plot([crossing.cost], [height], "o", markersize=11, markerfacecolor="none", color="black")
+        axes.vlines(crossing.cost, bottom, height, colors=REFERENCE_COLOR, linestyles=":")
+        text = f"{first} × {second}: {format_cost(crossing.cost)}"
+        if crossing.interval is not None:
+            low, high = (min(max(end, left), right) for end in crossing.interval)
+            strip.hlines(row, low, high, colors=REFERENCE_COLOR, linewidth=4)
+            text += f" (95% interval {crossing.describe_interval()})"
+        strip.plot([crossing.cost], [row], "o", markersize=6, color="black")
+        strip.text(0.0, row - 0.5, text, transform=strip.get_yaxis_transform(), va="center", fontsize=9)
+    strip.set_ylim(len(crossings) - 0.5, -1)
+    strip.set_yticks([])
+    strip.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _set_cost_ticks(axes: Axes, curves: Iterable[Curve], against: str) -> None:
+    """Name round costs on a logarithmic axis, or the budgets themselves."""
+    if against == "updates":
+        axes.set_xticks(sorted({update for curve in curves for update in curve.updates}))
+    else:
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda cost, _: format_cost(cost).replace(".0e", "e")))
 
 
 def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
@@ -301,12 +435,11 @@ BAR_PANEL_INCHES, BAR_INCHES = 4.0, 0.26
 
 
 class Bar(NamedTuple):
-    """Length of a bar, the ends of the line over it, and a text at its end."""
+    """Length of a bar, and the ends of the line over it."""
 
     value: float
     low: float
     high: float
-    note: str = ""
 
     @classmethod
     def over(cls, values: Sequence[float]) -> "Bar | None":
@@ -332,7 +465,6 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, cap
                 color = model_style(styles, model, index).color
                 axes.barh(index, bar.value, height=0.65, color=color)
                 axes.hlines(index, bar.low, bar.high, colors=REFERENCE_COLOR, linewidth=3)
-                axes.text(bar.high, index, f"  {bar.note}", va="center", fontsize="small")
         if max(bar.high for bar in bars if bar) >= 1000:
             axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         tidy_axes(axes, grid="x")
@@ -344,7 +476,7 @@ def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, cap
 
 
 def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
-    """Draw the minutes to each level of validation BLEU; ValueError if no run has reached any.
+    """Draw the minutes to each level of BLEU; ValueError if no model has reached any.
 
     Args:
         rows: of ``time_to_quality``.
@@ -352,17 +484,12 @@ def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
     """
     panels: dict[str, dict[str, Bar | None]] = {}
     for name in (name for name in rows[0] if name.startswith("minutes")):
-        bars = panels.setdefault(f"{heading_of(name)} BLEU", {})
-        for label, runs in by_label(rows).items():
-            found = [row[name] for row in runs if row[name] is not None]
-            note = f"{len(found)} of {len(runs)}" if len(found) < len(runs) else ""
-            bar = Bar.over(found)
-            bars[label] = bar and bar._replace(note=note)
+        minutes = {row["label"]: [value for value in [row[name]] if value is not None] for row in rows}
+        panels[f"{heading_of(name)} BLEU"] = {label: Bar.over(values) for label, values in minutes.items()}
     if not any(bar for bars in panels.values() for bar in bars.values()):
-        raise ValueError("no run has reached a level of validation BLEU")
+        raise ValueError("no model has reached a level of BLEU")
     caption = (
-        "Training without validation; means over the seeds that got there, which a bar counts where they are "
-        "not all. Grey: lowest to highest seed."
+        "Training without validation, until the mean over seeds is there. No bar: it does not get there."
     )
     return bar_plot(panels, styles, caption)
 

@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.figure import Figure
 
-from compare.analysis.efficiency import COSTS, SIZE, SPEED, pareto, progress, time_to_quality, tuning_curve
+from compare.analysis.cost import COSTS, cost_points, progress, time_to_quality
+from compare.analysis.efficiency import SIZE, SPEED, pareto, tuning_curve
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
-from compare.analysis.quality import by_length, rare_words
+from compare.analysis.quality import by_length, by_similarity, rare_words
 from compare.analysis.statistics import check_label
 from compare.experiment.prepare import load_corpus
 from compare.experiment.tune import read_trials
 from compare.protocol import attends_to_source
 from compare.report.drawing import (
-    CURVES,
     FORMATS,
     RATES,
     Styles,
+    cost_plot,
     curves_plot,
     groups_plot,
     pareto_plot,
@@ -102,11 +103,22 @@ CURVES_TITLE = "Validation loss and BLEU against"
 WORDS_TITLE = "words of the source"
 PLOTS = {
     "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), progress),
-    "learning-seconds": Plan(f"{CURVES_TITLE} seconds", partial(curves_plot, against="seconds"), progress),
+    "learning-minutes": Plan(f"{CURVES_TITLE} minutes", partial(curves_plot, against="minutes"), progress),
     "length": Plan(
         f"BLEU by {WORDS_TITLE}",
         partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
         by_length,
+        needs_texts=True,
+    ),
+    "similarity": Plan(
+        "BLEU by similarity to the training text",
+        partial(
+            groups_plot,
+            group="similarity",
+            size="sentences",
+            title="similarity of the source to the nearest training sentence (sentences)",
+        ),
+        by_similarity,
         needs_texts=True,
     ),
     "rare-words": Plan(
@@ -121,18 +133,21 @@ PLOTS = {
         rare_words,
         needs_texts=True,
     ),
+    "cost": Plan("BLEU against training FLOPs", partial(cost_plot, against="flops"), cost_points),
+    "cost-loss": Plan(
+        "Validation loss against training FLOPs",
+        partial(cost_plot, against="flops", quality="loss"),
+        cost_points,
+    ),
     **{
-        f"quality-{cost}": Plan(
-            f"Validation BLEU against {axis}",
-            partial(curves_plot, against=cost, columns={"bleu": CURVES["bleu"]}),
-            progress,
-        )
+        f"cost-{cost}": Plan(f"BLEU against {axis}", partial(cost_plot, against=cost), cost_points)
         for cost, axis in COSTS.items()
+        if cost != "flops"
     },
     "time-to-quality": Plan(
-        "Minutes of training to levels of validation BLEU",
+        "Minutes of training to levels of BLEU",
         quality_bars,
-        lambda finished: time_to_quality(progress(finished).rows),
+        lambda finished: time_to_quality(cost_points(finished).rows),
     ),
     **{
         f"pareto-{name}": Plan(
@@ -154,7 +169,7 @@ ATTENTION = "attention"
 
 
 def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: str = "") -> list[Path]:
-    """Draw learning curves of all models, and heat maps of their attention for the first test sentence.
+    """Draw curves of all models, and heat maps of their attention for the first test sentence.
 
     Heat maps need the corpus and weights; models without weights have none. ``draw_attention`` draws any
     sentence.
@@ -177,7 +192,7 @@ def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: 
         return []
     finished = load_finished(folder, data_root=data_root, needs_texts=False).trained
     written = []
-    for name in ("learning-updates", "learning-seconds"):
+    for name in ("learning-updates", "learning-minutes", *["cost"] * (len(finished.budgets) > 1)):
         plan = PLOTS[name]
         written += save_figure(plan.plot(plan.table(finished).rows, finished.styles), plots / name)
     if finished.no_texts:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
+from typing import Literal
 
 from compare.config.parse import SCHEMA
 from compare.config.resolve import Run, runs_to_toml
@@ -17,6 +18,7 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import (
     SUMMARY,
     Result,
+    of_budget,
     read_registry,
     read_results,
     results_hash,
@@ -25,7 +27,7 @@ from compare.results.store import (
     write_record,
 )
 from compare.system.plugins import code_version
-from compare.training.checkpoints import WEIGHTS
+from compare.training.checkpoints import WEIGHTS, round_weights
 from data.files import check_vacant, new_folder
 from data.text import hash_decompressed, pack_gzip, read_decompressed
 from data.vocabulary import FILE_NAME
@@ -40,10 +42,10 @@ def publish_experiment(
     *,
     tuning: str | Path | None = None,
     replace: bool = False,
-    weights: bool = False,
+    weights: Literal["fp32", "bf16"] | None = None,
     data_root: str = "",
 ) -> Path:
-    """Copy the results of an experiment, without its weights, into a new folder that others can check.
+    """Copy the results of an experiment into a new folder that others can check.
 
     Each run keeps its settings, training log, timings and result, and, compressed, its translations and
     vocabularies. Names stand in place of the paths of this machine, so the hash of config.toml is renewed.
@@ -56,7 +58,8 @@ def publish_experiment(
         tuning: the folder of the search that the settings come from; by default that of the experiment, where
             it has one. Its trials are copied.
         replace: delete the published results that ``out`` holds.
-        weights: also copy the weights of each model's first finished seed.
+        weights: also copy the weights of each model's first finished seed, of its largest budget: as they
+            are, or rounded to bf16, which halves them; None: no weights.
         data_root: the folder of the corpus now, whose last part names it in what is published, and with which
             means and outcome are computed again; empty: that of the settings.
 
@@ -77,33 +80,35 @@ def publish_experiment(
         raise ValueError(f"{tuning} has no {TRIALS_FILE}: give the folder that `attnbench tune` wrote")
     results = read_results(folder)
     ended = [result for result in results if (folder / result.run / "result.json").is_file()]
-    ended.sort(key=lambda result: result.status != "done")  # the first run of a model is one that is done
+    # The first run of a model is one that is done, of the largest budget.
+    ended.sort(key=lambda result: (result.status != "done", -(result.budget or 0)))
     runs = [RunFolder.read(folder / result.run, data_root=data_root) for result in ended]
     if all(run.run.is_external for run in runs):
         raise ValueError(f"{folder}: no run of a model has ended: nothing to publish")
-    firsts = {run.run.label: run for run in reversed(runs)}
+    firsts = list({run.run.label: run for run in reversed(runs)}.values())
     registry = read_registry(folder)
     corpus = corpus_name(runs[0].run.data.root)
     registry.published = {"corpus": corpus, "code_version": code_version()}
     with new_folder(out, replace=replace) as target:
         for run, result in zip(runs, ended, strict=True):
-            _copy_run(run, result, target / run.name, weights=weights and run in firsts.values())
+            _copy_run(run, result, target / run.name, weights=weights if run in firsts else None)
         registry.write(target)
-        (target / EXPERIMENT).write_bytes(_experiment_toml(list(firsts.values()), runs).encode())
-        (target / "README.md").write_bytes(source_note(out.resolve().name, ended, runs[0]).encode())
+        (target / EXPERIMENT).write_bytes(_experiment_toml(runs).encode())
+        note = source_note(out.resolve().name, ended, runs[0], weights)
+        (target / "README.md").write_bytes(note.encode())
         if trials.exists():
             (target / TRIALS_FILE).write_bytes(trials.read_bytes())
         if (best := trials.with_name(BEST)).exists():
             (target / BEST).write_bytes(_without_paths(best.read_text(encoding="utf-8")).encode())
         if ended[0].status == "done":
-            summary = find_summary(folder, results, data_root)
+            summary = find_summary(folder, of_budget(results), data_root)
             if not summary.lacks_texts:  # it names a path of this machine
-                published = results_hash(read_results(target))
+                published = results_hash(of_budget(read_results(target)))
                 write_record(target / SUMMARY, dataclasses.replace(summary, results=published))
     return out
 
 
-def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: bool) -> None:
+def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: str | None) -> None:
     """Copy the files of a run, its weights if asked; compress its translations and vocabularies."""
     target.mkdir()
     files = run.files()
@@ -120,7 +125,10 @@ def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: bool) ->
         content = read_decompressed(path)
         if path == run.config:
             content = published_run(run).to_toml().encode()
-            result = with_config_hash(result, content)
+            result = with_hash(result, name, content)
+        if path == run.weights and weights == "bf16":
+            content = round_weights(content)
+            result = with_hash(result, name, content)
         is_packed = name == FILE_NAME or name.endswith(".hyp")
         copy = target / (f"{name}.gz" if is_packed else name)
         copy.parent.mkdir(exist_ok=True)
@@ -128,22 +136,15 @@ def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: bool) ->
     save_result(target, result)
 
 
-def _experiment_toml(firsts: Sequence[RunFolder], runs: Sequence[RunFolder]) -> str:
-    """Write the settings of all models as one experiment.
-
-    Args:
-        firsts: one run of each model, and of each external system.
-        runs: all runs.
-    """
-    models = [published_run(run, f"{run.name}/") for run in firsts if not run.run.is_external]
+def _experiment_toml(runs: Sequence[RunFolder]) -> str:
+    """Write the settings of all models, and of external systems, as one experiment."""
+    models = [published_run(run, f"{run.name}/") for run in runs if not run.run.is_external]
     systems = [
         {"label": run.run.label} | {test: f"{run.name}/{test}.hyp.gz" for test in run.tests}
-        for run in firsts
+        for run in runs
         if run.run.is_external
     ]
-    starts = {run.run.train.init_hash for run in runs if not run.run.is_external}
-    written = runs_to_toml(models, systems, own_starts=len(starts) > 1)
-    return f"schema = {SCHEMA}\n\n{written}"
+    return f"schema = {SCHEMA}\n\n{runs_to_toml(models, systems)}"
 
 
 # Settings of a published run: names stand in place of the paths of this machine.
@@ -182,27 +183,27 @@ def corpus_name(root: str) -> str:
     return Path(root).name
 
 
-def with_config_hash(result: Result, config: bytes) -> Result:
-    """Return ``result`` with the hash of another config.toml, of content ``config``, where it has one."""
-    name, config_hash = "config.toml", hashlib.sha256(config).hexdigest()
-    return dataclasses.replace(
-        result, files={**result.files, name: config_hash} if name in result.files else result.files
-    )
+def with_hash(result: Result, name: str, content: bytes) -> Result:
+    """Return ``result`` with the hash of other content of one of its files, where it has one."""
+    changed = {name: hashlib.sha256(content).hexdigest()} if name in result.files else {}
+    return dataclasses.replace(result, files={**result.files, **changed})
 
 
-def source_note(name: str, results: Sequence[Result], run: RunFolder) -> str:
+def source_note(name: str, results: Sequence[Result], run: RunFolder, weights: str | None) -> str:
     """Write the README of a published folder: what it is, where it comes from, how to show and check it.
 
     Args:
         name: the name of the folder.
         results: the results of all runs.
-        run: the folder of one of them.
+        run: the folder of one of them, which has weights if any has.
+        weights: as for ``publish_experiment``.
     """
     return fill_page(
         Path(__file__).with_name("published.md"),
         name=name,
         results=results,
         run=run,
+        weights=weights,
         corpus=corpus_name(run.run.data.root),
         test=[*run.tests, "test"][0],
         commands=train_commands(EXPERIMENT, results),

@@ -195,13 +195,27 @@ def _mask_files(run: Run) -> dict[str, Path]:
 # The model of a finished run, or those of several as an ensemble.
 
 
-def ensure_run(folder: Path) -> None:
-    """Raise ValueError, or FileNotFoundError, if ``folder`` is not that of a run."""
+def find_run(folder: Path) -> Path:
+    """Return the folder of a run; of a name without its budget, the largest budget that has weights.
+
+    Raises:
+        ValueError: there is no such run.
+    """
+    if not folder.exists() and folder.parent.is_dir():
+        stem = f"{folder.name}-budget"
+        budgets = [
+            int(number)
+            for each in folder.parent.glob("*-budget*")
+            if (number := each.name.removeprefix(stem)).isdigit()
+        ]
+        paths = [folder.with_name(f"{stem}{budget}") for budget in sorted(budgets)]
+        folder = next((path for path in reversed(paths) if (path / WEIGHTS).is_file()), folder)
     ensure_folder(folder)
     if not (folder / "config.toml").is_file():
         runs = sorted(path.parent for path in folder.glob("*/config.toml"))
         example = runs[0] if runs else "runs/demo/bahdanau-seed1"
         raise ValueError(f"{folder}: no config.toml: give the folder of one run, such as {example}")
+    return folder
 
 
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
@@ -210,7 +224,8 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     The weights are hashed once and compared with the hash in result.json.
 
     Args:
-        run: the folder of one run, such as runs/demo/bahdanau-seed1, or of one saved model.
+        run: the folder of one run, such as runs/demo/bahdanau-seed1, or of one saved model. Of several
+            budgets, runs/demo/bahdanau-seed1 is the largest that has weights.
         device: where the model computes, such as cpu, cuda or cuda:1.
 
     Returns:
@@ -222,8 +237,7 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
             vocabulary or the file of a mask are not those recorded, no length penalty is chosen,
             or the device cannot be used.
     """
-    folder = Path(run)
-    ensure_run(folder)
+    folder = find_run(Path(run))
     trained = RunFolder.read(folder)
     vocabularies, recorded = load_pair(folder), read_result(folder).files
     for name, path in {FILE_NAME: plain_or_gzip(folder / FILE_NAME), **trained.masks()}.items():

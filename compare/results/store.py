@@ -595,26 +595,26 @@ def has_means(results: Sequence[Result]) -> bool:
 
 
 def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
-    """Return the commands that train the models of ``results`` with their seeds: one, if all have the same.
+    """Return the commands that train the models of ``results``: one, if all have the same seeds and budgets.
 
     Args:
         experiment: name of the file of the experiment.
         results: of the runs; external systems are not trained.
     """
-    seeds: dict[str, set[int]] = {}
-    for result in results:
-        if not result.is_external:
-            seeds.setdefault(result.label, set()).add(result.seed)
-    labels: dict[tuple[int, ...], list[str]] = {}
-    for label, found in seeds.items():
-        labels.setdefault(tuple(sorted(found)), []).append(label)
-    command = f"attnbench run {shlex.quote(experiment)} --seeds"
-    if len(labels) == 1:
-        return [f"{command} {','.join(map(str, *labels))}"]
-    return [
-        f"{command} {','.join(map(str, numbers))} --only {shlex.quote(','.join(names))}"
-        for numbers, names in labels.items()
-    ]
+    trained = [result for result in results if not result.is_external]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for label in dict.fromkeys(result.label for result in trained):
+        runs = [result for result in trained if result.label == label]
+        numbers = ({run.seed for run in runs}, {run.budget for run in runs if run.budget})
+        seeds, budgets = (",".join(map(str, sorted(each))) for each in numbers)
+        groups.setdefault((seeds, budgets), []).append(label)
+    have_same_budgets = len({budgets for _, budgets in groups}) == 1
+    commands = []
+    for (seeds, budgets), labels in groups.items():
+        command = f"attnbench run {shlex.quote(experiment)} --seeds {seeds}"
+        command += "" if have_same_budgets else f" --set 'train.budgets=[{budgets}]'"
+        commands.append(command if len(groups) == 1 else f"{command} --only {shlex.quote(','.join(labels))}")
+    return commands
 
 
 # Folders of experiments that are shown but not written: published and read-only ones.

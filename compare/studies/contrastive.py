@@ -1,8 +1,4 @@
-"""Agreement over distance and lexical choice of RNNs and Transformers, by contrastive pairs.
-
-Tang et al. 2018 report that Transformers do not outperform RNNs in subject-verb agreement over long
-distances, and that they excel at word sense disambiguation, for which the source must be read as a whole.
-"""
+"""Agreement over distance and lexical choice of RNNs and Transformers, by contrastive pairs."""
 
 import logging
 from collections.abc import Collection, Sequence

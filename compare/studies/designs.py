@@ -1,39 +1,6 @@
 """Studies of trained designs: norm and residual paths, projections, depth, data, cells, reading direction.
 
-**warmup.** Xiong et al. 2020 (sections 3 and 4) report that a post-norm Transformer fails or ends far behind
-without warm-up, that a pre-norm one needs none, and that it then trains faster than post-norm with warm-up.
-The study ``norm`` measures the gradients that explain it.
-
-**ablation.** Vaswani et al. 2017 (section 3.1) put layer norm and residual paths around every sublayer and
-ablate neither. He et al. 2016 introduce residual paths so that deep networks train, Ba et al. 2016 layer norm
-so that they train faster; Dong et al. 2021 show that attention without residual paths loses rank with depth,
-so that all positions become alike.
-
-**projections.** Vaswani et al. 2017 (section 3.2.2) project queries, keys and values; Kitaev et al. 2020
-(section 5, figure 3) report that one matrix for queries and keys does as well as two. Without any, a state
-fits itself best: after layer norm x . x is d, and x . y is about 0 for unlike states.
-
-**concatenation.** Vaswani et al. 2017 (section 3.5) add positions, and find learned vectors as good as
-sinusoids. That sinusoids beside the words, from which a network can form any periodic function of the
-position, are the more flexible encoding is a conjecture.
-
-**depth.** Wu et al. 2016 (section 3.1) report that simply stacked LSTMs work well up to 4 layers, barely with
-6 and very poorly beyond 8, which residual paths mend; Wang et al. 2019 train pre-norm Transformers of 30
-encoder layers.
-
-**data-size.** Koehn and Knowles 2017 (section 3.2) report that neural models with attention need much data.
-Sennrich and Zhang 2019 show that RNNs with attention do well with little of it, if they are regularised;
-Araabi and Monz 2020 that a Transformer with the usual settings does not, and needs other settings. The
-expectation tested here is that the Transformer needs more data than an RNN with attention, both regularised
-and stopped early.
-
-**recall.** Bengio et al. 1994 train recurrent networks to remember what a sequence begins with, and show that
-gradients vanish over its length, for which Hochreiter and Schmidhuber 1997 build the LSTM and Cho et al. 2014
-(section 2.3) the GRU. The study ``distance`` measures the gradients of fresh models.
-
-**reversal.** Sutskever et al. 2014 (section 3.3) report that reversing the source improves a plain LSTM, for
-long sentences too. Bahdanau et al. 2015 (figure 2, section 5.2.2) report that attention helps most for long
-sentences.
+The findings that they test stand at the head of their descriptions.
 """
 
 import math

@@ -39,7 +39,7 @@ NEAR = 4
 FORGET, THROUGH = 1 / (1 + math.exp(-1)), 0.25
 """Gain per step of a fresh LSTM's cell: sigmoid(1) by the forget gate, 1/2 * 1/2 through the other gates."""
 EMBEDDING_VARIANCE = 0.1**2 / 3
-"""Of fresh embeddings, uniform in [-0.1, 0.1]; Xavier's square matrices keep it."""
+"""Variance of fresh embeddings, uniform in [-0.1, 0.1]; Xavier's square matrices keep it."""
 RNN = "RNN"
 Curve = dict[int, float]
 
@@ -205,7 +205,8 @@ def measure(norm: Norm, depth: int, d: int, draws: int) -> Sides:
     for _ in range(draws):
         model = build(VOCABULARY, VOCABULARY)
         layers = [*model.encoder.layers, *model.decoder.layers]
-        grads = torch.autograd.grad(_random_loss(model), [_second_matrix(layer) for layer in layers])
+        matrices = [layer.get_parameter("feed_forward.narrow.weight") for layer in layers]
+        grads = torch.autograd.grad(_random_loss(model), matrices)
         total += torch.stack([grad.norm() for grad in grads]).view(2, depth)
     encoder, decoder = (total / draws).tolist()
     return {"encoder": encoder, "decoder": decoder}
@@ -215,10 +216,6 @@ def _random_loss(model: Transformer) -> Tensor:
     src, tgt, out = torch.randint(VOCABULARY, (3, SENTENCES, LENGTH))
     logits = model(src, torch.ones_like(src, dtype=torch.bool), tgt)
     return F.cross_entropy(logits.flatten(0, 1), out.flatten())
-
-
-def _second_matrix(layer: nn.Module) -> Tensor:
-    return layer.get_parameter("feed_forward.narrow.weight")
 
 
 def summarise(norm: Norm, depth: int, layers: list[float]) -> Row:

@@ -1,10 +1,5 @@
 """Attention heads: what those of a Transformer specialise in, and what two can do that one cannot.
 
-**head-roles.** Voita et al. 2019 (section 4) call a head positional if at least 90% of the time its largest
-weight is at the same relative position, in practice -1 or +1, and find such heads in every trained encoder.
-Raganato and Tiedemann 2018 find heads of trained encoders that attend to neighbours, sharper in some layers
-than in others.
-
 **heads-average.** Vaswani et al. 2017 (section 3.2.2): several heads attend to different positions, and "with
 a single attention head, averaging inhibits this". The task makes it exact: name the symbols at two places, in
 their order, from one attention whose weights depend on the places alone, with a linear layer per answer.

@@ -1,16 +1,5 @@
 """Order of the input: lost without positions, and which kinds of positions reach beyond the training lengths.
 
-**order.** That attention without positions is permutation-equivariant follows from its definition: a sum over
-all keys does not depend on their order. Vaswani et al. 2017 (section 3.5) state that PE(pos + k) is a linear
-function of PE(pos), which follows from the addition theorems of sine and cosine (see ``rotation``), and
-hypothesise that sinusoids may extrapolate to longer sequences.
-
-**positions.** Copying of random symbols needs nothing but their order. Press et al. 2022 (figure 1) report
-for language models that sinusoids fail just past the lengths of training, that rotary positions (Su et al.
-2021) reach little farther, and that ALiBi does not degrade. Shaw et al. 2018 (section 3.2) clip distances so
-that relative positions generalise to lengths not seen. ``order`` copies with sinusoids and learned vectors
-and one seed; ``positions`` compares five kinds with three.
-
 Shapes: B sentences, S source positions, d model width.
 """
 

@@ -222,7 +222,7 @@ class StudyReport:
 
     @property
     def outcome(self) -> str:
-        """How many claims hold, and why others are undecided."""
+        """Number of claims that hold, and why others are undecided."""
         claims = self.findings.claims
         undecided = sum(claim.verdict == "undecided" for claim in claims)
         is_disturbed = any(claim.is_disturbed for claim in claims)
@@ -367,17 +367,12 @@ def run_study(
 ) -> StudyReport:
     """Run a study and write its report into ``folder``/<name>; restore torch's random state.
 
-    Args:
-        name: one of ``STUDIES``.
-        folder: the parent folder of the reports.
-        seed: seed of all random numbers.
-        quick: whether to use small sizes, for tests; the figures then mean nothing.
-        runs: a finished experiment to read instead of training, for ``contrastive`` and ``head-roles``.
-        data_root: the folder of the corpus of ``runs``; empty: that of their config.
+    ``quick`` uses small sizes, for tests: the figures then mean nothing. ``runs`` is a finished experiment to
+    read instead of training, for ``contrastive`` and ``head-roles``, and ``data_root`` the folder of its
+    corpus, if it has moved.
 
-    Raises:
-        ValueError: unknown study, ``runs`` for a study that reads none, ``data_root`` without ``runs``, or
-            ``quick`` where there is a report of full size.
+    A ValueError says that the study is unknown or reads no runs, that ``data_root`` has none, or that a quick
+    report would replace one of full size.
     """
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}; {did_you_mean(name, STUDIES)} (attnbench study lists all)")

@@ -37,6 +37,17 @@ TRUNK = "trunk"
 """Folder in that of the checkpoints; a training to a larger budget starts from the state in it."""
 
 
+def has_begun(checkpoints: Path) -> bool:
+    """Return whether a training has saved a state, or the weights that were chosen at its end."""
+    return any((checkpoints / name).is_file() for name in (STATE, FINAL))
+
+
+def drop_state(checkpoints: Path) -> None:
+    """Delete the state and the weights that a training saved before it chose the final ones."""
+    for path in (checkpoints / STATE, *checkpoints.glob("update-*.safetensors")):
+        path.unlink(missing_ok=True)
+
+
 # Weights, and the trainer state.
 
 
@@ -56,6 +67,13 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         in_run = path.parent.name == CHECKPOINTS
         remedy = f"delete {path.parent.parent} and run again" if in_run else "save or download it again"
         raise ValueError(f"{path}: not a readable safetensors file ({error}): {remedy}") from None
+
+
+def round_weights(content: bytes) -> bytes:
+    """Round the weights in a safetensors file to bf16; ``set_weights`` takes them as well."""
+    weights = safetensors.torch.load(content)
+    rounded = {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()}
+    return safetensors.torch.save(rounded)
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -120,7 +138,7 @@ def load_state(path: Path) -> dict[str, Any] | None:
     return state
 
 
-# What training has done so far: progress, sums since the last log line, moving average of the weights.
+# The state of a training: progress, sums since the last log line, moving average of the weights.
 
 
 PHASES = ("data", "train", "validation", "checkpoint")
@@ -281,7 +299,7 @@ class MovingAverage:
         """Take in the weights after an update, counted from 1."""
         share = (1 - self.decay) / (1 - self.decay**update)
         floats = [name for name, tensor in self._current.items() if tensor.is_floating_point()]
-        means, new = ([each[name] for name in floats] for each in (self.weights, self._current))
+        means, new = ([weights[name] for name in floats] for weights in (self.weights, self._current))
         torch._foreach_lerp_(means, new, share)
         for name in self._current.keys() - set(floats):  # counters, which have no mean
             self.weights[name].copy_(self._current[name])

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy, kl_div, linear
 
 from compare.config.sections import RegularizationConfig
 from compare.protocol import Choices, EncoderDecoder
+from seq2seq.normalisers import cumulative_sum
 
 
 class LossSums(NamedTuple):
@@ -236,7 +237,7 @@ def reinforce(rewards: Tensor, choices: Choices, mask: Tensor) -> Tensor:
     term fits the baseline. The entropy of the choices is subtracted, and a baseline that is a moving average
     moves towards the mean of R_t.
     """
-    returns = _sum_from_each_position(rewards).detach()
+    returns = cumulative_sum(rewards.flip(1)).flip(1).detach()
     advantage = returns - choices.value.to(returns.dtype)
     losses = advantage.square() / 2 - advantage.detach() * choices.logp.to(returns.dtype)
     if choices.entropy is not None:
@@ -245,13 +246,6 @@ def reinforce(rewards: Tensor, choices: Choices, mask: Tensor) -> Tensor:
         mean = returns.where(mask, 0.0).sum() / mask.sum()
         choices.average.lerp_(mean.to(choices.average.dtype), AVERAGE_STEP)
     return losses.where(mask, 0.0).sum()
-
-
-def _sum_from_each_position(rewards: Tensor) -> Tensor:
-    if rewards.is_cuda and torch.are_deterministic_algorithms_enabled():  # which torch's cumsum is not
-        with torch.autocast("cuda", enabled=False):
-            return rewards @ rewards.new_ones(rewards.size(1), rewards.size(1)).tril()
-    return rewards.flip(1).cumsum(1).flip(1)
 
 
 with suppress(ModuleNotFoundError):  # fast.py may be deleted

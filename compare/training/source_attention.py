@@ -111,7 +111,7 @@ class Translations:
 
 @dataclass(frozen=True)
 class SourceAttention:
-    """How a model attends to the source."""
+    """Measures of a model's attention to the source."""
 
     link_mass: float
     """Mean weight on the linked source word, of the head for which it is highest; 0 to 1."""
@@ -146,7 +146,7 @@ class AttentionProbe:
     @torch.inference_mode()
     def __call__(self, model: EncoderDecoder[Any, Any], device: torch.device) -> SourceAttention | None:
         """Measure a model in evaluation mode; None without attention to a source, or without any link."""
-        masses: list[Floats] = []  # of each sentence, (H, links)
+        masses: list[Floats] = []  # one array per sentence, (H, links)
         chances: list[float] = []
         slopes: list[Floats] = []  # (H,)
         for start in range(0, len(self._rows), BATCH):

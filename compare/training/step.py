@@ -22,14 +22,9 @@ def add_gradients(
 ) -> LossSums:
     """Add the gradients of a batch, or of one process's share of it, to those of the parameters.
 
-    Args:
-        criterion: the loss, which holds the model.
-        parts: the batch, on the model's device, whole, in parts, or in none.
-        tokens: target tokens of the update in all processes, by which the loss is divided.
-        precision: "fp32" or "bf16"; the latter runs the forward pass under autocast.
-
-    Returns:
-        The loss, summed over the tokens of ``parts``, without gradient.
+    ``parts`` are the batch, on the model's device, whole, in parts, or in none; ``tokens`` are the target
+    tokens of the update in all processes, by which the loss is divided. The loss is returned without
+    gradient, summed over the tokens of ``parts``.
     """
     device = next(criterion.parameters()).device
     total = LossSums(torch.zeros((), device=device), torch.zeros((), device=device), 0)
@@ -103,7 +98,7 @@ class GradientSum:
         self.processes = processes
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.failure: Exception | None = None
-        """What this process has raised since the last update; the others learn of it in ``stop_signal``."""
+        """Exception of this process since the last update; the others learn of it in ``stop_signal``."""
         if processes.size == 1:
             return
         sizes = [parameter.numel() for parameter in self.parameters]

@@ -107,11 +107,17 @@ class Trainer:
     def run(self) -> TrainerState:
         """Train to the end, from the start or from the saved state; the model then holds the chosen weights.
 
+        A training that has ended, and whose state was deleted then, only gets these weights.
+
         Raises:
             TrainingDiverged: loss or gradient became NaN or infinite.
             Interrupted: SIGINT or SIGTERM arrived. The state is saved; calling ``run`` again resumes from it.
             ValueError: the saved state is damaged, of another model or of another kind of GPU.
         """
+        final = self.folder / FINAL
+        if all(self.processes.gather(lambda: final.is_file() and not self.checkpoint.path.is_file())):
+            set_weights(self.model, load_weights(final), str(final))
+            return self.state
         self._resume()
         self._ensure_files_are_there()
         self.criterion.train()
@@ -210,7 +216,9 @@ class Trainer:
         with self.state.timed("train"):
             self.running_metrics.synchronize()
         joules = self.energy.take()
-        self.running_metrics.add_energy(joules if self.processes.size == 1 else None)  # of several: unknown
+        self.running_metrics.add_energy(
+            joules if self.processes.size == 1 else None
+        )  # several processes: unknown
 
     @by_main
     def _log_running_metrics(self) -> None:
@@ -415,7 +423,7 @@ class Validator:
         loss = sum(nll for nll, _ in in_order) / sum(tokens for _, tokens in in_order)
         if not self.translator.reads_source:  # a language model, which translates nothing
             return Validation(loss=loss, bleu=None)
-        if not math.isfinite(loss):  # which ends the training; a search would find NaN scores
+        if not math.isfinite(loss):  # the training ends here; a search would find NaN scores
             return Validation(loss=loss, bleu=0.0)
         translations = self.translator.translate(self.sources, beam_size=1)
         bleu = corpus_bleu(translations, self.references, self.tokenize)

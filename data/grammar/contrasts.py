@@ -42,19 +42,10 @@ class Contrast(NamedTuple):
 
 
 def contrastive_pairs(*, seed: int = 1_000_003, per_group: int = 50) -> list[Contrast]:
-    """Generate contrastive pairs, a function of the arguments alone.
+    """Generate contrastive pairs, a function of the arguments alone, by phenomenon and distance.
 
-    Half of the sentences are as long as those of the split ``test_long``. A sentence gives at most one pair.
-
-    Args:
-        seed: seed of the generator; that of the corpus gives other sentences.
-        per_group: largest number of pairs per phenomenon and bin of distances.
-
-    Returns:
-        The pairs, by phenomenon and distance.
-
-    Raises:
-        ValueError: ``per_group`` is below 1.
+    Half of the sentences are as long as those of the split ``test_long``. A sentence gives at most one pair,
+    and a phenomenon at most ``per_group`` per bin of distances. The seed of a corpus gives other sentences.
     """
     if per_group < 1:
         raise ValueError(f"per_group must be at least 1, found {per_group}")

@@ -91,7 +91,7 @@ def _middle_field(clause: Clause) -> dict[str, list[Token]]:
     return {
         "question": fixed_tokens(clause.question, GERMAN),
         "subject": _nominal(clause.subject, "nom"),
-        **(accusative if isinstance(target, Pronoun) else {}),  # what comes early does not come again below
+        **(accusative if isinstance(target, Pronoun) else {}),  # an early part does not come again below
         **(dative if isinstance(recipient, Pronoun) else {}),
         "times": fixed_tokens(clause.times, GERMAN),
         "frequency": fixed_tokens(clause.frequency, GERMAN),

@@ -87,7 +87,7 @@ def clock(hour: int, minutes: int) -> Fixed:
     return Fixed((("at", "um"), minute_words, relation, hour_words))
 
 
-# What is drawn, and how often.
+# The parts of sentences, and how often they are drawn.
 
 
 T = TypeVar("T")
@@ -473,12 +473,7 @@ class Sampler:
         return self.chance(0.15)
 
     def verb(self, subject_kind: str = "", simple: bool = False) -> Verb:
-        """Draw a verb.
-
-        Args:
-            subject_kind: kind of nouns that the verb allows as subject; "" for any verb.
-            simple: draw a verb without a complement clause.
-        """
+        """Draw a verb that allows a kind of nouns as subject; a ``simple`` one has no complement."""
         frames = SIMPLE_FRAMES if simple else tuple(FRAME_WEIGHTS)
         while True:
             frame = self.rng.choices(frames, [FRAME_WEIGHTS[name] for name in frames])[0]

@@ -58,7 +58,7 @@ TIMED = re.compile(
     r"|clock_mhz|threads|timed_together|decoded_on|results|metrics\.jsonl|speed\.json"
 )
 """Keys in JSON whose values depend on the machine, and hashes of files that hold such values."""
-PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-seconds\..*")
+PRESENCE_ONLY = re.compile(r"log\.txt|table\.(md|csv)|learning-minutes\..*")
 """Files with times and nothing that another file does not hold too."""
 
 

@@ -55,7 +55,7 @@ def tiny(name: str, tie: str = "output") -> ResolvedModel:
     changes |= {"head_size": 4} if settings.get("positions") == "rotary" else {}
     changes |= {"encoder_layers": 2} if settings.get("encoder_layers") else {}
     if settings.get("readout") == "none":  # tied, embeddings are as wide as the input of the output layer
-        context = TINY["hidden_size"] if settings.get("context_to_readout") else 0  # of several heads
+        context = TINY["hidden_size"] if settings.get("context_to_readout") else 0
         changes |= {"embedding_size": TINY["hidden_size"] + context}
     changes |= {"window": 2} if settings.get("scope", "global") != "global" else {}
     changes |= {"attention_size": 4} if settings.get("attention_size") else {}

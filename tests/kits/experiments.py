@@ -35,8 +35,6 @@ Outputs = Mapping[tuple[str, int], Mapping[str, Sequence[str]]]
 OUTPUTS_CONFIG = """
 [data]
 max_tokens = 100
-[decode]
-max_ratio = {max_ratio}
 [[models]]
 preset = "lstm"
 label = "{label}"
@@ -54,9 +52,6 @@ def make_finished(
     train: Pairs,
     tests: Mapping[str, Pairs],
     outputs: Outputs,
-    kind: str = "words",
-    size: int = 10_000,
-    max_ratio: float = 2.0,
     results: Mapping[tuple[str, int], Mapping[str, Any]] | None = None,
     failed: Sequence[tuple[str, int]] = (),
 ) -> FinishedExperiment:
@@ -67,22 +62,18 @@ def make_finished(
         train: training pairs, which also are the validation pairs.
         tests: test sets by name.
         outputs: translations; their keys are the runs.
-        kind: kind of the vocabularies.
-        size: size of the vocabularies.
-        max_ratio: limit of the output length, relative to the source.
         results: further fields of the results of some runs.
         failed: label and seed of runs that failed.
     """
     corpus = Corpus(
         name="made", src_lang="en", tgt_lang="de", splits={"train": train, "valid": train, **tests}
     )
-    vocabularies = build_pair(train, kind=kind, size=size, joint=False)
+    vocabularies = build_pair(train, kind="words", size=10_000, joint=False)
     runs = []
     for (label, seed), translations in outputs.items():
         run_folder = folder / f"{label}-seed{seed}"
         vocabularies.save(run_folder)
-        config = OUTPUTS_CONFIG.format(max_ratio=max_ratio, label=label)
-        (run_folder / "config.toml").write_text(config)
+        (run_folder / "config.toml").write_text(OUTPUTS_CONFIG.format(label=label))
         run = RunFolder.read(run_folder).run
         figures = (results or {}).get((label, seed), {})
         result = Result(label=label, preset="lstm", seed=seed, status="done", **figures)
@@ -101,10 +92,10 @@ kind = "words"
 [train]
 seed = {seed}
 [[models]]
-preset = "{preset}"
-label = "{label}"
+preset = "{label}"
 dropout = 0.{rank}
 """
+LABELS = ("lstm", "rnn", "transformer")
 VIEWER = AttentionViewer(
     models=[
         AttendedModel(name="lstm, seed 1", heads=[], chosen=0),
@@ -125,33 +116,25 @@ VIEWER = AttentionViewer(
 """Three models of two sentences, the second longer than its source."""
 
 
-def write_experiment(
-    folder: Path,
-    labels: Sequence[str] = ("lstm", "rnn", "transformer"),
-    seeds: Sequence[int] = (1, 2),
-    sentences: int = 24,
-    validations: int = 4,
-) -> Path:
-    """Write the runs of ``labels``, each better than the one before, and return their folder.
+def write_experiment(folder: Path, seeds: Sequence[int] = (1, 2)) -> Path:
+    """Write runs of ``LABELS``, each better than the one before, and return their folder.
 
     The corpus lies beside them in <folder>-corpus.
     """
     root = folder.with_name(f"{folder.name}-corpus")
-    write_corpus(root, {"train": 60, "valid": 6, "test": sentences, "test_long": sentences})
-    for rank, label in enumerate(labels):
+    write_corpus(root, {"train": 60, "valid": 6, "test": 24, "test_long": 24})
+    for rank, label in enumerate(LABELS):
         for seed in seeds:
-            _write_run(folder / f"{label}-seed{seed}", label, seed, root, rank, len(labels), validations)
-    names = [f"{label}-seed{seed}" for label in labels for seed in seeds]
+            _write_run(folder / f"{label}-seed{seed}", label, seed, root, rank)
+    names = [f"{label}-seed{seed}" for label in LABELS for seed in seeds]
     (folder / "experiment.json").write_text(json.dumps({"runs": names}))
     return folder
 
 
-def _write_run(
-    folder: Path, label: str, seed: int, root: Path, rank: int, models: int, validations: int
-) -> None:
+def _write_run(folder: Path, label: str, seed: int, root: Path, rank: int) -> None:
     folder.mkdir(parents=True)
-    preset = label if label in ("rnn", "transformer") else "lstm"
-    config = RUN_CONFIG.format(root=root.as_posix(), seed=seed, preset=preset, label=label, rank=rank)
+    models, updates = len(LABELS), [10, 20, 30, 40]
+    config = RUN_CONFIG.format(root=root.as_posix(), seed=seed, label=label, rank=rank)
     (folder / "config.toml").write_text(config)
     corpus = load_corpus(load_experiment(folder / "config.toml").data)
     train = corpus.splits["train"]
@@ -163,13 +146,12 @@ def _write_run(
         scores[test] = score_texts(lines, corpus.splits[test].tgt, n_bootstrap=50).columns()
     headline, further = scores["test"], {"test_long": scores["test_long"]}
     figures = {name: value for name, value in headline.items() if name in Result.__dataclass_fields__}
-    updates = [10 * (number + 1) for number in range(validations)]
     (folder / "metrics.jsonl").write_text(
         "".join(f"{line}\n" for line in _log(updates, figures["bleu"], rank))
     )
     result = Result(
         label=label,
-        preset=preset,
+        preset=label,
         seed=seed,
         status="done",
         params=1_000_000 * (rank + 1),

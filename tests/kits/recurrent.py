@@ -153,8 +153,8 @@ def cells_of(stack: RecurrentStack) -> list[formulas.Cell]:
         elif isinstance(module, torch.nn.GRU):
             names = ("w", "u", "b_x", "b_h")
             cells += [
-                partial(formulas.gru_cell, **dict(zip(names, each, strict=True)))
-                for each in module.all_weights
+                partial(formulas.gru_cell, **dict(zip(names, weights, strict=True)))
+                for weights in module.all_weights
             ]
     return cells
 

@@ -106,9 +106,9 @@ def inputs(limits: Sequence[int], rows: Sequence[int] | None = None, width: int 
     return {"src": src, "src_mask": mask, "limits": torch.tensor(limits), "special": SPECIAL}
 
 
-def same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis], tolerance: float = 1e-12) -> None:
-    assert [hypothesis.tokens for hypothesis in found] == [hypothesis.tokens for hypothesis in expected]
-    for one, other in zip(found, expected, strict=True):
+def same(hypotheses: Sequence[Hypothesis], expected: Sequence[Hypothesis], tolerance: float = 1e-12) -> None:
+    assert [hypothesis.tokens for hypothesis in hypotheses] == [hypothesis.tokens for hypothesis in expected]
+    for one, other in zip(hypotheses, expected, strict=True):
         assert one.score == pytest.approx(other.score, abs=tolerance, rel=tolerance)
 
 

@@ -37,8 +37,8 @@ WORDS = {
 Pair = tuple[str, str]
 
 
-def lines(texts: Iterable[str], end: str = "\n") -> bytes:
-    return "".join(text + end for text in texts).encode()
+def lines(texts: Iterable[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
 
 
 def write(path: Path, content: bytes) -> Path:

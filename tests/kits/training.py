@@ -61,8 +61,8 @@ def trainer(
 ) -> Trainer:
     """Build a trainer whose n-th validation gives ``scores[n]``, and after the last score that one again."""
     remaining: Iterator[Validation] = iter(scores)
-    known = {"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1}
-    train = TrainConfig(**(known | settings))
+    defaults = {"precision": "fp32", "max_updates": 10, "valid_every": 2, "log_every": 1}
+    train = TrainConfig(**(defaults | settings))
     torch.manual_seed(train.seed)
     model = build(architecture, vocabulary, vocabulary)
     criterion = TranslationLoss(model, train.label_smoothing, regularization).to(device, dtype)

@@ -90,7 +90,7 @@ def layer_norm(norm: nn.Module, x: Tensor) -> Tensor:
 
 
 def visible(mask: str, i: int, j: int) -> bool:
-    """Whether a pattern lets position i attend to position j."""
+    """Return whether a pattern lets position i attend to position j."""
     if mask.startswith("window"):
         return abs(i - j) <= int(mask.split(":")[1])
     return mask == "full" or j <= i
@@ -111,17 +111,11 @@ def attend(
     """Let x (N, D) attend to memory (M, E) where ``allowed`` (N, M); ``order`` has the biases of "t5"."""
     size = config.head_size or config.d_model // config.num_heads
     kv_heads = config.num_kv_heads or config.num_heads
-    wide, key_wide, value_wide = (
-        size * config.num_heads,
-        size * kv_heads,
-        (config.value_size or size) * kv_heads,
+    sizes = size * config.num_heads, size * kv_heads, (config.value_size or size) * kv_heads
+    parts = zip(
+        project(module, x, memory, sizes, config), (config.num_heads, kv_heads, kv_heads), strict=True
     )
-    q, k, v = project(module, x, memory, (wide, key_wide, value_wide), config)
-    queries, keys, values = (
-        q.chunk(config.num_heads, dim=1),
-        k.chunk(kv_heads, dim=1),
-        v.chunk(kv_heads, dim=1),
-    )
+    queries, keys, values = (part.chunk(heads, dim=1) for part, heads in parts)
     heads = []
     for head, query in enumerate(queries):
         shared = formulas.kv_head(head, config.num_heads, kv_heads)
@@ -143,10 +137,8 @@ def project(
     if config.projections == "none":
         return formulas.project(x, memory, *[torch.eye(len(x[0]))] * 3)
     if isinstance(module, CrossAttention):
-        layers = [
-            *side_by_side(module.project_query, sizes[:1]),
-            *side_by_side(module.project_memory, sizes[1:]),
-        ]
+        layers = side_by_side(module.project_query, sizes[:1])
+        layers += side_by_side(module.project_memory, sizes[1:])
     elif config.projections == "shared-qk":
         of_both, of_values = side_by_side(module.project_in, sizes[1:])
         layers = [of_both, of_both, of_values]
@@ -268,10 +260,10 @@ def stack(model: nn.Module, x: Tensor, allowed: Tensor, config: LayerConfig) -> 
         norms = norms_of(layer.around_attention, layer.around_feed_forward)
         ffn = feed_forward(layer, config)
 
-        def own(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
+        def self_attend(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
             return attend(module, h, h, allowed, config, model.order)
 
-        x = formulas.encoder_layer(x, own, ffn, norms, AROUND[config.norm])
+        x = formulas.encoder_layer(x, self_attend, ffn, norms, AROUND[config.norm])
     return layer_norm(model.norm, x)
 
 
@@ -303,13 +295,13 @@ def decoder_twin(decoder: nn.Module, states: Tensor, tgt: Tensor, config: Transf
         norms = norms_of(layer.around_attention, layer.around_cross, layer.around_feed_forward)
         ffn = feed_forward(layer, config)
 
-        def own(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
+        def self_attend(h: Tensor, module: SelfAttention = layer.attention) -> Tensor:
             return attend(module, h, h, before, config, decoder.order)
 
         def cross(h: Tensor, module: CrossAttention = layer.cross) -> Tensor:
             return attend(module, h, states, source, config)
 
-        x = formulas.decoder_layer(x, own, cross, ffn, norms, AROUND[config.norm])
+        x = formulas.decoder_layer(x, self_attend, cross, ffn, norms, AROUND[config.norm])
     return layer_norm(decoder.norm, x)
 
 

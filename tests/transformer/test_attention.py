@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from compare.models.flops import transformer_multiply_adds
+from compare.models.flops import count_multiply_adds
 from tests.kits.contract import seeded_float64
 from tests.kits.transformers import EXACT, HEADS, LENGTHS, B, S, T, batch, make
 from transformer.attention import (
@@ -191,5 +191,5 @@ def test_the_products_of_a_model_with_several_chunks_are_counted(monkeypatch):
     monkeypatch.setattr("compare.models.flops.CHUNK", 2)
     with FlopCounterMode(display=False) as counter:
         logits = model(src, mask, tgt)
-    count = transformer_multiply_adds(model, S, tgt.size(1)) + tgt.size(1) * logits.size(-1) * 16
+    count = count_multiply_adds(model, S, tgt.size(1)) + tgt.size(1) * logits.size(-1) * 16
     assert counter.get_total_flops() == 2 * B * count

@@ -12,8 +12,10 @@ from compare.analysis.comparison import (
     compare_all,
     compared_with,
 )
+from compare.analysis.cost import budget_table, cost_points
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.seeds import describe_seeds
+from compare.analysis.similarity import NEAREST, nearest_row
 from compare.analysis.statistics import ALPHA, POWER, ScoredTestSet, aggregate_seeds
 from compare.attention.viewer import AttentionViewer, read_asset, render_page
 from compare.report.conditions import find_warnings, list_left_out
@@ -28,7 +30,7 @@ from compare.report.html.sections import (
     tuning_section,
 )
 from compare.report.html.sentences import Sentence, attention_viewer, draw_numbers, draw_sentences
-from compare.report.table import default_columns
+from compare.report.table import default_columns, find_summary
 from compare.results.columns import (
     COLUMNS,
     INTERVALS,
@@ -130,6 +132,8 @@ def result_table(
         }
         for label, results in groups.items()
     ]
+    if not finished.no_texts:
+        rows.append({**nearest_row(finished), "title": NEAREST, "status": "baseline", "runs": []})
     every = [*rows, *(run for row in rows for run in row["runs"])]
 
     def text(row: Mapping[str, Any]) -> str:
@@ -177,7 +181,9 @@ class ReportContent:
     languages: tuple[str, str]
     """Source and target language."""
     summary: Sequence[str]
-    """What sets the best model apart from the others, in sentences."""
+    """The outcome in sentences."""
+    budgets: Table | None
+    """BLEU by model and budget; None with one budget."""
     unknown: Sequence[str]
     """Limits of the evidence, and their reasons."""
     results: Table
@@ -185,7 +191,7 @@ class ReportContent:
     reference: str
     """Model that the others are compared with; empty where nothing is compared."""
     sections: Sequence[Section]
-    """Significance, the analyses, tuning if there was a search, and alignment."""
+    """Quality against cost, significance, the other analyses, tuning if there was a search, and alignment."""
     viewer: AttentionViewer
     sentences: Sequence[Sentence]
     seed: int
@@ -212,9 +218,13 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
     tuned = tuning_section(finished, tuning)  # first, as it may refuse ``tuning``
     logger.info("report: scores of resampled test sets")
     scored, comparisons, summary = compare_all(finished)
+    budgets = None
+    if finished.is_largest_budget:
+        budgets = budget_table(cost_points(finished).rows)
+        summary = find_summary(folder, finished.results, data_root).outcome
     parts = significance(comparisons) if comparisons else summary
     tests = make_section("significance", "Significance", parts)
-    others = analyses(finished)
+    cost, *others = analyses(finished)
     aligned, chosen = alignment_section(finished)
     table = result_table(finished, scored, comparisons, reference)
     return ReportContent(
@@ -222,10 +232,11 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
         facts=_facts(finished),
         languages=(finished.corpus.src_lang, finished.corpus.tgt_lang),
         summary=summary,
+        budgets=budgets,
         unknown=unknown(finished),
         results=table,
         reference=reference if comparisons else "",
-        sections=[tests, *others, *([tuned] if tuned else []), aligned],
+        sections=[cost, tests, *others, *([tuned] if tuned else []), aligned],
         viewer=attention_viewer(finished, draw_numbers(len(finished.corpus.splits[test].src), seed), chosen),
         sentences=draw_sentences(finished, seed),
         seed=seed,
@@ -260,14 +271,18 @@ def _facts(finished: FinishedExperiment) -> list[str]:
     corpus = finished.corpus
     labels = {row.label for row in finished.results}
     seeds = describe_seeds((row.label, row.seed) for row in finished.results if not row.is_external)
-    budgets = dict.fromkeys(row.budget for row in finished.results if row.budget)
+    matched = dict.fromkeys(row.matched for row in finished.results if row.matched)
     sizes = [f"{name} {len(pairs.src):,}" for name, pairs in corpus.splits.items() if pairs.src]
     return [
         f"{corpus.name}, {corpus.src_lang} to {corpus.tgt_lang}"
         + (f": {', '.join(sizes)} pairs" if sizes else ""),
         f"{len(labels)} models, {seeds}",
         f"{len(finished.runs)} of {len(finished.results)} runs finished",
-        *(f"equal {budget}" for budget in budgets),
+        *(f"equal {quantity}" for quantity in matched),
+        *(
+            [f"budgets of {', '.join(f'{each:,}' for each in finished.budgets)} updates"]
+            * bool(finished.budgets)
+        ),
     ]
 
 

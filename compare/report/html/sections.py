@@ -5,6 +5,7 @@ import json
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 
 from compare.analysis.alignment import ARG_MAX, BASELINE, align_experiment
-from compare.analysis.efficiency import COSTS, pareto, progress, time_to_quality, tuning_curve
+from compare.analysis.cost import cost_points, progress, time_to_quality
+from compare.analysis.efficiency import pareto, tuning_curve
 from compare.analysis.finished_experiment import (
     FinishedExperiment,
     FinishedRun,
@@ -90,7 +92,7 @@ def make_section(name: str, title: str, parts: Iterable[Part]) -> Section:
 def require_texts(finished: FinishedExperiment) -> None:
     """Raise ValueError, for the note of a section, if corpus and translations cannot be read."""
     if finished.no_texts:
-        raise ValueError("there are no texts to analyse; the top of this page says why.")
+        raise ValueError("there are no texts to analyse; the limits on this page say why.")
 
 
 def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Drawing:
@@ -120,15 +122,19 @@ def _learning(finished: FinishedExperiment) -> Iterator[Part]:
     yield _drawing("learning-updates", finished, progress(finished).rows)
 
 
-def _time_to_quality(finished: FinishedExperiment) -> Iterator[Part]:
-    rows = progress(finished).rows
-    for cost in COSTS:
-        if cost == "updates" or any(row[cost] is None for row in rows):
-            continue  # the learning curves show updates; not every machine reads its joules
-        yield _drawing(f"quality-{cost}", finished, rows, choice=cost)
+def _cost(finished: FinishedExperiment) -> Iterator[Part]:
+    rows = cost_points(finished).rows
+    if len(finished.budgets) < 2:
+        yield "The experiment has one budget: these are scores of the validation set during training."
+    for name, plan in PLOTS.items():
+        if name.split("-")[0] == "cost":
+            quality, _, cost = plan.title.partition(" against ")
+            choice = cost if quality == "BLEU" else f"{cost} ({quality.lower()})"
+            with suppress(ValueError):  # a cost that was not recorded, or no BLEU
+                yield _drawing(name, finished, rows, choice)
     table = time_to_quality(rows)
     yield _drawing("time-to-quality", finished, table.rows)  # fails where no level was reached
-    yield _means(table)
+    yield table
 
 
 def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
@@ -199,11 +205,12 @@ def _faults(finished: FinishedExperiment) -> Iterator[Part]:
 
 
 ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] = {
+    "cost": ("Quality against the cost of training", _cost),
     "learning-curves": ("Learning curves", _learning),
-    "time-to-quality": ("Time to quality", _time_to_quality),
     "pareto": ("Quality against speed and size", _pareto),
     "speed": ("Speed", speed),
     "lengths": ("Quality by length", partial(_plotted, name="length")),
+    "similarity": ("Quality by similarity to the training text", partial(_plotted, name="similarity")),
     "rare-words": ("Rare words", partial(_plotted, name="rare-words")),
     "faults": ("Repetition and length", _faults),
 }
@@ -291,13 +298,14 @@ def methods(finished: FinishedExperiment) -> Methods:
         {"setting": name, **{label: _toml(model.get(name)) for label, model in settings.items()}}
         for name in names
     ]
-    starts = {run.run.train.init_hash for run in finished.trained.runs}
     systems = [
         {"label": label} | {test: str(runs[0].output(test).absolute()) for test in runs[0].tests}
         for label, runs in finished.labels.items()
         if runs[0].run.is_external
     ]
-    plan = list(models.values())
+    experiments = [finished.at_budget(budget) for budget in finished.budgets] or [finished]
+    runs = [run.run for each in experiments for run in each.trained.runs]
+    results = [result for each in experiments for result in each.results]
     folder = finished.folder.resolve().name
     place = shlex.quote(f"runs/{folder}")
     return Methods(
@@ -309,11 +317,11 @@ def methods(finished: FinishedExperiment) -> Methods:
         ),
         conditions=_conditions(finished),
         commands=[
-            *train_commands(f"{folder}.toml", finished.results),
+            *train_commands(f"{folder}.toml", results),
             f"attnbench check {place}",
             f"attnbench report {place}",
         ],
-        config=runs_to_toml(plan, systems, own_starts=len(starts) > 1) if plan else "",
+        config=runs_to_toml(runs, systems) if runs else "",
     )
 
 

@@ -7,14 +7,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from seq2seq.config import AttentionConfig
-from seq2seq.scores import ProductScore
+from seq2seq.scores import AttentionSizes, ProductScore
 
 
 class CosineScore(ProductScore):
     """e = b cos(s, W h), b being one trained strength (Graves et al. 2014, equations 5 and 6)."""
 
-    def __init__(self, query_size: int, value_size: int, config: AttentionConfig) -> None:
+    def __init__(self, query_size: int, value_size: int, config: AttentionSizes) -> None:
         super().__init__(query_size, value_size, config)
         self.key = nn.Linear(value_size, query_size, bias=False)
         self.strength = nn.Parameter(torch.tensor(5.0))

@@ -6,7 +6,8 @@ import torch
 from matplotlib.figure import Figure
 from torch.nn.functional import normalize
 
-from compare.studies import Settings, StudyResult, Table, at_most, near
+from compare.results.table import Table
+from compare.studies.study import Settings, StudyResult, at_most, near
 
 LENGTHS = (2, 5, 10, 20, 50)
 """Numbers of source words."""

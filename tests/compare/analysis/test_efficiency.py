@@ -1,6 +1,5 @@
-"""Training cost of quality, Pareto fronts, and random search."""
+"""Pareto fronts, and random search."""
 
-import json
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -8,74 +7,12 @@ from statistics import fmean
 import msgspec
 import pytest
 
-from compare.analysis.efficiency import (
-    COSTS,
-    expected_best,
-    pareto,
-    pareto_front,
-    progress,
-    time_to_quality,
-    tuning_curve,
-)
+from compare.analysis.efficiency import expected_best, pareto, pareto_front, tuning_curve
 from compare.analysis.finished_experiment import Spread
 from compare.experiment.tune import TrialResult
 from tests.kits.experiments import make_finished, pairs
 
 LINES = pairs(("a", "x"))
-
-
-def train_line(update: int, tokens: int) -> dict[str, object]:
-    line = {"kind": "train", "update": update, "src_tokens": tokens, "tgt_tokens": 2 * tokens}
-    return line | {"updates": 1, "tokens_per_s": 1.0, "data_s": 1.0, "train_s": 1.0}
-
-
-def valid_line(update: int, seconds: float, bleu: float) -> dict[str, object]:
-    return {"kind": "valid", "update": update, "seconds": seconds, "loss": 10 - bleu, "bleu": bleu}
-
-
-def curve(label: str, seed: int, *bleu: float) -> list[dict[str, object]]:
-    """Return rows of ``progress``: validation n at 10 n updates, other costs in proportion."""
-    factors = dict(zip(COSTS, (2, 1, 100, 1e6, 3), strict=True))
-    return [
-        {"label": label, "seed": seed, "bleu": score, "loss": 1.0}
-        | {cost: 10 * factor * number for cost, factor in factors.items()}
-        for number, score in enumerate(bleu, start=1)
-    ]
-
-
-def test_progress_sums_training_costs(tmp_path: Path):
-    finished = make_finished(
-        tmp_path,
-        train=LINES,
-        tests={"test": LINES},
-        outputs={("a", 1): {"test": ["x"]}, ("b", 2): {"test": ["x"]}},
-        results={("a", 1): {"train_flops_per_token": 1e6, "energy_j_per_1k_tokens": 4.0}},
-    )
-    log = [train_line(5, 100), train_line(10, 200), valid_line(10, 8.0, 1.0)]
-    log += [train_line(15, 300), train_line(20, 400)]
-    log += [valid_line(20, 16.0, 3.0)]
-    log += [{"kind": "average", "update": 20, "seconds": 17.0, "loss": 0.0, "bleu": 50.0}]
-    for run in finished.runs:
-        (run.folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
-    names = ("label", "seed", "seconds", "updates", "tokens", "flops", "joules", "loss", "bleu")
-    assert [[row[name] for name in names] for row in progress(finished).rows] == [
-        ["a", 1, 8.0, 10, 900, 9e8, 3.6, 9.0, 1.0],
-        ["a", 1, 16.0, 20, 3_000, 3e9, 12.0, 7.0, 3.0],
-        ["b", 2, 8.0, 10, 900, None, None, 9.0, 1.0],
-        ["b", 2, 16.0, 20, 3_000, None, None, 7.0, 3.0],
-    ]
-
-
-def test_the_first_validation_that_reaches_a_level_counts():
-    curves = [*curve("a", 1, 10, 25, 20, 30.9), *curve("a", 2, 29, 10, 24), *curve("b", 1, 1, 2, 26)]
-    names = ("label", "seed", "updates_to_24", "updates_to_26", "updates_to_28")
-    assert [tuple(row[name] for name in names) for row in time_to_quality(curves).rows] == [
-        ("a", 1, 20, 40, 40),  # 25 is enough for 24; the later decrease does not matter
-        ("a", 2, 10, 10, 10),
-        ("b", 1, 30, 30, None),
-    ]
-    (row, *_) = time_to_quality(curves, [30]).rows
-    assert row["minutes_to_30"] == 80 / 60
 
 
 def test_a_pareto_front_by_hand():

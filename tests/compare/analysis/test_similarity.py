@@ -3,11 +3,14 @@
 import math
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from compare.analysis import similarity
-from compare.analysis.similarity import find_nearest
+from compare.analysis.quality import by_similarity
+from compare.analysis.similarity import NEAREST, find_nearest, nearest_row
+from tests.kits.experiments import make_finished, pairs
 
 
 def cosines(train: list[str], sentence: str) -> list[float]:
@@ -51,3 +54,29 @@ def test_equal_sentences_have_similarity_1_and_foreign_ones_0():
     nearest = find_nearest(train, ["A CAT eats fish.", "the dog sleeps.", "xyz", ""])
     assert nearest.sentences.tolist() == [1, 0, 0, 0]
     assert nearest.similarity.tolist() == pytest.approx([1.0, 1.0, 0.0, 0.0])
+
+
+def test_the_baseline_copies_and_quarters_are_scored_apart(tmp_path: Path):
+    """It is right about the two sentences that training has, and a model about the two others."""
+    known = [
+        ("The old dog sees a red cat.", "Der alte Hund sieht."),
+        ("A tree is there.", "Ein Baum ist da."),
+    ]
+    new = [("Nobody knows why.", "Niemand weiß warum genau."), ("It rains so often.", "Es regnet so oft.")]
+    outputs = ["falsch falsch falsch falsch"] * 2 + [target for _, target in new]
+    finished = make_finished(
+        tmp_path,
+        train=pairs(*known),
+        tests={"test": pairs(*known, *new)},
+        outputs={("a", 1): {"test": outputs}},
+    )
+    rows = by_similarity(finished).rows
+    best = {(row["label"], row["seed"]): row for row in rows if row["similarity"].endswith("1.00")}
+    assert (best[NEAREST, 1]["sentences"], best[NEAREST, 1]["bleu"]) == (2, pytest.approx(100))
+    assert best["a", 1]["bleu"] < 1
+    others = {row["label"]: row["bleu"] for row in rows if not row["similarity"].endswith("1.00")}
+    assert others == {"a": pytest.approx(100), NEAREST: pytest.approx(0, abs=9)}
+    row = nearest_row(finished)
+    assert row["label"] == NEAREST
+    assert 30 < row["bleu"] < 70
+    assert row["chrf"] is not None

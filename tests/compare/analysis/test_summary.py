@@ -1,7 +1,5 @@
 """An experiment of two budgets: what tables and outcome show of each, and of both together."""
 
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,30 +7,7 @@ import pytest
 from compare.analysis.summary import summarise
 from compare.cli import main
 from compare.report.table import find_summary, load_table
-from compare.results.store import load_results, of_budget, read_result, read_results, save_result
-
-BUDGETS = (1_000, 4_000)
-SWAPPED = {"lstm": "transformer", "transformer": "lstm"}
-"""Whose translations a model has at the smaller budget."""
-
-
-@pytest.fixture
-def budgets(copied: Path) -> Path:
-    """Two budgets of three models and two seeds; lstm leads at the smaller one, transformer at the larger."""
-    original = Path(shutil.copytree(copied, copied.parent / "original"))
-    for folder in sorted(copied.glob("*-seed*")):
-        label, _, seed = folder.name.partition("-seed")
-        for budget, texts in zip(BUDGETS, (SWAPPED, {}), strict=True):
-            source = original / f"{texts.get(label, label)}-seed{seed}"
-            target = Path(shutil.copytree(source, copied / f"{folder.name}-budget{budget}"))
-            config = (folder / "config.toml").read_text()
-            (target / "config.toml").write_text(config.replace("[train]", f"[train]\nbudgets = [{budget}]"))
-            result = replace(read_result(source), label=label, budget=budget, updates=budget)
-            save_result(target, replace(result, tokens_seen=100 * budget))
-        shutil.rmtree(folder)
-    (copied / "experiment.json").write_text('{"runs": []}')
-    (copied / "summary.json").unlink(missing_ok=True)
-    return copied
+from compare.results.store import load_results, of_budget, read_results
 
 
 def test_tables_show_the_largest_budget_or_the_one_asked_for(
@@ -65,7 +40,7 @@ def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: P
     outcome = summarise(budgets).outcome
     (pair,) = (line for line in outcome if "cross" in line and "lstm" in line and "transformer" in line)
     assert "1,000 updates" in pair
-    flops = [1e6 * 100 * budget for budget in BUDGETS]
+    flops = [1e6 * 100 * budget for budget in (1_000, 4_000)]
     crossing = float(next(word for word in pair.replace(",", "").split() if "e1" in word))
     assert flops[0] < crossing < flops[1]
     assert sum(line.startswith("Per doubling of the training FLOPs") for line in outcome) == 3

@@ -31,7 +31,6 @@ from compare.results.store import read_result, read_results
 from compare.scoring import all_metrics, score_texts
 from compare.system.log import Reporter
 from compare.system.processes import Interrupted
-from compare.training.checkpoints import FINAL
 from compare.training.log import read_metrics
 from data.files import hash_file
 from data.vocabulary import BOS, EOS
@@ -83,8 +82,7 @@ def test_a_choice_at_the_upper_edge_is_warned_of(best: int, copy: Path, monkeypa
 
 def test_the_memory_of_a_training_that_another_process_began_is_unknown(copy: Path, tiny_toml: Path):
     run = copy / ROWS[0]
-    (run / "result.json").unlink()
-    (run / "checkpoints" / FINAL).unlink()  # stopped after the last update
+    (run / "result.json").unlink()  # stopped after training
     done, _ = run_experiment(load_experiment(tiny_toml), copy, Reporter())
     assert (done.status, done.peak_memory_bytes) == ("done", None)
 

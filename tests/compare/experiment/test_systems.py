@@ -87,7 +87,7 @@ def test_an_external_system_stands_beside_our_own(
         "Not made: no run has reached a level of validation BLEU.",
     }
     results = [replace(result, seed=2) for result in models]
-    note = source_note("x", [*results, external], RunFolder.read(row))
+    note = source_note("x", [*results, external], RunFolder.read(row), None)
     assert "--seeds 2 --set" in note  # those of models alone
     compare.publish_experiment(copy, tmp_path / "published")
     for folder in (copy, tmp_path / "published"):

@@ -13,7 +13,7 @@ from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.experiment.run import run_experiment
 from compare.results.store import read_results
-from compare.training.checkpoints import CHECKPOINTS, FINAL, TRUNK
+from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK
 from tests.kits.common import ROOT, Refusal
 from tests.kits.training import metrics, same_weights
 
@@ -88,13 +88,36 @@ def test_a_larger_budget_continues_the_trunk(
         run_budgets(folder, 54, 61)
     assert "luong-seed1-budget61: starts from update 43 of luong-seed1-budget54" in caplog.messages
     assert_equal_runs(folder, both)
+    states = sorted(
+        path.relative_to(folder / "luong-seed1-budget61")
+        for path in folder.glob(f"luong-seed1-budget61/**/{STATE}")
+    )
+    assert states == [Path(CHECKPOINTS, TRUNK, STATE)]
     assert {path: path.read_bytes() for path in first} == first
 
 
-def test_a_smaller_budget_can_be_added(run_budgets: Callable[..., Path], both: Path, tmp_path: Path):
+def test_a_smaller_budget_can_be_added(
+    run_budgets: Callable[..., Path], both: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     folder = run_budgets(tmp_path / "run", 61)
-    run_budgets(folder, 54, 61)
+    with caplog.at_level(logging.INFO):
+        run_budgets(folder, 54, 61)
     assert_equal_runs(folder, both, 54)
+    why = "starts from update 0, since no state of the trunk is that early"
+    assert f"luong-seed1-budget54: {why}" in caplog.messages
+
+
+def test_a_lost_result_is_made_again_from_the_chosen_weights(
+    run_budgets: Callable[..., Path], both: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    folder = Path(shutil.copytree(both, tmp_path / "run"))
+    (folder / "luong-seed1-budget61" / "result.json").unlink()
+    with caplog.at_level(logging.INFO):
+        run_budgets(folder, 54, 61)
+    assert_equal_runs(folder, both)
+    assert not any("starts from" in line or "continues" in line for line in caplog.messages)
+    log = (folder / "luong-seed1-budget61" / "metrics.jsonl").read_bytes()
+    assert log == (both / "luong-seed1-budget61" / "metrics.jsonl").read_bytes()
 
 
 def test_a_deleted_trunk_is_named_and_trained_again(
@@ -132,7 +155,7 @@ def test_a_trunk_that_another_process_trains_is_left_to_it(
     [
         (["train.budgets=[40,20]"], "budgets must increase, found [40, 20]"),
         (["train.budgets=[20,20]"], "budgets must increase, found [20, 20]"),
-        (["train.budgets=[5,20]"], "models.luong: warmup_updates = 5 does not end before the smallest of"),
+        (["train.budgets=[5,20]"], "models.luong: warmup_updates = 5 must end before the smallest of"),
         (["train.budgets=[20]", "train.patience=2"], "patience = 2 could end the training before a budget"),
         (
             ["train.budgets=[20]", "models.luong.schedule=cosine"],

@@ -38,7 +38,7 @@ PAGE = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     ],
 )
 def test_a_transformer_that_ctranslate2_does_not_have_is_refused(settings: dict, message: str):
-    with pytest.raises(ValueError, match=f"CTranslate2 has no Transformer {message}.* can be exported"):
+    with pytest.raises(ValueError, match=f"CTranslate2 has no Transformers {message}.* can be exported"):
         Numbers.of(TransformerConfig(**settings))
 
 

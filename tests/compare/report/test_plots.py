@@ -39,8 +39,8 @@ def length_plot(rows: list[dict]) -> Figure:
 def valid_rows(label: str, seed: int, *points: tuple[int, float, float | None]) -> list[dict]:
     return [
         {"label": label, "seed": seed, "updates": update, "bleu": bleu, "joules": None, "loss": 100 - update}
-        | {"seconds": seconds, "tokens": 100 * seconds, "flops": 1e9 * seconds}
-        for update, seconds, bleu in points
+        | {"minutes": minutes, "tokens": 100 * minutes, "flops": 1e9 * minutes}
+        for update, minutes, bleu in points
     ]
 
 
@@ -74,15 +74,15 @@ def test_progress_is_the_mean_of_cost_and_figure_at_updates_of_all_seeds():
     rows += valid_rows("a", 2, (10, 6.0, 10.0), (20, 12.0, 32.0))  # stopped early
     rows += valid_rows("b", 1, (10, 1.0, 5.0))
     bleu = {"bleu": "validation BLEU"}
-    assert data_of(curves_plot(rows, {}, "seconds", bleu)) == [[[5, 15], [10, 31]], [[1, 5]]]
+    assert data_of(curves_plot(rows, {}, "minutes", bleu)) == [[[5, 15], [10, 31]], [[1, 5]]]
     assert data_of(curves_plot(rows, {}, "flops", bleu))[0] == [[5e9, 15], [1e10, 31]]
     curves = curves_plot(rows, {}, "updates")
     assert data_of(curves) == [[[10, 90], [20, 80]], [[10, 90]]]
     assert data_of(curves, 1) == [[[10, 15], [20, 31]], [[10, 5]]]
     modelling = valid_rows("lm", 1, (10, 4.0, None))
-    assert len(curves_plot(modelling, {}, "seconds").axes) == 1  # language models have no BLEU
+    assert len(curves_plot(modelling, {}, "minutes").axes) == 1  # language models have no BLEU
     with pytest.raises(ValueError, match="language models translate nothing"):
-        curves_plot(modelling, {}, "seconds", bleu)
+        curves_plot(modelling, {}, "minutes", bleu)
     with pytest.raises(ValueError, match="a: joules were not recorded in training; choose another axis"):
         curves_plot(rows, {}, "joules", bleu)
 
@@ -161,30 +161,83 @@ def test_files_are_valid_and_the_same_twice(tmp_path: Path):
     assert dict(mpl.rcParams) == before
 
 
-def test_a_bar_of_minutes_is_of_the_seeds_that_reached_the_level():
-    names = ("label", "seed", "minutes_to_35", "minutes_to_39")
-    rows = [dict(zip(names, values, strict=True)) for values in MINUTES]
+def test_a_bar_is_of_the_minutes_to_a_level():
+    rows = [
+        {"label": "a", "minutes_to_35": 5.0, "minutes_to_39": 8.0},
+        {"label": "b", "minutes_to_35": 7.0, "minutes_to_39": None},
+    ]
     figure = quality_bars(rows, {})
     assert [axes.get_xlabel() for axes in figure.axes] == ["minutes to 35 BLEU", "minutes to 39 BLEU"]
     assert [[bar.get_width() for bar in axes.patches] for axes in figure.axes] == [[5.0, 7.0], [8.0]]
-    notes = [[text.get_text().strip() for text in axes.texts] for axes in figure.axes]
-    assert notes == [["", ""], ["1 of 2"]]
-    with pytest.raises(ValueError, match="no run has reached"):
-        quality_bars([row | {"minutes_to_35": None} for row in rows[1:2]], {})
+    with pytest.raises(ValueError, match="no model has reached"):
+        quality_bars([{"label": "a", "minutes_to_35": None}], {})
 
 
-MINUTES = [("a", 1, 4.0, 8.0), ("a", 2, 6.0, None), ("b", 1, 7.0, None)]
+# Quality against the cost of training, over several budgets.
+
+
+def budget_rows(label: str, seed: int, *bleu: float) -> list[dict]:
+    return [
+        {"label": label, "seed": seed, "updates": 1000 * 2**n, "flops": 1e14 * 2**n, "minutes": 2.0**n}
+        | {"bleu": score, "loss": 40 - score, "outcome": "the mean of 3 test sets"}
+        for n, score in enumerate(bleu)
+    ]
+
+
+COST_ROWS = [
+    row
+    for seed, shift in ((1, -0.2), (2, 0.0), (3, 0.2))
+    for label, bleu in (("flat", (30, 31, 32)), ("steep", (28, 30.5, 33)), ("low", (9, 9, 9)))
+    for row in budget_rows(label, seed, *(score + shift for score in bleu))
+]
+
+
+def test_a_cost_plot_has_bands_labels_and_each_crossing():
+    """The lead of steep is -2, -0.5, 1: the lines cross a third of the way between the last two points."""
+    figure = PLOTS["cost"].plot(COST_ROWS, {})
+    panel, strip = figure.axes
+    assert (
+        panel.get_title(loc="left") == "flat has the highest BLEU up to 2.5e14 training FLOPs, steep beyond"
+    )
+    assert panel.get_ylabel() == "BLEU, mean of 3 test sets"
+    assert (panel.get_xscale(), strip.get_xlabel()) == ("log", "training FLOPs")
+    assert panel.lines[1].get_xydata().tolist() == [[1e14, 28], [2e14, 30.5], [4e14, 33]]
+    (circle,) = panel.lines[-1].get_xydata().tolist()
+    assert circle == pytest.approx([2e14 * 2 ** (1 / 3), 31 + 1 / 3])
+    low, high = panel.get_ylim()
+    assert low < 9 < 33 < high
+    names = [text.get_text() for text in panel.texts]
+    assert names == ["low", "flat", "steep"]
+    assert [text.get_position()[1] for text in panel.texts] == pytest.approx([9, 32, 33.4], abs=0.2)  # apart
+    (text,) = strip.texts
+    assert text.get_text().startswith("flat × steep: 2.5e14 (")
+    (interval,) = strip.collections[0].get_segments()
+    assert interval[0, 0] < circle[0] < interval[1, 0]
+
+
+def test_a_cost_plot_of_updates_or_loss():
+    figure = PLOTS["cost-updates"].plot(COST_ROWS, {})
+    assert [tick.get_text() for tick in figure.axes[-1].get_xticklabels()] == ["1,000", "2,000", "4,000"]
+    panel = PLOTS["cost-loss"].plot(COST_ROWS, {}).axes[0]
+    assert panel.get_title(loc="left").startswith("flat has the lowest validation loss up to 2.5e14")
+    assert panel.lines[0].get_ydata() == pytest.approx([10, 9, 8])
+    no_bleu = [row | {"bleu": None} for row in COST_ROWS]
+    with pytest.raises(ValueError, match="language models translate nothing"):
+        PLOTS["cost"].plot(no_bleu, {})
+    assert len(PLOTS["cost-loss"].plot(no_bleu, {}).axes) == 2
+    alone = PLOTS["cost"].plot([row for row in COST_ROWS if row["label"] == "low"], {})
+    assert (len(alone.axes), alone.axes[0].get_title(loc="left")) == (1, "")
 
 
 # Figures of an experiment by name.
 
-CURVES = {"learning-updates", "learning-seconds"}
+CURVES = {"learning-updates", "learning-minutes"}
 
 
 def test_each_figure_is_drawn_alone(copied: Path):
     shutil.copy(ROOT / "results" / "grammar" / "trials.jsonl", copied)
     for kind in PLOTS:
-        if kind != "quality-joules":
+        if kind != "cost-joules":
             (svg,) = draw_figure(copied, kind, ["svg"], out=copied / "plots")
             assert b"<svg" in svg.read_bytes()
 

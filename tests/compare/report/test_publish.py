@@ -15,8 +15,16 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.report.publish import publish_experiment
+from compare.report.table import find_summary
 from compare.results.run_folder import RunFolder, load_model
-from compare.results.store import read_registry, read_result, read_results, save_result
+from compare.results.store import (
+    of_budget,
+    read_registry,
+    read_result,
+    read_results,
+    save_result,
+    stored_summary,
+)
 from tests.kits.common import ROWS, Refusal, files
 from tests.kits.experiments import edit_json, edit_text, renew_hashes
 
@@ -61,10 +69,36 @@ def test_a_published_folder_holds_everything_but_weights(finished: Path, publish
 
 
 def test_a_model_published_with_its_weights_translates(finished: Path, tmp_path: Path):
-    folder = publish_experiment(finished, tmp_path / "weights", weights=True)
-    publish_experiment(finished, folder, weights=True, replace=True)
+    folder = publish_experiment(finished, tmp_path / "weights", weights="fp32")
+    publish_experiment(finished, folder, weights="fp32", replace=True)
     lines = ["the old man sees the dog"]
     assert load_model(folder / RUN).translate(lines) == load_model(finished / RUN).translate(lines)
+
+
+def test_weights_rounded_to_bf16_take_half_the_space_and_translate(
+    finished: Path, corpus: Path, tmp_path: Path
+):
+    folder = publish_experiment(finished, tmp_path / "rounded", weights="bf16")
+    sizes = [(each / RUN / "checkpoints" / "final.safetensors").stat().st_size for each in (folder, finished)]
+    assert sizes[0] < 0.6 * sizes[1]
+    assert len(load_model(folder / RUN).translate(["the old man sees the dog"])) == 1
+    found = check_experiment(folder, decode=2, data_root=str(corpus))
+    assert found.differences == []
+    assert any("rounded to bf16" in line for line in found.not_checked)
+
+
+def test_all_budgets_are_published_as_one_experiment(budgets: Path, tmp_path: Path):
+    """Its file makes the same runs, its summary is that of the largest budget, and nothing differs."""
+    find_summary(budgets, of_budget(read_results(budgets)))
+    folder = publish_experiment(budgets, tmp_path / "out")
+    data = read_registry(folder).published
+    root = budgets.with_name("corpus")
+    models = resolve_models(load_experiment(folder / "experiment.toml", [f"data.root={root}"]))
+    runs = {run.name: run for model in models for seed in (1, 2) for run in model.with_seed(seed).by_budget()}
+    assert runs == {path.name: RunFolder.read(path).run for path in budgets.glob("*-budget*")}
+    assert data is not None
+    assert stored_summary(folder, of_budget(read_results(folder))) is not None
+    assert "attnbench run experiment.toml --seeds 1,2 --set" in (folder / "README.md").read_text()
 
 
 def test_hashes_are_of_the_uncompressed_text(finished: Path, published: Path):
@@ -156,7 +190,7 @@ def test_weights_are_those_of_the_first_seed_that_did_not_fail(copy: Path, tmp_p
     renew_hashes(copy)
     save_result(copy / RUN, replace(read_result(copy / RUN), status="failed", reason="loss became NaN"))
     out = tmp_path / "out"
-    publish_experiment(copy, out, weights=True)
+    publish_experiment(copy, out, weights="fp32")
     assert [path.parent.parent.name for path in sorted(out.glob("*/checkpoints/*"))] == [second.name, ROWS[1]]
     assert f"{second.name}/test.hyp.gz" in (out / "README.md").read_text()
 

@@ -150,6 +150,27 @@ def test_models_of_different_settings_are_not_compared(copied: Path):
     assert any("do not share their settings" in line for line in found.unknown)
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_of_several_budgets_begins_with_sentences_table_and_curve(budgets: Path):
+    found = gather_content(budgets)
+    assert found.budgets is not None
+    assert found.budgets.headings[2:4] == ["1,000 updates", "4,000 updates"]
+    assert [row["label"] for row in found.budgets.rows] == ["lstm", "rnn", "transformer"]
+    assert any("Per doubling of the training FLOPs" in line for line in found.summary)
+    assert found.sections[0].name == "cost"
+    assert [each.choice for each in found.sections[0].drawings][:2] == ["training FLOPs", "updates"]
+    assert found.results.rows[-1]["title"] == "nearest-neighbour"
+    assert "budgets of 1,000, 4,000 updates" in found.facts
+    path = budgets.with_name("again.toml")
+    path.write_text(found.methods.config)
+    assert load_experiment(path).train.budgets == (1_000, 4_000)
+    text = page.render(found)
+    places = [
+        text.index(each) for each in (found.summary[0][:20], "1,000 updates</th>", 'id="cost"', 'id="limits"')
+    ]
+    assert places == sorted(places)
+
+
 # Missing parts.
 
 
@@ -163,6 +184,7 @@ def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
         "lstm": "0 of 2 done; unfinished",
         "rnn": "1 of 2 done; failed: loss became NaN",
         "transformer": "done",
+        "nearest-neighbour": "baseline",
     }
     runs = found.results.rows[1]["runs"]
     assert [found.results.columns[-1].text(run) for run in runs] == ["done", "failed: loss became NaN"]
@@ -185,7 +207,7 @@ def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Pat
     assert not [heading for heading in found.results.headings if "combined" in heading]
     assert found.sentences == []
     empty = {each.name for each in found.sections if not (each.drawings or each.tables)}
-    assert empty == {"significance", "lengths", "rare-words", "faults", "alignment"}
+    assert empty == {"significance", "lengths", "similarity", "rare-words", "faults", "alignment"}
 
 
 @pytest.mark.usefixtures("undrawn")

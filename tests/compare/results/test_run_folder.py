@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from compare import from_pretrained, save_pretrained
 from compare.check import check_experiment
 from compare.models.registry import build_meta_model
 from compare.report.publish import publish_experiment
-from compare.results.run_folder import RunFolder, load_model
+from compare.results.run_folder import RunFolder, find_run, load_model
 from tests.kits.common import ROWS
 
 FILES = {
@@ -34,6 +35,16 @@ def test_a_run_of_a_gpu_is_read_without_one(copy: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert RunFolder.read(copy / ROWS[0]).run.train.device == "cuda"
     assert load_model(copy / ROWS[0]).translate(["red dog"])
+
+
+def test_a_name_without_budget_is_the_largest_budget_that_has_weights(copy: Path):
+    with pytest.raises(ValueError, match="luong-seed9: no such folder"):
+        find_run(copy / "luong-seed9")
+    for budget in (8, 90, 400):
+        shutil.copytree(copy / ROWS[0], copy / f"luong-seed9-budget{budget}")
+    (copy / "luong-seed9-budget400" / "checkpoints" / "final.safetensors").unlink()
+    assert find_run(copy / "luong-seed9") == copy / "luong-seed9-budget90"
+    assert load_model(copy / "luong-seed9").folder == (copy / "luong-seed9-budget90").resolve()
 
 
 def _with_mask(run: Path, mask: Path) -> dict[str, str]:

@@ -11,9 +11,9 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from compare.studies import STUDIES
 from compare.studies.study import (
     QUICK_NOTE,
+    STUDIES,
     Study,
     StudyReport,
     StudyResult,
