@@ -45,9 +45,9 @@ bench: $(STAMP) ## Time training and decoding at the sizes of configs/speed.toml
 	$(BENCH) configs/speed.toml $(CORPUS) --set train.precision=auto --out runs/bench/auto.json $(ARGS)
 
 bench-gpu: $(STAMP) ## The same for large models on one GPU (planned for 8 minutes on an H100)
-	$(BENCH) configs/speed-gpu.toml --synthetic 27 --batch 32 --out runs/bench-gpu/transformers.json $(ARGS)
-	$(BENCH) configs/speed-gpu-recurrent.toml --synthetic 27 --batch 512 --out runs/bench-gpu/recurrent.json $(ARGS)
-	$(BENCH) configs/speed-gpu-gnmt.toml --synthetic 27 --batch 512 --out runs/bench-gpu/gnmt.json $(ARGS)
+	$(BENCH) configs/speed-gpu.toml --synthetic 27 --out runs/bench-gpu/transformers.json $(ARGS)
+	$(BENCH) configs/speed-gpu-recurrent.toml --synthetic 27 --batch 1,32,256,512 --out runs/bench-gpu/recurrent.json $(ARGS)
+	$(BENCH) configs/speed-gpu-gnmt.toml --synthetic 27 --batch 1,32,256,512 --out runs/bench-gpu/gnmt.json $(ARGS)
 	$(BENCH) configs/speed.toml --synthetic 14 --set train.device=cuda --set train.precision=bf16 \
 	    --out runs/bench-gpu/small.json $(ARGS)
 

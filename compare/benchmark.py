@@ -3,7 +3,7 @@
 import logging
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain, cycle, islice
@@ -24,16 +24,17 @@ from compare.experiment.timing import SearchWork, TrainingWork, first_updates
 from compare.models.registry import build, count_weights, train_flops_per_token
 from compare.report.render import draw
 from compare.results.store import json_text
-from compare.results.table import DISTURBED, UNKNOWN, describe_share, format_number, listing
-from compare.system.device import device_name, set_numerics, tune_cpu
-from compare.system.measure import tensor_bytes
+from compare.results.table import DISTURBED, Column, Row, Table, describe_share, format_number
+from compare.system.device import set_numerics, tune_cpu
 from compare.system.plugins import code_version
 from compare.system.timer import (
     Speed,
     TimedRepeat,
     best_reference,
+    conditions_of,
+    measure_machine,
+    move,
     peak_flops,
-    repeat_fields,
     time_in_turn,
 )
 from data.batches import Batch, BatchStream, make_source_batch
@@ -61,8 +62,8 @@ class BenchPlan:
     """Training batches per repeat."""
     repeats: int = 3
     """Timed repeats, after one to warm up."""
-    batch: int = 64
-    """Sentences decoded as one batch."""
+    batches: tuple[int, ...] = ()
+    """Numbers of sentences decoded together; by default those of ``BATCHES``."""
     steps: int = 20
     """Target tokens of every hypothesis, EOS included."""
     synthetic: float | None = None
@@ -70,6 +71,8 @@ class BenchPlan:
 
 
 DEFAULT_PLAN = BenchPlan()
+BATCHES = {"cpu": (64,), "cuda": (1, 32, 256)}
+"""Numbers of sentences decoded together, by the type of the device."""
 
 
 def precisions(phase: Phase, train_precision: str) -> tuple[str, ...]:
@@ -93,10 +96,6 @@ def planned_timings(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> list
 
 
 # Measurements and their table.
-
-
-WORDS = {"model", "phase", "precision", "unit"}
-"""Headings of columns that hold no figures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,43 +125,36 @@ class Measurement(Speed):
             return 1e3 * seconds / self.sentences
         return (self.tokens if self.unit == "tokens/s" else self.sentences) / seconds
 
-    def with_repeats(self, repeats: Sequence[TimedRepeat], held: int = 0) -> "Measurement":
-        """Return a copy with times, energy and memory of ``repeats``, between which ``held`` bytes stay."""
+    def with_repeats(self, repeats: Sequence[TimedRepeat]) -> "Measurement":
+        """Return a copy with times, energy and memory of ``repeats``."""
         joules = [repeat.joules for repeat in repeats if repeat.joules is not None]
-        peaks = [
-            held + repeat.peak_memory_bytes for repeat in repeats if repeat.peak_memory_bytes is not None
-        ]
-        fields: dict[str, Any] = repeat_fields(repeats)
-        fields["joules"] = sum(joules) if len(joules) == len(repeats) else None
-        return replace(self, **fields, peak_memory_bytes=max(peaks, default=None))
+        peaks = [repeat.peak_memory_bytes for repeat in repeats if repeat.peak_memory_bytes is not None]
+        return replace(
+            self,
+            seconds=[repeat.seconds for repeat in repeats],
+            joules=sum(joules) if len(joules) == len(repeats) else None,
+            peak_memory_bytes=max(peaks, default=None),
+            **conditions_of(repeats),
+        )
 
-    def cells(self, mfu: float | None, best_reference_s: float) -> dict[str, str]:
-        """Make a row of a table, by heading.
-
-        Args:
-            mfu: the model FLOPs utilisation.
-            best_reference_s: least seconds of ``ReferenceWork`` on the machine so far.
-        """
-        reference = statistics.median(self.reference_s)
-        figures = sorted(map(self.headline, self.seconds))
+    def row(self, conditions: Mapping[str, Any]) -> Row:
+        """Return the figures of a row of the table by ``COLUMNS``, None for what is unknown."""
+        figures = [self.headline(seconds) for seconds in self.seconds]
+        peaks = {
+            "mfu": peak_flops(conditions["device"], self.precision),
+            "product_share": 1e9 * (conditions.get(f"{self.precision}_gflops") or 0.0),
+        }
+        flops_per_s = self.tokens_per_s * (self.flops_per_token or 0.0)
         tokens = self.tokens * len(figures)
-        peak = self.peak_memory_bytes
         return {
-            "model": self.model,
-            "phase": self.phase,
-            "precision": self.precision,
-            "median": figure(self.headline(statistics.median(self.seconds))),
-            "min-max": f"{figure(figures[0])}-{figure(figures[-1])}",
-            "unit": self.unit,
-            "tokens/s": figure(self.tokens_per_s),
-            "repeats": str(len(figures)),
-            "CPU share": UNKNOWN if self.cpu_share is None else describe_share(self.cpu_share),
-            "machine speed": describe_share(best_reference_s / reference),
-            "tokens": f"{self.tokens:,}",
-            "MFU": UNKNOWN if mfu is None else f"{mfu:.0%}",
-            "params (M)": f"{self.params / 1e6:.2f}",
-            "peak memory (GB)": UNKNOWN if peak is None else f"{peak / 1e9:.2f}",
-            "J / 1k tokens": UNKNOWN if self.joules is None else figure(1e3 * self.joules / tokens),
+            **{column.name: getattr(self, column.name, None) for column in COLUMNS},
+            "median": self.headline(statistics.median(self.seconds)),
+            "median_low": min(figures),
+            "median_high": max(figures),
+            "repeats": len(figures),
+            "machine_speed": conditions["best_reference_s"] / statistics.median(self.reference_s),
+            **{name: flops_per_s / peak if flops_per_s and peak else None for name, peak in peaks.items()},
+            "joules": None if self.joules is None else 1e3 * self.joules / tokens,
         }
 
 
@@ -171,18 +163,36 @@ def figure(value: float) -> str:
     return format_number(value, digits=3)
 
 
-NOTES = (
-    "median and spread of the repeats, which the models do in turn after one to warm up",
-    "tokens: of a repeat; train counts the source's without and the target's with end of sentence, decoding "
-    "the target's; padding never",
-    "forced: every hypothesis has exactly `steps` tokens, whatever the weights",
-    "peak memory: on a GPU, of each model alone",
-    "CPU share: share of the processor that the timing really had, the median over its repeats; disturbed "
-    f"below {DISTURBED:.0%}",
-    "machine speed: of a fixed piece of work after each repeat, relative to its best on this machine so far",
-    "MFU: FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over "
-    "the data sheet's peak of that precision without sparsity; none for processors",
+OPERATIONS = (
+    "FLOPs of training per token (3 times those of the forward pass's matrix products) x tokens/s over"
 )
+# fmt: off
+COLUMNS = (
+    Column("model", "model", left=True),
+    Column("phase", "phase", "forced: every hypothesis has exactly `steps` tokens", left=True),
+    Column("precision", "precision", left=True),
+    Column("median", "median", "with lowest and highest, of the repeats, which the models do in turn after "
+        "warming up", spread=True, form=figure),
+    Column("unit", "unit", left=True),
+    Column("tokens_per_s", "tokens/s", form=figure),
+    Column("product_share", "share of products", f"{OPERATIONS} the measured speed of a large product of "
+        "that precision", unit="%", decimals=0),
+    Column("mfu", "MFU", f"{OPERATIONS} the data sheet's peak of that precision without sparsity; none for "
+        "processors", unit="%", decimals=0),
+    Column("repeats", "repeats"),
+    Column("cpu_share", "CPU share", "share of the processor that the timing really had, the median over its "
+        f"repeats; disturbed below {DISTURBED:.0%}", form=describe_share),
+    Column("machine_speed", "machine speed", "of a fixed piece of work after each repeat, relative to its "
+        "best on this machine so far", form=describe_share),
+    Column("sentences", "sentences", "of a repeat, decoded together but for the latency"),
+    Column("tokens", "tokens", "of a repeat; train counts the source's without and the target's with end of "
+        "sentence, decoding the target's; padding never"),
+    Column("params", "params", unit="M", decimals=2),
+    Column("peak_memory_bytes", "peak memory", "on a GPU, of each model alone", unit="GB", decimals=2),
+    Column("joules", "J / 1k tokens", form=figure),
+)
+# fmt: on
+"""Columns of the table; those without any figure are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,28 +201,18 @@ class BenchmarkResult:
 
     rows: list[Measurement]
     conditions: Mapping[str, Any]
-    versions: Mapping[str, str]
-
-    def mfu(self, row: Measurement) -> float | None:
-        """Compute model FLOPs utilisation; None if the FLOPs are not counted or the peak is unknown."""
-        peak = peak_flops(self.conditions["device"], row.precision)
-        if row.flops_per_token is None or peak is None:
-            return None
-        return row.tokens_per_s * row.flops_per_token / peak
 
     def to_json(self) -> str:
         """Serialise to JSON."""
         return json_text(self) + "\n"
 
     def render(self, width: int | None = None) -> str:
-        """Render a table of the measurements (see ``draw``), without empty columns, and its notes."""
-        best = self.conditions["best_reference_s"]
-        rows = [row.cells(self.mfu(row), best) for row in self.rows]
-        known = [heading for heading in rows[0] if any(row[heading] != UNKNOWN for row in rows)]
-        facts = {**self.conditions, **self.versions}
-        settings = ", ".join(f"{name} {value}" for name, value in facts.items() if value is not None)
-        shown = [{heading: row[heading] for heading in known} for row in rows]
-        return draw(listing(shown, WORDS, conditions=(*NOTES, settings)), width)
+        """Render a table of the measurements (see ``draw``), and what its columns and conditions are."""
+        rows = [row.row(self.conditions) for row in self.rows]
+        columns = [column for column in COLUMNS if any(row[column.name] is not None for row in rows)]
+        facts = [f"{name} {value}" for name, value in self.conditions.items() if value is not None]
+        notes = [f"{column.title}: {column.help}" for column in columns if column.help]
+        return draw(Table("", rows, layout=columns, conditions=[*notes, ", ".join(facts)]), width)
 
 
 # Inputs, the same for all models: batches to train on and sentences to translate.
@@ -254,7 +254,7 @@ def make_inputs(run: Run, plan: BenchPlan) -> Inputs:
         lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
         return Inputs(
             updates=first_updates(prepared.stream, plan.updates, run.train.accumulate),
-            sources=prepared.vocabularies.src.encode_all(list(islice(cycle(lines), plan.batch))),
+            sources=prepared.vocabularies.src.encode_all(list(islice(cycle(lines), max(plan.batches)))),
             vocabulary_sizes=(len(prepared.vocabularies.src), len(prepared.vocabularies.tgt)),
         )
 
@@ -265,7 +265,8 @@ def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
     if run.regularization.subword_sampling:
         logger.warning("random ids have one segmentation: regularization.subword_sampling is not used")
     rng = np.random.default_rng(train.seed)
-    pairs = plan.batch + int(2 * plan.updates * train.batch_tokens / mean)
+    sentences = max(plan.batches)
+    pairs = sentences + int(2 * plan.updates * train.batch_tokens / mean)
     lengths = rng.gamma(LENGTH_SHAPE, mean / LENGTH_SHAPE, pairs)
     longest = min(run.data.max_tokens, train.batch_tokens - 1)
     src, tgt = (
@@ -275,7 +276,7 @@ def _random_inputs(run: Run, plan: BenchPlan, mean: float) -> Inputs:
     stream = BatchStream(split, batch_tokens=train.batch_tokens, seed=train.seed)
     return Inputs(
         updates=first_updates(stream, plan.updates, train.accumulate),
-        sources=[src.take(np.array([index])).flat.tolist() for index in range(plan.batch)],
+        sources=[src.take(np.array([index])).flat.tolist() for index in range(sentences)],
         vocabulary_sizes=(size, size),
     )
 
@@ -335,8 +336,16 @@ class Task(NamedTuple):
 
     measurement: Measurement
     work: TrainingWork | SearchWork
-    holders: tuple[nn.Module | torch.optim.Optimizer, ...]
-    """What keeps tensors between the repeats: the model, and the optimizer in training."""
+
+
+def make_tasks(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase) -> Iterator[Task]:
+    """Make the tasks of a model in one phase: by precision, and in greedy and beam search by batch size."""
+    batches = plan.batches if phase in ("greedy", "beam") else (max(plan.batches),)
+    for precision in precisions(phase, run.train.precision):
+        for size in batches:
+            task = make_task(run, plan, replace(inputs, sources=inputs.sources[:size]), phase, precision)
+            move(task.work.holders, torch.device("cpu"))
+            yield task
 
 
 def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision: str) -> Task:
@@ -358,7 +367,7 @@ def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision
         )
         facts |= {"sentences": training.sentences, "tokens": training.tokens, "flops_per_token": flops}
         measured = Measurement(**facts, phase=phase, unit="tokens/s")
-        return Task(measured, training, (model, training.optimizer))
+        return Task(measured, training)
     ids = [inputs.sources]
     match phase:
         case "greedy":
@@ -374,9 +383,9 @@ def make_task(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase, precision
     batches = [[part.to(device) for part in make_source_batch(batch)] for batch in ids]
 
     forced = partial(search_forced, model, steps=plan.steps, beam_size=beam)
-    decode = SearchWork([partial(forced, src, mask) for src, mask in batches], device)
+    decode = SearchWork([partial(forced, src, mask) for src, mask in batches], device, model)
     sentences = sum(map(len, ids))
-    return Task(Measurement(**facts, sentences=sentences, tokens=sentences * plan.steps), decode, (model,))
+    return Task(Measurement(**facts, sentences=sentences, tokens=sentences * plan.steps), decode)
 
 
 def _log_repeat(tasks: Sequence[Task], repeats: int, index: int, number: int, repeat: TimedRepeat) -> None:
@@ -403,18 +412,16 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
     tune_cpu(batch_tokens=train.batch_tokens)
     device = torch.device(train.device)
     set_numerics(device, deterministic=train.deterministic)
+    plan = replace(plan, batches=plan.batches or BATCHES[device.type])
     inputs = make_inputs(runs[0], plan)
     if (found := len(inputs.updates)) < plan.updates:
         raise ValueError(
             f"an epoch has {found} batches, too few for --updates {plan.updates}: lower train.batch_tokens"
         )
     rows: list[Measurement] = []
+    all_repeats: list[TimedRepeat] = []
     for phase in plan.phases:
-        tasks = [
-            make_task(run, plan, inputs, phase, precision)
-            for run in runs
-            for precision in precisions(phase, train.precision)
-        ]
+        tasks = [task for run in runs for task in make_tasks(run, plan, inputs, phase)]
         timed_repeats = time_in_turn(
             [task.work for task in tasks],
             device,
@@ -424,20 +431,21 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
             report=partial(_log_repeat, tasks, plan.repeats),
         )
         rows += [
-            task.measurement.with_repeats(repeats, held=tensor_bytes(*task.holders))
-            for task, repeats in zip(tasks, timed_repeats, strict=True)
+            task.measurement.with_repeats(repeats) for task, repeats in zip(tasks, timed_repeats, strict=True)
         ]
+        all_repeats += chain.from_iterable(timed_repeats)
+    machine = measure_machine(device, all_repeats)
     reference = min(statistics.median(row.reference_s) for row in rows)
     amounts = {name: value for name, value in asdict(plan).items() if name not in ("phases", "repeats")}
     return BenchmarkResult(
         rows=rows,
         conditions={
-            "device": device_name(device),
-            "threads": torch.get_num_threads(),
+            **{name: round(v) if isinstance(v, float) else v for name, v in asdict(machine).items()},
             "batch_tokens": train.batch_tokens,
             "seconds_per_repeat": runs[0].bench.seconds,
-            "best_reference_s": round(best_reference(device, reference), 4),
+            "best_reference_s": round(best_reference(machine, reference), 6),
             **amounts,
+            "python": platform.python_version(),
+            "code": code_version(),
         },
-        versions={"torch": torch.__version__, "python": platform.python_version(), "code": code_version()},
     )

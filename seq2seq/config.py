@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 from .cells import MIN_CELLS
 from .scores import SCORES
@@ -12,6 +12,17 @@ Normaliser = Literal["softmax", "sparsemax", "entmax-1.5", "straight-through", "
 Cell = Literal["lstm", "gru", "rnn", "layer-norm-lstm", "min-gru", "min-lstm"]
 Readout = Literal["tanh", "maxout", "none"]
 Tie = Literal["none", "output", "all"]
+
+
+class Config:
+    """Base class of dataclasses of settings; the error of an unknown name lists those that exist."""
+
+    def __new__(cls, **settings: Any) -> Self:
+        """Refuse unknown names."""
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # of dataclasses alone
+        if unknown := settings.keys() - {*names}:
+            raise TypeError(f"{cls.__name__} has no setting {min(unknown)!r}; it has {', '.join(names)}")
+        return super().__new__(cls)
 
 
 def check_fields(config: Any) -> None:
@@ -38,7 +49,7 @@ def check_rule(config: Any, name: str, holds: bool, rule: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReinforceConfig:
+class ReinforceConfig(Config):
     """How samples of hard attention are trained: Xu et al. 2015, section 4.1; only with "reinforce"."""
 
     baseline: Literal["learned", "moving-average"] = "learned"
@@ -61,7 +72,7 @@ DEFAULT_REINFORCE = ReinforceConfig()
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionConfig:
+class AttentionConfig(Config):
     """Attention of a recurrent decoder: score x scope x normaliser x placement."""
 
     score: str = "additive"
@@ -143,7 +154,7 @@ class AttentionConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegularisationConfig:
+class RegularisationConfig(Config):
     """Dropouts of RNNs beside ``Seq2SeqConfig.dropout``; by default none."""
 
     recurrent_dropout: float = 0.0
@@ -160,7 +171,7 @@ class RegularisationConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seq2SeqConfig:
+class Seq2SeqConfig(Config):
     """Architecture and sizes of a ``Seq2Seq``; a ValueError rejects options that would have no effect."""
 
     attention: AttentionConfig | None = AttentionConfig()
@@ -304,7 +315,7 @@ class Seq2SeqConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentLanguageModelConfig:
+class RecurrentLanguageModelConfig(Config):
     """Architecture and sizes of a ``RecurrentLanguageModel``: the options of a decoder without a source."""
 
     cell: Cell = "lstm"

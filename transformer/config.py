@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, Self, get_args, get_origin
 
 from .masks import FORMS, is_pattern
 
@@ -37,6 +37,17 @@ BUCKETS = 32
 """Ranges of distances with a bias of their own in T5's; in a decoder, half of them are single distances."""
 
 
+class Config:
+    """Base class of dataclasses of settings; the error of an unknown name lists those that exist."""
+
+    def __new__(cls, **settings: Any) -> Self:
+        """Refuse unknown names."""
+        names = [field.name for field in fields(cls)]  # type: ignore[arg-type]  # of dataclasses alone
+        if unknown := settings.keys() - {*names}:
+            raise TypeError(f"{cls.__name__} has no setting {min(unknown)!r}; it has {', '.join(names)}")
+        return super().__new__(cls)
+
+
 def check_fields(config: Any) -> None:
     """Raise a ValueError for names that do not exist, sizes below 1 and dropouts outside [0, 1)."""
     for field in fields(config):
@@ -51,7 +62,7 @@ def check_fields(config: Any) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerConfig:
+class LayerConfig(Config):
     """Options that all models of this package share; a ValueError names an invalid field and its value."""
 
     positions: Positions = "sinusoidal"

@@ -39,12 +39,12 @@ class Contestant:
         python = Path(sys.executable) if name == OURS else environments / name / "bin" / "python"
         if not python.exists():
             raise ValueError(f"{python}: no environment for {name}: run benchmarks/peers/install.sh first")
-        settings = {
-            **os.environ,
+        settings = {  # the user's own come before ours, but for the number of threads, which is an option
+            "MKL_NUM_THREADS": str(threads),
             **MEMORY,
             **(COMPILED if trains else {}),
+            **os.environ,
             "OMP_NUM_THREADS": str(threads),
-            "MKL_NUM_THREADS": str(threads),
         }
         settings.pop("PYTHONPATH", None)
         if name in USES_OURS:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ PHASES = {
 WORK, WEIGHTS = "work.npz", "weights.npz"
 MODELS = ("transformer", "lstm-general", "lstm-additive")
 BEAMS = (1, 5)
+YARDSTICK_S = 2.0
+"""Least time of measuring a large product before and after the races."""
 PAUSE_S = 0.5
 """Pause before each turn, so that the threads of the previous toolkit are idle."""
 
@@ -143,6 +146,7 @@ def main() -> None:
     """Run the benchmark, write the JSON and print the table."""
     options = _options()
     threads = options.threads or int(os.environ.get("OMP_NUM_THREADS", 0)) or os.cpu_count() or 1
+    options.users_variables = set(os.environ)
     if options.onednn:
         os.environ[ONEDNN] = "1"
     os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported: it holds for the peak FLOP/s too
@@ -152,29 +156,20 @@ def main() -> None:
     print(render(report))
 
 
-def matmul_flops_per_s(precision: str, seconds: float = 2.0, size: int = 1024) -> float:
-    """Measure the operations per second of a matrix product on the CPU: its fastest run within a time."""
-    import torch
-
-    from compare.system.device import DTYPES
-    from compare.system.timer import best_of
-
-    left, right = torch.randn(2, size, size, generator=torch.Generator().manual_seed(0)).to(DTYPES[precision])
-    return float(2 * size**3 / best_of(lambda: left @ right, torch.device("cpu"), seconds=seconds))
-
-
 def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
     """Make the inputs, measure, and return the report with its conditions."""
     import torch
     from make_work import save_weights, training_work, translation_work
 
-    from compare.system.device import device_name
+    from compare.system.device import USERS_SETTINGS, tune_cpu
     from compare.system.plugins import code_version
+    from compare.system.timer import measure_machine, product_gflops
 
     translates_trained = options.phase == "ct2"
     if translates_trained and options.run is None:
         raise ValueError("--phase ct2 needs --run: the folder of a finished run of a Transformer")
     device = torch.device("cpu")
+    tune_cpu()  # the limit is that of the faster library, whichever a peer uses
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         if translates_trained:
@@ -185,9 +180,10 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
             made = training_work(options.data, options.phase, options.updates)
         save_work(folder / WORK, made.work)
         names = options.racers or [name for name in RACERS if name in PHASES[options.phase]]
-        before = matmul_flops_per_s(options.precision)
+        machine = asdict(measure_machine(device, ()))
+        before = product_gflops(device, options.precision, YARDSTICK_S)
         races = race(names, options, threads, made, folder)
-        after = matmul_flops_per_s(options.precision)
+        after = product_gflops(device, options.precision, YARDSTICK_S)
     trained = made.work.pairs[made.warm_up :]
     return {
         "phase": options.phase,
@@ -196,11 +192,15 @@ def _report(options: argparse.Namespace, threads: int) -> dict[str, Any]:
         "repeats": options.repeats,
         "tgt_tokens_per_update": sum(int(p.tgt_lengths.sum()) for p in trained) / max(1, len(trained)),
         "vocabulary": made.work.vocabulary,
-        "device": device_name(device),
+        "device": machine["device"],
         "threads": threads,
+        "gflops": {name: machine[f"{name}_gflops"] for name in ("fp32", "bf16")},
+        "users_settings": {
+            name: value for name, value in USERS_SETTINGS.items() if name in options.users_variables
+        },
         "environment": MEMORY | (COMPILED if options.phase == "train" else {}),
         "onednn_for_all": options.onednn,
-        "yardstick_flops_per_s": [before, after],
+        "yardstick_flops_per_s": [1e9 * before, 1e9 * after],
         "code_version": code_version(),
         "races": races,
     }

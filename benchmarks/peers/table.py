@@ -6,21 +6,35 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-HEAD = ("model", "toolkit", "params (M)", "MFLOP/token", "a second", "min-max", "ours / theirs", "peak GB")
+HEAD = (
+    *("model", "toolkit", "params (M)", "MFLOP/token", "a second", "min-max", "ours / theirs"),
+    *("share of products", "peak GB"),
+)
 
 
 def render(report: dict[str, Any]) -> str:
-    """Render one row per toolkit; the ratio is that of the medians, with the range over the turns."""
-    rows = [row for race in report["races"] for row in _rows(race)]
+    """Render one row per toolkit, without empty columns; the ratio is that of the medians, with its range.
+
+    The share of the speed of a large product is that of the operations that our formulas count.
+    """
+    # Earlier reports measured the product by the slower of two libraries.
+    peak = max(report["yardstick_flops_per_s"]) if "gflops" in report else None
+    rows = [HEAD, *(row for race in report["races"] for row in _rows(race, peak))]
+    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+    head, *rows = zip(*columns, strict=True)
     lines = [
-        f"| {' | '.join(cells)} |" for cells in (HEAD, ("---", "---", *["---:"] * (len(HEAD) - 2)), *rows)
+        f"| {' | '.join(cells)} |" for cells in (head, ("---", "---", *["---:"] * (len(head) - 2)), *rows)
     ]
     what = {"train": "training", "decode": "decoding of 20 forced steps, batch 64", "ct2": "translating"}
-    peak = " and ".join(f"{value / 1e9:,.0f}" for value in report["yardstick_flops_per_s"])
+    peaks = " and ".join(f"{value / 1e9:,.0f}" for value in report["yardstick_flops_per_s"])
+    rates = [f"{rate:,.0f} in {name}" for name, rate in report.get("gflops", {}).items()]
+    settings = [f"{name}={value}" for name, value in report.get("users_settings", {}).items()]
     notes = [
         f"{what[report['phase']]}, {report['precision']}, median of {report['repeats']} turns of "
         f"{report['updates']} batches; {report['device']}, {report['threads']} threads; "
-        f"peak {peak} GFLOP/s before and after",
+        f"peak {peaks} GFLOP/s before and after"
+        + (f"; products {' and '.join(rates)}" if rates else "")
+        + (f"; the user's settings {' '.join(settings)}" if settings else ""),
         *_notes(report),
     ]
     return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
@@ -31,12 +45,12 @@ def title(race: dict[str, Any]) -> str:
     return str(race["model"]) + {0: "", 1: ", greedy"}.get(race["beam"], f", beam {race['beam']}")
 
 
-def _rows(race: dict[str, Any]) -> list[tuple[str, ...]]:
+def _rows(race: dict[str, Any], peak: float | None) -> list[tuple[str, ...]]:
     ours = next((row for row in race["racers"] if row["name"] == "attnbench" and "seconds" in row), None)
     rows = []
     for row in race["racers"]:
         if "seconds" not in row:
-            rows.append((title(race), row["name"], *["-"] * (len(HEAD) - 2)))
+            rows.append((title(race), row["name"], *["-"] * 5, "-" if peak else "", "-"))
             continue
         rate, low, high = _spread([race["amount"] / seconds for seconds in row["seconds"]])
         flops = race["mflop_per_token"]
@@ -49,6 +63,7 @@ def _rows(race: dict[str, Any]) -> list[tuple[str, ...]]:
                 f"{rate:,.1f} {race['unit']}",
                 f"{low:,.1f}-{high:,.1f}",
                 "" if ours is None or row is ours else _ratio(ours["seconds"], row["seconds"]),
+                f"{1e6 * flops * rate / peak:.0%}" if flops and peak else "",
                 f"{row['last']['peak_memory_bytes'] / 1e9:.2f}",
             )
         )

@@ -3,15 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal
 
-from compare.analysis.finished_experiment import (
-    FinishedExperiment,
-    Spread,
-    are_timed_together,
-    timed_spread,
-)
+from compare.analysis.finished_experiment import FinishedExperiment, speed_ratios
 from compare.analysis.statistics import (
     ALPHA,
     BLEU_POINTS,
@@ -382,37 +377,40 @@ def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTe
     return sentences
 
 
+VERBS = {"train": "trains", "greedy": "searches greedily", "beam": "searches by beam"}
+"""Phases of a timing, and what a model does in them."""
+
+
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
-    """Compare the training speed of the best model with those of others that were timed with it, undisturbed.
+    """Compare the speed of the best model with those of others that were timed with it, a sentence per phase.
 
     Nothing is said where these are more than ``MOST_NAMED``.
     """
-    ratios, same = [], []
-    for label in others:
-        runs = [*finished.labels[best], *finished.labels[label]]
-        one, other = (timed_spread(finished.labels[each], "timed_tokens_per_s") for each in (best, label))
-        shares = (share for run in runs for share in (run.result.cpu_share, run.result.reference_share))
-        disturbed = any(share < DISTURBED for share in shares if share is not None)
-        if one is None or other is None or disturbed or not are_timed_together(runs):
-            continue
-        if one.is_above(other) or other.is_above(one):
-            rates = [
-                fmean(run.result.timed_tokens_per_s or 0.0 for run in finished.labels[each])
-                for each in (best, label)
-            ]
-            ratios.append(f"{rates[0] / rates[1]:.2f} times as fast as {label}")
-        else:
-            speeds = f"{_thousands(one)} against {_thousands(other)} tokens/s"
-            same.append(f"{best}'s speed is not distinguishable from {label}'s: {speeds}.")
-    if len(ratios) + len(same) > MOST_NAMED:
+    named = [best, *others]
+    ratios = {label: speed_ratios(finished.labels[best], finished.labels[label]) for label in others}
+    if not any(ratios.values()) or len(others) > MOST_NAMED:
         return []
-    return ([f"{best} trains {_join(ratios)}."] if ratios else []) + same
+    sentences = []
+    for phase, verb in VERBS.items():
+        clauses = [_describe_ratio(label, each[phase]) for label, each in ratios.items() if phase in each]
+        if clauses:
+            sentences.append(f"{best} {verb} {_join(clauses)}, with the range over the rounds.")
+    results = [run.result for label in named for run in finished.labels[label]]
+    shares = (share for result in results for share in (result.cpu_share, result.reference_share))
+    least = min((share for share in shares if share is not None), default=1.0)
+    if least < DISTURBED:
+        sentences.append(
+            "The timings of these models, which took turns, were disturbed: the lowest share of the "
+            f"processor or of the machine's best speed was {least:.0%}."
+        )
+    return sentences
 
 
-def _thousands(speeds: Spread) -> str:
-    """Format a spread of speeds: "36-39k", or below 10,000 "950-1,020"."""
-    low, high = (speed / 1000 if speeds.high >= 10_000 else speed for speed in speeds)
-    return f"{low:,.0f}-{high:,.0f}{'k' * (speeds.high >= 10_000)}"
+def _describe_ratio(label: str, rounds: Sequence[float]) -> str:
+    """Format ratios of speed to that of a model: "1.23 times as fast as lstm (1.20 to 1.24)"."""
+    low, high = min(rounds), max(rounds)
+    unclear = "; no difference is shown" if low <= 1 <= high else ""
+    return f"{median(rounds):.2f} times as fast as {label} ({low:.2f} to {high:.2f}{unclear})"
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:

@@ -9,10 +9,12 @@ from compare.analysis.seeds import seed_mean
 from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
+from compare.results.records import read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, are_trials, of_budget, read_results
 from compare.scoring import outcome_tests
 from compare.system.messages import explain
+from compare.system.timer import Speed
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
 
@@ -257,6 +259,29 @@ def timed_spread(runs: Sequence[FinishedRun], speed: str) -> Spread | None:
     """
     lows, highs = ([getattr(run.result, f"{speed}_{end}") for run in runs] for end in ("low", "high"))
     return None if None in (*lows, *highs) else Spread(min(lows), max(highs))
+
+
+def speed_ratios(one: Sequence[FinishedRun], other: Sequence[FinishedRun]) -> dict[str, list[float]]:
+    """Compute by phase how many times as fast a model is as another, in each round of their timing.
+
+    Args:
+        one: the runs of its label.
+        other: those of the other.
+
+    Returns:
+        Only the phases of two rounds or more; none if the models did not take turns.
+    """
+    paths = one[0].speed, other[0].speed
+    if not are_timed_together([*one, *other]) or not all(path.is_file() for path in paths):
+        return {}
+    first, second = (read_speed(path).timings for path in paths)
+    ratios = {}
+    for phase in ("train", "greedy", "beam"):
+        pair: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
+        rates = [[each.sentences / seconds for seconds in each.seconds] for each in pair if each]
+        if len(rates) == 2 and len(rates[0]) > 1:
+            ratios[phase] = [a / b for a, b in zip(*rates, strict=True)]
+    return ratios
 
 
 def are_timed_together(runs: Sequence[FinishedRun]) -> bool:

@@ -7,6 +7,7 @@ from compare.analysis.comparison import Comparison, compare_all
 from compare.analysis.cost import cost_points, describe_costs, make_curves
 from compare.analysis.finished_experiment import FinishedExperiment, load_finished
 from compare.analysis.statistics import aggregate_seeds
+from compare.config.sections import QUICK_TRY
 from compare.results.store import Summary, results_hash
 from compare.system.messages import explain
 
@@ -29,6 +30,8 @@ def summarise(folder: Path, *, data_root: str = "", budget: int | None = None) -
     means = aggregate_seeds(finished, scored)
     if comparisons and finished.is_largest_budget:
         outcome = outcome + _compare_budgets(finished, comparisons)
+    if finished.runs[0].run.train.quick:
+        outcome = [QUICK_TRY, *outcome]
     return Summary(results=results_hash(finished.results), means=means, outcome=outcome)
 
 

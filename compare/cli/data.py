@@ -103,7 +103,8 @@ def prepare(
     Example: attnbench data prepare corpus.de corpus.en --out mine
     """
     from compare.config.starter import starter_experiment
-    from compare.report.corpus import render_summary
+    from compare.report.corpus import render_findings, render_summary
+    from data.checks import check_corpus
     from data.files import check_vacant
     from data.prepare import Filters, PreparationPlan, preview_corpus
     from data.prepare import prepare_corpus as make
@@ -152,6 +153,11 @@ def prepare(
             )
     cli.show(made, render_summary(made), as_json=as_json)
     if out is not None and not dry_run:
+        written, _ = _splits([out], [], [], "", "", ",".join(found_langs))
+        with counting("pairs") as progress:
+            findings = render_findings(check_corpus(written, progress=progress))
+        if findings and not as_json:
+            cli.print_visible(findings)
         runs = Path("runs", out.resolve().name)
         logger.info(f"next: attnbench run {quote(f'{out}/experiment.toml')} --out {quote(str(runs))}")
     return 0
@@ -181,7 +187,13 @@ def _splits(
         folder, found_langs = folder_sources(files[0], given_langs)
         return {name: (source,) for name, source in folder.items()}, found_langs
     sources = find_sources(files, src=src, tgt=tgt, columns=columns, fields=fields)
-    return {ALL: sources}, given_langs or languages(sources)
+    named = languages(sources)
+    if given_langs and (given_langs[0] == named[1] or given_langs[1] == named[0]):
+        raise ValueError(
+            f"--langs {langs} contradicts the names of the files, which are in {' and '.join(named)}: give "
+            "files and languages in the same order"
+        )
+    return {ALL: sources}, given_langs or named
 
 
 @data_app.command()

@@ -21,8 +21,25 @@ GROUPS = {
 """The commands as ``--help`` shows them."""
 
 
+MEANT = {
+    **dict.fromkeys(("train", "compare", "experiment"), "run"),
+    "list": "run --list, models, data get --list or study",
+    **dict.fromkeys(("test", "evaluate", "eval"), "score, or table for the results of an experiment"),
+    **dict.fromkeys(("results", "show"), "table"),
+    "benchmark": "bench",
+    "prepare": "data prepare",
+}
+"""Names that people try, with the command that does it."""
+
+
 class CommandGroup(TyperGroup):
     """The commands in groups."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command; the error of a name that people try says what it is called here."""
+        if args[0] in MEANT:
+            raise ValueError(f"no command {args[0]!r}: it is attnbench {MEANT[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one section per group."""
@@ -156,12 +173,13 @@ def parse_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def parse_seeds(text: str) -> list[int]:
-    """Read a list such as "1,2,3"."""
-    seeds = parse_list(text)
-    if not all(seed.isdecimal() for seed in seeds) or len(set(seeds)) < len(seeds):
-        raise ValueError(f"--seeds {text}: must be different whole numbers from 0 on, such as 1,2,3")
-    return list(map(int, seeds))
+def parse_numbers(text: str, option: str, least: int = 0) -> list[int]:
+    """Read a list such as "1,2,3" of an option."""
+    parts = parse_list(text)
+    numbers = [int(part) for part in parts if part.isdecimal() and int(part) >= least]
+    if len({*numbers}) < len(parts):
+        raise ValueError(f"{option} {text}: must be different whole numbers from {least} on, such as 1,2,3")
+    return numbers
 
 
 @app.callback()

@@ -33,13 +33,15 @@ def _figures() -> Sequence[Mapping[str, Any]]:
 @cli.app.command()
 def table(
     folders: Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")],
-    form: Annotated[str, typer.Option("--format", help="markdown, csv, json or latex.")] = "markdown",
+    form: Annotated[
+        str, typer.Option("--format", help="markdown, csv, json or latex [default: what fits a screen].")
+    ] = "",
     shape: Annotated[
         str, typer.Option(help="rows, or aggregated (means over seeds) [default: depends on the format].")
     ] = "",
     columns: Annotated[
         str,
-        typer.Option(help="Headings or fields, separated by commas, or wide [default: what fits a screen]."),
+        typer.Option(help="Headings or fields, separated by commas, or all [default: what fits a screen]."),
     ] = "",
     list_columns: Annotated[bool, cli.list_option("Explain all columns.", _columns)] = False,
     caption: Annotated[str, typer.Option(help="Caption of the LaTeX table.")] = "",
@@ -51,8 +53,9 @@ def table(
 ) -> int:
     r"""Print the results of experiments as one table.
 
-    Markdown and LaTeX have the means of models with several seeds, if all runs are done, else one row per
-    run; CSV and JSON have one row per run, with every field. LaTeX is a table to \input.
+    Without options, the columns that fit a screen. Markdown and LaTeX have the means of models with several
+    seeds, if all runs are done, else one row per run; CSV and JSON have one row per run, with every field.
+    LaTeX is a table to \input.
 
     Example: attnbench table runs/demo --columns "model,BLEU,train (min)" --format latex
     """
@@ -68,7 +71,8 @@ def table(
     from compare.results.store import of_budget, read_results
 
     show_messages()
-    form = "json" if as_json else form
+    is_for_screen = not (as_json or form or columns or shape or caption)
+    form = "json" if as_json else form or "markdown"
     ensure_form(form)
     if budget not in ("", "all") and not budget.isdecimal():
         raise ValueError(f"--budget {budget}: must be a number of updates, or all")
@@ -76,11 +80,11 @@ def table(
     shown_budget: Budget = "all" if budget == "all" else chosen_budget
     for folder in folders:
         refresh_views(folder)
-    width = terminal_width()
     is_one = len(folders) == 1 and (folders[0] / "experiment.json").is_file()
     if caption and form != "latex":
         raise ValueError("--caption has no effect without --format latex: leave it out")
-    if width is not None and form == "markdown" and not (columns or shape):
+    if is_for_screen:
+        width = terminal_width()
         if is_one and budget != "all":
             text = show_experiment(folders[0], width=width, data_root=corpus, budget=chosen_budget)
         else:
@@ -90,7 +94,7 @@ def table(
     if not shape:
         shape = "rows" if form in ("csv", "json") else default_shape(folders, shown_budget)
     frame = compare.load_table(folders, shape, data_root=corpus, budget=shown_budget)
-    chosen = cli.parse_list("" if columns == "wide" else columns)
+    chosen = cli.parse_list("" if columns == "all" else columns)
     runs = () if shape == "rows" else compare.load_results(*folders, budget=shown_budget)
     outcome: list[str] = []
     if is_one and not chosen and budget != "all" and form in ("markdown", "latex"):
@@ -143,7 +147,7 @@ def plot(
         raise ValueError(
             "--format is for one figure, such as `attnbench plot FOLDER learning-updates`: name it"
         )
-    if forms and output_file(out):
+    if forms and (file := output_file(out)) and forms != file.suffix.removeprefix("."):
         raise ValueError(f"--out {out} says the format by its ending: leave --format out, or name a folder")
     if sentence is not None and line is not None:
         raise ValueError("--sentence and --line both say what to draw: leave one of them out")
@@ -229,9 +233,7 @@ def check(
     not_checked = [f"not checked: {line}" for line in found.not_checked]
     shown = map(visible, [*differences, *found.notes, *not_checked, found.summary])
     width = terminal_width()
-    text = "\n".join(
-        fill(line, width, subsequent_indent="  ", break_on_hyphens=False) if width else line for line in shown
-    )
+    text = "\n".join(fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in shown)
     cli.show(content, text, as_json=as_json)
     return 1 if differences else 0
 

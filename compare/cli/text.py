@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,10 +59,17 @@ def translate(
         option = next(iter(given)).replace("_", "-")
         raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
     sampling = compare.Sampling(**given) if sample else None
+    if texts := [str(run) for run in runs if " " in str(run) and not run.exists()]:
+        raise ValueError(
+            f"{texts[0]}: no such folder; text comes from standard input: "
+            f"echo {quote(texts[0])} | attnbench translate RUN"
+        )
     tune_cpu()
     model = compare.load_ensemble(runs, device) if len(runs) > 1 else compare.load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
+    if sys.stdin.isatty():
+        cli.print_visible("one sentence per line; Ctrl-D ends", file=sys.stderr)
     lines = read_lines(STDIN, allow_blank=True)
     found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
     if as_json:
@@ -147,7 +155,9 @@ def score(
         if not path.exists():
             if not path.suffix:
                 ensure_folder(path)
-            raise FileNotFoundError(f"{path}: no such file")
+            packed = path.with_name(f"{path.name}.gz")
+            hint = f"; there is {packed}" if packed.exists() else ""
+            raise FileNotFoundError(f"{path}: no such file{hint}")
     if not all(path.is_dir() for path in systems):
         if any(path.is_dir() for path in systems):
             raise ValueError("give finished runs or files of translations, not both")
@@ -207,17 +217,27 @@ def _show_scores(
     notes = [f"{heading}: {text}" for heading, text in signatures.items() if text]
     if differences:
         notes.append(f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):")
+    short = _shortest_names(list(scores))
     for each in differences:
         verdict = "differ" if each.p < ALPHA else "no difference shown"
-        pair = f"{each.first} and {each.second}: {each.difference:+.2f}"
+        pair = f"{short[each.first]} and {short[each.second]}: {each.difference:+.2f}"
         notes.append(f"{pair}, {describe_p(each.p)}: {verdict}")
     table = listing(
-        [_score_row(name, system) for name, system in scores.items()],
+        [_score_row(short[name], system) for name, system in scores.items()],
         conditions=notes,
-        warnings=[f"{name}: {text}" for name, system in scores.items() for text in system.warnings],
+        warnings=[f"{short[name]}: {text}" for name, system in scores.items() for text in system.warnings],
     )
     text = draw(table, terminal_width()).rstrip("\n") if len(scores) > 1 else str(first)
     cli.show(_one_or_all(records), text, as_json=as_json)
+
+
+def _shortest_names(paths: Sequence[str]) -> dict[str, str]:
+    """Cut paths to their last parts, as many as tell them apart."""
+    for length in range(1, max(len(Path(path).parts) for path in paths) + 1):
+        names = ["/".join(Path(path).parts[-length:]) for path in paths]
+        if len(set(names)) == len(paths):
+            return dict(zip(paths, names, strict=True))
+    return {path: path for path in paths}
 
 
 def _score_row(name: str, system: "SystemScores") -> Row:

@@ -28,6 +28,13 @@ def run(
     settings: cli.Settings = None,
     seeds: cli.Seeds = "",
     only: cli.Only = "",
+    quick: Annotated[
+        bool, cli.flag("quick", "A try of 5 minutes: one seed, small models; the figures mean nothing.")
+    ] = False,
+    minutes: Annotated[
+        float,
+        typer.Option(min=0, help="Train for as many updates as fit into this time.", show_default="all"),
+    ] = 0.0,
     jobs: cli.Jobs = "",
     slurm: cli.Slurm = "",
     out: Annotated[Path | None, typer.Option(help="Output folder [default: runs/<config>].")] = None,
@@ -53,9 +60,20 @@ def run(
     from compare.results.store import read_results
 
     experiment = compare.load_experiment(config, settings or [])
-    folder = out or Path("runs") / experiment.name
-    options: dict[str, Any] = {"launch": compare.parse_launch(jobs, slurm), "context": str(config)}
-    options |= {"seeds": cli.parse_seeds(seeds), "only": cli.parse_list(only)}
+    folder = out or Path("runs") / (experiment.name + "-quick" * quick)
+    which: dict[str, Any] = {"seeds": cli.parse_numbers(seeds, "--seeds"), "only": cli.parse_list(only)}
+    which["context"] = str(config)
+    if quick or minutes:
+        from compare.experiment.shorten import QUICK_MINUTES, minutes_settings, quick_settings
+
+        shorter = quick_settings(experiment, str(config)) if quick else []
+        if quick:
+            which["seeds"] = which["seeds"] or list(experiment.seeds[:1])
+            experiment = compare.load_experiment(config, [*shorter, *(settings or [])])
+        shorter += minutes_settings(experiment, folder, minutes or QUICK_MINUTES, **which)
+        experiment = compare.load_experiment(config, [*shorter, *(settings or [])])
+        logger.info(f"{experiment.train.max_updates:,} updates")
+    options = {"launch": compare.parse_launch(jobs, slurm), **which}
     reporter = compare.TrackingReporter(folder, track) if track else Reporter()
     if dry_run:
         if is_main_process():
@@ -70,17 +88,13 @@ def run(
     if as_json:
         cli.print_visible(compare.render_table(shown, "json"), end="")
     else:
-        text = (folder / "table.md").read_text(encoding="utf-8")
-        if (width := terminal_width()) is not None:
-            labels = {result.label for result in shown}
-            text = show_experiment(folder, width=width, only=labels, closing=not only)
-        elif only:
-            text = compare.render_table(shown)
+        labels = {result.label for result in shown}
+        text = show_experiment(folder, width=terminal_width(), only=labels, closing=True)
         cli.print_visible(text, end="", flush=True)
-        if not only and any(result.status == "done" and not result.is_external for result in shown):
+        if any(result.status == "done" and not result.is_external for result in shown):
             from compare.report.closing import show_closing  # slow to import, as matplotlib is
 
-            cli.print_visible(show_closing(folder), end="", flush=True)
+            cli.print_visible(show_closing(folder, labels), end="", flush=True)
     return 0 if all(result.status == "done" for result in results) else 1
 
 
@@ -102,16 +116,18 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
     total = None if None in seconds else sum(filter(None, seconds))
     timing = sum({each.name.rpartition("-")[0]: each.timing_s for each in estimates}.values())
     conditions = [
-        "memory: weights, gradients, optimizer and, with ema, the moving average; activations come on top, "
-        "about twice as many with consistency",
+        "memory: weights, gradients and optimizer; activations come on top",
         "training: from a few updates of each model timed on this machine just now, one run after the other, "
         "in proportion to train.max_updates; validation and translation of the test sets come on top, and "
         f"{format_duration(timing)} or more of timing all models (bench.seconds)"
         if total is not None
         else "training: unknown where the device is not here, or a model is too large for it",
     ]
+    changes = {each.name.rpartition("-seed")[0]: each.budget_changes for each in estimates}
+    conditions[:0] = [f"changed by the budget: {label}: {text}" for label, text in changes.items() if text]
     if total is not None:
-        conditions.insert(0, f"all runs: about {format_duration(total)} of training")
+        shorter = "for a shorter one: --minutes 60, or --quick, a try of 5 minutes"
+        conditions.insert(0, f"all runs: about {format_duration(total)} of training; {shorter}")
     return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")
 
 
@@ -150,7 +166,7 @@ def tune(
         trials=trials,
         updates=updates,
         seed=seed,
-        seeds=cli.parse_seeds(seeds),
+        seeds=cli.parse_numbers(seeds, "--seeds"),
         space=compare.parse_space(space or []),
         by=by,
         only=cli.parse_list(only),
@@ -196,7 +212,9 @@ def bench(
     phase: Annotated[str, typer.Option(help="Some of train,greedy,beam,latency.")] = "train,greedy,beam",
     updates: Annotated[int, typer.Option(min=1, help="Training batches per repeat.")] = 10,
     repeats: Annotated[int, typer.Option(min=1, help="Timed repeats, the models taking turns.")] = 3,
-    batch: Annotated[int, typer.Option(min=1, help="Sentences decoded together.")] = 64,
+    batch: Annotated[
+        str, typer.Option(help="Sentences decoded together [default: 64, on a GPU 1,32,256].")
+    ] = "",
     steps: Annotated[int, typer.Option(min=1, help="Tokens of each hypothesis; its length is forced.")] = 20,
     synthetic: Annotated[
         float | None, typer.Option(min=1, help="Use random ids, with this mean sentence length.")
@@ -220,7 +238,7 @@ def bench(
         phases=convert_setting(cli.parse_list(phase) or [""], tuple[Phase, ...], "--phase"),
         updates=updates,
         repeats=repeats,
-        batch=batch,
+        batches=tuple(cli.parse_numbers(batch, "--batch", least=1)),
         steps=steps,
         synthetic=synthetic,
     )

@@ -198,11 +198,13 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
             f"--set {override}: must look like section.key=value (train.max_updates=500) "
             "or models.LABEL.key=value"
         )
+    rows = table.get("models", [])
+    models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if section not in SECTIONS and section in [row.get("label", row.get("preset")) for row in models]:
+        raise ValueError(f"--set {override}: {section} is a model: write --set models.{key.strip()}={text}")
     if section != "models":
         changed, setting = [table.setdefault(section, {})], name
     else:
-        rows = table.get("models", [])
-        models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         for row in models:
             row.setdefault("label", row.get("preset"))  # the model keeps its name if its preset changes
         changed = [row for row in models if label in (row["label"], "*")]
@@ -214,14 +216,19 @@ def _apply_override(table: dict[str, Any], override: str) -> None:
             values[setting] = parse_value(text)
             if section == "train" and setting in LENGTHS:
                 values.pop(LENGTHS[setting], None)
+            if (section, setting, values[setting]) == ("budget", "match", "none"):
+                values.pop("reference", None)
+                values.pop("amount", None)
 
 
 def parse_value(text: str) -> Any:
-    """Read the value of an option as TOML, or else as a bare string."""
+    """Read the value of an option as TOML, or else as a bare string, or a list of them: "[lstm, gru]"."""
+    text = text.strip()
     try:
-        return tomllib.loads(f"value = {text.strip()}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except ValueError:
-        return text.strip()
+        is_list = text.startswith("[") and text.endswith("]")
+        return [parse_value(part) for part in text[1:-1].split(",")] if is_list else text
 
 
 def expand_grid(row: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

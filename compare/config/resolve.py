@@ -12,6 +12,7 @@ from compare.config.parse import SCHEMA, absolute_root, to_toml
 from compare.config.sections import (
     EMBEDDED_TRAIN_SIZE,
     EXTERNAL,
+    QUICK_TRY,
     SECTIONS,
     SHARED,
     DecodeConfig,
@@ -133,7 +134,8 @@ class Run(Sections):
     def warnings(self) -> list[str]:
         """Settings that are probably mistakes, one line each."""
         warm_up, updates = self.model.optim.warmup_updates, self.train.max_updates
-        lines, frozen = [], self.model.settings().get("attention_warmup", 0)
+        lines = [QUICK_TRY] * self.train.quick
+        frozen = self.model.settings().get("attention_warmup", 0)
         if warm_up > updates:
             lines.append(f"the warm-up of {warm_up:,} updates is longer than the training of {updates:,}")
         if frozen >= updates:

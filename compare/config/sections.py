@@ -27,6 +27,10 @@ EXTRA_TOKENS = 10
 """A translation has at most ``max_ratio`` * source tokens + EXTRA_TOKENS tokens."""
 
 
+QUICK_TRY = "QUICK TRY: small models and few updates, so the figures mean nothing."
+"""Mark of a quick try, above its tables and in its results."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
     """The corpus and the direction of translation."""
@@ -119,6 +123,7 @@ class TrainConfig(Section):
     decay: Annotated[float, Meta(gt=0, lt=1)] = setting(
         DECAY, "Last share of the updates, in which the schedule stable lowers the learning rate to 0."
     )
+    quick: bool = setting(False, "Marks a quick try (`run --quick`), whose figures mean nothing.")
     label_smoothing: Fraction = setting(
         0.1, "Probability mass spread evenly over the vocabulary (Szegedy et al. 2016)."
     )
@@ -326,6 +331,9 @@ class BudgetConfig(Section):
     )
     amount: NonNegative = setting(
         0.0, "The budget in weights or FLOPs per token; 0: the amount of the reference."
+    )
+    changed: str = setting(
+        "", "Widths that the budget has changed, written into the config.toml of a run.", shared=False
     )
 
     def __post_init__(self) -> None:

@@ -60,10 +60,11 @@ def starter_experiment(langs: tuple[str, str], first_pass: FirstPass, splits: Ma
             "checkpoint_every": interval,
             "average": 3,
         },
+        "budget": {"match": "params", "reference": "transformer"},
     }
     models = [_model(preset, size, updates, joint=vocabulary["joint"]) for preset in LEARNING_RATES]
     epochs = f"about {size.epochs} epochs of {pairs:,} pairs"
-    comment = f"# Four families on the same {updates:,} batches, {epochs}"
+    comment = f"# Four families with equally many parameters on the same {updates:,} batches, {epochs}"
     return f"{comment}\n\n{to_toml(sections, models)}"
 
 

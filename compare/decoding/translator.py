@@ -146,6 +146,15 @@ class Translator:
         self.progress: ProgressCallback = no_progress
         """Called with the sentences translated so far; not set where searches are timed."""
 
+    def __repr__(self) -> str:
+        """Name the model, its size and its vocabularies."""
+        sizes = "/".join(str(len(side)) for side in self.vocabularies)
+        weights = sum(weight.numel() for weight in self.model.parameters())
+        return (
+            f"<Translator {self.label}: {type(self.model).__name__}, {weights:,} weights, "
+            f"vocabulary {sizes}, beam {self.decode.beam_size}, {self.device}>"
+        )
+
     def lead(self, work: Callable[[], T]) -> T:
         """Run ``work`` in process 0, while the other processes take their shares of its searches.
 
@@ -205,8 +214,8 @@ class Translator:
         return translations
 
     def search(self, lines: Sequence[str], beam_size: int | None = None) -> list[Hypothesis]:
-        """Find the best hypothesis of each line, blank lines included; arguments as for ``translate``."""
-        (hypotheses,) = self._find(self._encode(lines), Request([self.penalty], beam_size))
+        """Find the best hypothesis of each of several lines, blank ones included; see ``translate``."""
+        (hypotheses,) = self._find(self._encode(list_lines(lines)), Request([self.penalty], beam_size))
         return [best for (best,) in hypotheses]
 
     def _translations(self, lines: Sequence[str], request: Request) -> list[list[list[Translation]]]:
@@ -324,6 +333,9 @@ class Translator:
         from compare.attention.weights import SentenceAttention
         from compare.models.styles import picture_family, style_of
 
+        for name, text in (("line", line), ("translation", translation)):
+            if not isinstance(text, str) and (text is not None or name == "line"):
+                raise ValueError(f"{name} must be one text, found {text!r:.60}")
         src_vocabulary, tgt = self.vocabularies
         ensure_lengths([src_vocabulary.encode(line)], "the sentence", MAX_SHOWN)
         ensure_lengths([tgt.encode(translation or "")], "the translation", MAX_SHOWN)

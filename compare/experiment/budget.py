@@ -1,5 +1,6 @@
 """One budget for all models of an experiment: widths at which they have equal parameters or FLOPs."""
 
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,19 +16,18 @@ from compare.models.registry import Architecture, ResolvedModel, build_meta_mode
 # Widths at which a model meets a budget of parameters or FLOPs.
 #
 # All widths of a model are scaled by one factor and rounded to multiples of 8, at which matrix products are
-# fastest; the last of its ``width_fields`` is then adjusted alone. The heads of a Transformer keep about
-# their size, so their number changes.
+# fastest; the last of its ``width_fields`` is then adjusted alone. No other setting changes: the number of
+# heads is what the experiment asks for, so their size changes with ``d_model``.
 
+logger = logging.getLogger(__name__)
 
 GRID = 8
 """Widths are multiples of this wherever the budget can be met so."""
 SEARCHES = ((GRID, 1.1), (GRID, 2.0), (4, 1.5), (2, 1.5), (1, 1.5), (1, 4.0))
-"""Grids of which the widths are multiples, and factors within which the last width may leave its proportion;
-the first search that meets the budget decides."""
+"""Grids of which widths and sizes of heads are multiples, and factors within which the last width may leave
+its proportion; the first search that meets the budget decides."""
 NEIGHBOURS = 8
 """Models below and above the budget, all widths scaled, of which the last width is then adjusted."""
-HEAD_STRETCH = 1.5
-"""The size of a head stays within this factor of the given one."""
 TOLERANCE = 0.02
 """Largest relative error that is accepted."""
 MAX_FACTOR = 4
@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """What the best fit has least of: both deviations, which are relative, count alike."""
+        """Sum of the two relative deviations; the best fit minimises it."""
         return abs(self.off) + self.distortion
 
 
@@ -65,26 +65,31 @@ def match_widths(run: Run, amount: float, measure: Measure) -> Run:
         The run with the widths of the lowest ``Fit.cost`` among those within ``TOLERANCE``.
 
     Raises:
-        ValueError: no widths meet the budget; the message contains the nearest amount.
+        ValueError: no widths meet the budget; the message names the nearest fit.
     """
     fits: list[Fit] = []
-    known: dict[str, float] = {}
+    amounts: dict[str, float] = {}
 
     def measure_once(architecture: Architecture) -> float:  # counting parameters takes milliseconds
         key = repr(architecture)  # not every config can be hashed
-        if key not in known:
-            known[key] = measure(architecture)
-        return known[key]
+        if key not in amounts:
+            amounts[key] = measure(architecture)
+        return amounts[key]
 
     for grid, stretch in SEARCHES:
         fits += _Search(run.model, grid, stretch, amount, measure_once).fits()
         if close := [fit for fit in fits if abs(fit.off) <= TOLERANCE]:
             return replace(run, model=min(close, key=lambda fit: fit.cost).model)
-    nearest = min((fit.off for fit in fits), key=abs, default=measure(run.model.architecture) / amount - 1)
+    nearest = min(fits, key=lambda fit: abs(fit.off), default=None)
+    if nearest is None:
+        remedy = f"it has no widths to change, and takes {measure(run.model.architecture):,.0f}"
+    else:
+        widths = ", ".join(f"{name} {width}" for name, width in nearest.model.widths().items())
+        remedy = f"the nearest fit is {widths}, {nearest.off:+.1%}"
+    heads = "num_heads" in run.model.settings()
     raise ValueError(
         f"models.{run.label}: cannot meet the budget of {amount:,.0f} {run.budget.match} within "
-        f"{TOLERANCE:.0%} by {' and '.join(run.model.widths())}: {nearest:+.1%} is the nearest; "
-        "change its other sizes or budget.reference"
+        f"{TOLERANCE:.0%}: {remedy}; change {'num_heads, ' * heads}its other sizes or budget.reference"
     )
 
 
@@ -97,7 +102,6 @@ class _Search:
         self.model, self.grid, self.stretch = model, grid, stretch
         self.amount, self.measure = amount, measure
         self.given = model.widths()
-        self.head_size = model.head_size()
 
     def fits(self) -> list[Fit]:
         """List the fits around the amount: of the scaled widths, and with the last one adjusted."""
@@ -106,10 +110,10 @@ class _Search:
         (first, width), *others = self.given.items()
         scaled = self._models(self._scaled(first, value) for value in self._multiples(width, MAX_FACTOR))
         position = self._position(scaled)
-        found = self._around(scaled)
+        fits = self._around(scaled)
         for model in scaled[max(0, position - NEIGHBOURS) : position + NEIGHBOURS] if others else ():
-            found += self._around(self._models(self._adjusted(model)))
-        return found
+            fits += self._around(self._models(self._adjusted(model)))
+        return fits
 
     def _multiples(self, width: float, factor: float) -> range:
         """Return the multiples of the grid within ``factor`` of ``width``."""
@@ -133,28 +137,11 @@ class _Search:
         """Build the models that have these widths; those that cannot be built are left out."""
         models = []
         for values in widths:
-            heads = self._heads(values)
-            if heads is None or not _is_sensible(values, self.given):
-                continue
-            with suppress(ValueError):  # not this width, such as one that is not divisible by the heads
-                models.append(self.model.override({**values, **heads}))
+            if _is_sensible(values, self.given):
+                with suppress(ValueError):  # such as a width that is not divisible by the number of heads
+                    model = self.model.override(values)
+                    models += [model] if (model.head_size() or 0) % self.grid == 0 else []
         return models
-
-    def _heads(self, widths: Mapping[str, int]) -> Mapping[str, int] | None:
-        """Choose the number of heads that gives them the size nearest to the given one; None if none does."""
-        if self.head_size is None or "d_model" not in widths:
-            return {}
-        settings, d_model = self.model.settings(), widths["d_model"]
-        if settings["head_size"]:  # the size is fixed; the heads together grow with d_model
-            return {"num_heads": max(1, round(settings["num_heads"] * d_model / settings["d_model"]))}
-        sizes = [
-            size
-            for size in self._multiples(self.head_size, HEAD_STRETCH)
-            if d_model % size == 0 and size % 2 <= self.head_size % 2
-        ]
-        if not sizes:
-            return None
-        return {"num_heads": d_model // min(sizes, key=lambda size: _log_ratio(size, self.head_size))}
 
     def _position(self, models: list[ResolvedModel]) -> int:
         """Return the index of the first of ``models``, which grow, that takes at least the amount."""
@@ -168,14 +155,7 @@ class _Search:
     def _fit(self, model: ResolvedModel) -> Fit:
         """Compare a model with the amount, and with the given proportions."""
         factors = [log(width / self.given[name]) for name, width in model.widths().items()]
-        distortion = max(factors) - min(factors)
-        distortion += _log_ratio(model.head_size(), self.head_size)
-        return Fit(model, self.measure(model.architecture) / self.amount - 1, distortion)
-
-
-def _log_ratio(size: int | None, given: int | None) -> float:
-    """Return the absolute logarithm of the ratio of two sizes; 0 where the model has no such size."""
-    return abs(log(size / given)) if size and given else 0.0
+        return Fit(model, self.measure(model.architecture) / self.amount - 1, max(factors) - min(factors))
 
 
 def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
@@ -207,9 +187,34 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData) -> list[Run]:
         measure = partial(prepared.training_flops, passes=runs[0].regularization.passes)
     amount = budget.amount or measure(reference.model.architecture)
     unchanged = () if budget.amount else (reference,)
-    matched = [run if run in unchanged else match_widths(run, amount, measure) for run in runs]
+    widths: dict[str, Mapping[str, int]] = {}
+
+    def match(run: Run) -> Run:  # the trials of a search differ in rates and dropouts, which have no weights
+        sizes = {name: value for name, value in run.model.settings().items() if not isinstance(value, float)}
+        if repr(sizes) not in widths:
+            widths[repr(sizes)] = match_widths(run, amount, measure).model.widths()
+        return replace(run, model=run.model.override(widths[repr(sizes)]))
+
+    matched = [run if run in unchanged else match(run) for run in runs]
     exact = replace(budget, amount=amount, reference=reference.label)
-    return [replace(run, budget=exact) for run in matched]
+    changes = [describe_changes(*pair) for pair in zip(runs, matched, strict=True)]
+    for run, change in zip(runs, changes, strict=True):
+        if change:
+            logger.info(f"{run.label}: {change}, for {amount:,.0f} {budget.match}")
+    return [
+        replace(run, budget=replace(exact, changed=change))
+        for run, change in zip(matched, changes, strict=True)
+    ]
+
+
+def describe_changes(before: Run, after: Run) -> str:
+    """Name the widths that the budget has changed: "d_model 64 -> 40, ffn_size 128 -> 92"."""
+    widths = after.model.widths()
+    return ", ".join(
+        f"{name} {width} -> {widths[name]}"
+        for name, width in before.model.widths().items()
+        if widths[name] != width
+    )
 
 
 def find_reference(runs: Sequence[Run]) -> Run:

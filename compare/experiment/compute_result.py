@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 
 from compare.config.resolve import Run, settings_hash
@@ -20,8 +21,8 @@ from compare.results.run_folder import RunFolder
 from compare.results.store import Result
 from compare.scoring import METRICS, SystemScores, all_metrics, score_texts
 from compare.system.device import Machine, this_machine
-from compare.system.plugins import code_version
-from compare.system.timer import peak_flops, percentile
+from compare.system.plugins import code_version, source_version
+from compare.system.timer import peak_flops
 from compare.training.checkpoints import load_weights, set_weights
 from compare.training.log import read_metrics
 from compare.training.loss import perplexity
@@ -60,6 +61,12 @@ def unfinished_result(folder: RunFolder, prepared: PreparedData | None) -> Resul
         **gpu_conditions(run),
         **dataclasses.asdict(this_machine(torch.device(run.train.device))),
     )
+
+
+def all_code_versions(run: Run, metrics: Sequence[Mapping[str, Any]]) -> str:
+    """Name the versions of the code that trained the parts of a run and, last, that of this process."""
+    trained_by = [line["code"] for line in metrics if line.get("code") not in (None, source_version())]
+    return " and ".join(dict.fromkeys([*trained_by, code_version(run.plugins)]))
 
 
 def gpu_conditions(run: Run) -> Figures:
@@ -101,11 +108,12 @@ def compute_figures(folder: RunFolder, prepared: PreparedData) -> Figures:
 
 
 def budget_figures(budget: BudgetConfig, figures: Figures) -> Figures:
-    """Return the matched quantity and its relative error; nothing without a budget."""
+    """Return what was matched, how closely, and by which widths; nothing without a budget."""
     if budget.match == "none":
         return {}
     spent = {"params": "params", "flops": "train_flops_per_token"}
-    return {"matched": budget.match, "matched_off": figures[spent[budget.match]] / budget.amount - 1}
+    off = figures[spent[budget.match]] / budget.amount - 1
+    return {"matched": budget.match, "matched_off": off, "budget_changes": budget.changed or None}
 
 
 def late_gain(lines: Sequence[Mapping[str, Any]]) -> float | None:
@@ -245,6 +253,8 @@ def speed_figures(
     figures: Figures = {
         "decode_s": raw.decode_s,
         "peak_memory_bytes": raw.peak_memory_bytes,
+        "train_peak_memory_bytes": raw.train_peak_memory_bytes,
+        "decode_peak_memory_bytes": raw.decode_peak_memory_bytes,
         "trained_on": None if machines == [str(machine)] else " and ".join(machines),
     }
     if raw.timings is None:
@@ -261,6 +271,7 @@ def speed_figures(
         "train_mfu": None if peak is None else train.tokens_per_s * flops / peak,
         "cpu_share": min((share for share in shares if share is not None), default=None),
         "timed_together": session.timed_together,
+        "timed_code": session.code_version,
     }
     if (reference := raw.timings.reference_s) and session.best_reference_s:
         figures |= {
@@ -274,9 +285,9 @@ def speed_figures(
     if beam is not None:
         figures["decode_tokens_per_s"] = beam.tokens_per_s
     if latency is not None:
-        medians = [percentile(repeat, 0.5) for repeat in latency.ms]
+        medians = list(map(median, latency.ms))
         figures |= _with_spread("latency_ms_p50", median(medians), medians)
-        p95 = median(percentile(repeat, 0.95) for repeat in latency.ms)
+        p95 = median(float(np.quantile(repeat, 0.95)) for repeat in latency.ms)
         figures["latency_ms_p95"] = p95 if len(latency.ms[0]) >= MIN_PERCENTILE_SENTENCES else None
     return figures
 

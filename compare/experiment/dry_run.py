@@ -52,6 +52,8 @@ class RunEstimate:
     """Seconds of these updates, without validation, translation and timing; None: could not be measured."""
     timing_s: float
     """Seconds that the timing of its model lasts at least, after the last run."""
+    budget_changes: str
+    """Widths before and after matching."""
 
 
 def estimate_experiment(
@@ -115,6 +117,7 @@ def _estimate(planned: PlannedRun, prepared: PreparedData, per_update: float | N
         updates_left=left,
         train_s=None if per_update is None else left * per_update,
         timing_s=timing_seconds(run),
+        budget_changes=run.budget.changed,
     )
 
 

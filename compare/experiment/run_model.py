@@ -10,7 +10,7 @@ import torch
 
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty, length_penalties
 from compare.decoding.translator import Translator
-from compare.experiment.compute_result import compute_figures, unfinished_result
+from compare.experiment.compute_result import all_code_versions, compute_figures, unfinished_result
 from compare.experiment.likelihood import score_translations
 from compare.experiment.prepare import PreparedData
 from compare.models.registry import build
@@ -24,6 +24,7 @@ from compare.system.measure import peak_memory_bytes, reset_peak_memory
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import SINGLE, Processes
 from compare.training.checkpoints import CHECKPOINTS, drop_state, has_begun
+from compare.training.log import read_metrics
 from compare.training.loss import TranslationLoss
 from compare.training.source_attention import AttentionProbe
 from compare.training.trainer import Trainer, TrainingDiverged, Validator
@@ -70,20 +71,31 @@ def run_model(
 ) -> Result:
     """Train one model, from the start or from where it was stopped, and test the chosen weights."""
     run, was_begun = folder.run, has_begun(folder.folder / CHECKPOINTS)
-    reset_peak_memory(torch.device(run.train.device))
+    device = torch.device(run.train.device)
+    reset_peak_memory(device)
 
     def test() -> Result:
         """Test the weights; process 0 does this, and the others take part in its searches."""
-        seconds = evaluate_run(folder, translator, prepared.corpus)
         # An earlier process may have used more memory in training.
-        peak = None if was_begun else peak_memory_bytes(translator.device)
-        machine = this_machine(translator.device)
-        write_record(folder.speed, RawSpeed(decode_s=seconds, peak_memory_bytes=peak, decoded_on=machine))
+        in_training = None if was_begun else peak_memory_bytes(device)
+        reset_peak_memory(device)
+        seconds = evaluate_run(folder, translator, prepared.corpus)
+        in_decoding = peak_memory_bytes(device)
+        raw = RawSpeed(
+            decode_s=seconds,
+            peak_memory_bytes=in_training and max(in_training, in_decoding or 0),
+            train_peak_memory_bytes=in_training,
+            decode_peak_memory_bytes=in_decoding,
+            decoded_on=this_machine(device),
+        )
+        write_record(folder.speed, raw)
         figures = compute_figures(folder, prepared)
+        code = all_code_versions(run, read_metrics(folder.metrics))
         logged = len(prepared.warnings) + len(run.warnings)
         for warning in (figures["warnings"] or "").splitlines()[logged:]:
             logger.warning(f"{run.label}: {warning}")
-        return replace(unfinished_result(folder, prepared), status="done", files=folder.hashes(), **figures)
+        result = replace(unfinished_result(folder, prepared), code_version=code, **figures)
+        return replace(result, status="done", files=folder.hashes())
 
     updates = run.train.max_updates
     with reporter.training(folder.name, updates) as report, counting("sentences") as progress:

@@ -4,17 +4,17 @@ import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import torch
+from torch import nn
 
 from compare.config.resolve import Run
 from compare.decoding.search import Hypothesis
-from compare.decoding.translator import Translator
 from compare.experiment.compute_result import speed_figures
 from compare.experiment.prepare import PreparedData
 from compare.protocol import EncoderDecoder
@@ -27,10 +27,20 @@ from compare.results.store import (
     save_result,
     write_record,
 )
-from compare.system.device import set_numerics, this_machine
+from compare.system.device import set_numerics
 from compare.system.locks import lock_folder
 from compare.system.messages import first_line, is_out_of_memory
-from compare.system.timer import Speed, TimedRepeat, best_reference, repeat_fields, time_in_turn, timed
+from compare.system.plugins import source_version
+from compare.system.timer import (
+    Speed,
+    TimedRepeat,
+    best_reference,
+    conditions_of,
+    measure_machine,
+    move,
+    time_in_turn,
+    timed,
+)
 from compare.training.log import read_metrics
 from compare.training.loss import TranslationLoss
 from compare.training.optimizer import build_optimizer
@@ -159,7 +169,8 @@ def first_updates(stream: BatchStream, number: int, accumulate: int) -> list[Seq
 class TrainingWork:
     """Updates of a model with any weights on given batches, at the last learning rate of training.
 
-    The optimizer is a new one: its cost does not depend on its state. A moving average is not part of it.
+    The optimizer is a new one: its cost does not depend on its state. Moving average, log, validation,
+    checkpoints, the reading of batches and their way to the device are not part of it.
     """
 
     def __init__(
@@ -180,6 +191,7 @@ class TrainingWork:
         train, optim = run.train, run.model.optim
         self.criterion = TranslationLoss(model, train.label_smoothing, run.regularization)
         self.optimizer = build_optimizer(self.criterion, optim)
+        self.holders = self.criterion, self.optimizer
         for group in self.optimizer.param_groups:
             group["lr"] = optim.learning_rate_at(train.max_updates, train.max_updates, train.decay)
         self._step = partial(train_step, precision=precision or train.precision, clip_norm=train.clip_norm)
@@ -201,22 +213,29 @@ class TrainingWork:
 class SearchWork:
     """Searches one after the other, such as one of all lines, or for the latency one of each line."""
 
-    def __init__(self, searches: Sequence[Callable[[], list[Hypothesis]]], device: torch.device) -> None:
+    def __init__(
+        self,
+        searches: Sequence[Callable[[], list[Hypothesis]]],
+        device: torch.device,
+        model: EncoderDecoder[Any, Any],
+    ) -> None:
         """Prepare the workload; nothing is searched yet.
 
         Args:
             searches: each finds the hypotheses of some sentences.
             device: where they run.
+            model: the model that they use.
         """
-        self.searches, self.device = searches, device
+        self.searches, self.device, self.holders = searches, device, (cast(nn.Module, model),)
+        self._warming = cycle(searches)
         self.sentences = self.tokens = 0
         """Amount of work, of tokens that of the translations with their ends; known after the first call."""
         self.ms: list[list[float]] = []
         """Milliseconds of each search, by call."""
 
     def warm_up(self) -> None:
-        """Do the first search."""
-        self.searches[0]()
+        """Do the first search, or the one after the last that has warmed up."""
+        next(self._warming)()
 
     def __call__(self) -> None:
         """Do all searches."""
@@ -242,9 +261,9 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
     bench, device = settings.bench, torch.device(settings.train.device)
     torch.manual_seed(settings.train.seed)
     set_numerics(device, deterministic=settings.train.deterministic)
-    translators = [load_model(run.folder, settings.train.device) for run in runs]
-    works = [_make_works(*each, settings, prepared) for each in zip(runs, translators, strict=True)]
+    works = [_make_works(run, settings, prepared) for run in runs]
     records: list[dict[str, Any]] = [dict.fromkeys(PHASES) for _ in runs]
+    all_repeats: list[TimedRepeat] = []
     for number, phase in enumerate(works[0], start=1):
         timed_repeats = time_in_turn(
             [work[phase] for work in works],
@@ -255,11 +274,14 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
         )
         for record, work, repeats in zip(records, works, timed_repeats, strict=True):
             record[phase] = _record(phase, work[phase], repeats)
+            all_repeats += repeats
     fastest = min(median(record[phase].reference_s) for record in records for phase in works[0])
+    machine = measure_machine(device, all_repeats)
     session = Session(
-        **dataclasses.asdict(this_machine(device)),
+        **dataclasses.asdict(machine),
         timed_together=uuid4().hex[:12],
-        best_reference_s=best_reference(device, fastest),
+        best_reference_s=best_reference(machine, fastest),
+        code_version=source_version(),
     )
     return {
         run.run.label: Timings(session=session, **record) for run, record in zip(runs, records, strict=True)
@@ -267,23 +289,31 @@ def _time_models(runs: Sequence[RunFolder], settings: Run, prepared: PreparedDat
 
 
 def _make_works(
-    run: RunFolder, translator: Translator, settings: Run, prepared: PreparedData
+    run: RunFolder, settings: Run, prepared: PreparedData
 ) -> dict[str, TrainingWork | SearchWork]:
-    """Make the workloads of a trained model by phase; of a language model training alone."""
+    """Make the workloads of a trained model by phase; of a language model training alone.
+
+    The model is on the processor afterwards.
+    """
+    translator = load_model(run.folder, settings.train.device)
+    model, device = translator.model, translator.device
     works: dict[str, TrainingWork | SearchWork] = {}
     if run.run.translates:
         bench, search = settings.bench, translator.search
         lines = prepared.corpus.splits[prepared.corpus.tests[0]].src
         many, single = lines[: bench.sentences], lines[: bench.latency_sentences]
-        works["greedy"] = SearchWork([lambda: search(many, 1)], translator.device)
-        works["beam"] = SearchWork([lambda: search(many)], translator.device)
-        works["latency"] = SearchWork([partial(search, [line]) for line in single], translator.device)
+        works["greedy"] = SearchWork([lambda: search(many, 1)], device, model)
+        works["beam"] = SearchWork([lambda: search(many)], device, model)
+        works["latency"] = SearchWork([partial(search, [line]) for line in single], device, model)
     updates = first_updates(prepared.stream, settings.bench.updates, run.run.train.accumulate)
-    return works | {"train": TrainingWork(run.run, translator.model, updates)}
+    works["train"] = training = TrainingWork(run.run, model, updates)
+    move(training.holders, torch.device("cpu"))
+    return works
 
 
 def _record(phase: str, work: TrainingWork | SearchWork, repeats: Sequence[TimedRepeat]) -> Speed | Latency:
-    fields: dict[str, Any] = repeat_fields(repeats)
+    conditions = conditions_of(repeats)
     if phase == "latency" and isinstance(work, SearchWork):
-        return Latency(ms=work.ms, cpu_shares=fields["cpu_shares"], reference_s=fields["reference_s"])
-    return Speed(sentences=work.sentences, tokens=work.tokens, **fields)
+        return Latency(ms=work.ms, **conditions)
+    seconds = [repeat.seconds for repeat in repeats]
+    return Speed(sentences=work.sentences, tokens=work.tokens, seconds=seconds, **conditions)

@@ -20,7 +20,7 @@ from seq2seq import initialise_weights as initialise_recurrent
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.stack import Packing, RecurrentStack, StepwiseStack
 from transformer import Parts, Transformer
-from transformer.config import IN_ATTENTION, LayerConfig, TransformerConfig
+from transformer.config import IN_ATTENTION, Config, LayerConfig, TransformerConfig
 from transformer.gated_linear import GatedLinearAttention, StateDecay
 from transformer.model import Residual
 from transformer.model import initialise as initialise_transformer
@@ -42,7 +42,7 @@ UNUSED: dict[tuple[str, type[HalfConfig]], frozenset[str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class HybridConfig:
+class HybridConfig(Config):
     """The encoder of one model with the decoder of another of the other family (compare Chen et al. 2018)."""
 
     encoder: HalfConfig

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -95,6 +95,15 @@ def find_preset(name: str, context: str = "") -> Preset:
     """Look up a preset; an error begins with ``context`` and suggests the nearest name."""
     if name in PRESETS:
         return PRESETS[name]
+    for example, preset in PRESETS.items():
+        for setting, kind in preset.model.setting_types().items():
+            if name in [choice for part in (kind, *get_args(kind)) for choice in get_args(part)]:
+                similar = [other for other in PRESETS if name in other.split("-")]
+                presets = f"; presets with it: {', '.join(similar)}" if similar else ""
+                raise ValueError(
+                    f"{context}unknown preset {abbreviate(name)}; it is a value of a setting: "
+                    f'preset = "{example}", {setting} = "{name}"{presets}'
+                )
     hint = did_you_mean(name, PRESETS, cutoff=0.7)
     plugin_hint = "" if hint.endswith("?") else " (one of your own needs its plug-in: docs/own-model.md)"
     raise ValueError(f"{context}unknown preset {abbreviate(name)}; {hint}{plugin_hint}")

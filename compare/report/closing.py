@@ -4,7 +4,8 @@ import os
 import shlex
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from shutil import which
 from statistics import fmean
@@ -13,18 +14,24 @@ from compare.analysis.finished_experiment import load_finished
 from compare.analysis.quality import by_length
 from compare.report.drawing import plots_folder, save_figure
 from compare.report.plots import PLOTS
+from compare.report.render import table_text
 from compare.results.table import Row
 
 CLOSING_WIDTH, NAME_WIDTH = 97, 30
 """Characters of its lines, and of a label in them."""
 
 
-def show_closing(folder: Path) -> str:
-    """Describe a finished experiment of translation below its table, and draw its quality by length.
+def show_closing(folder: Path, labels: Collection[str]) -> str:
+    """Describe finished models of translation below their table, and draw their quality by length.
 
     The sentence is the longest one of the first test set, translated by the lowest seed of each model.
+
+    Args:
+        folder: of the experiment.
+        labels: the models.
     """
     finished = load_finished(folder, needs_texts=False)
+    finished = replace(finished, runs=tuple(run for run in finished.runs if run.result.label in labels))
     if finished.no_texts:  # as those of language models
         return ""
     rows = by_length(finished).rows
@@ -47,7 +54,7 @@ def show_closing(folder: Path) -> str:
         f"echo {shlex.quote(encoded[line])} | {program} translate {shlex.quote(str(model))}",
     ]
     parts = [
-        length_chart(rows),
+        length_table(rows),
         "\n".join(sentences),
         f"picture: {picture}",
         "next:\n  " + "\n  ".join(commands),
@@ -55,22 +62,21 @@ def show_closing(folder: Path) -> str:
     return "\n" + "\n\n".join(parts) + "\n"
 
 
-def length_chart(rows: Sequence[Row]) -> str:
-    """Draw BLEU by length as text, one line per model; mean over seeds.
+def length_table(rows: Sequence[Row]) -> str:
+    """Format mean BLEU over seeds by length, one line per model.
 
     Args:
         rows: of ``by_length``.
     """
-    names = list(dict.fromkeys(row["source_words"] for row in rows))
-    models = {row["label"]: [each for each in rows if each["label"] == row["label"]] for row in rows}
-    left = min(max(map(len, models)), NAME_WIDTH) + 2
-    cell = min(16, (CLOSING_WIDTH - left) // len(names))
-    lines = ["BLEU by words of the source", " " * left + "".join(f"{name:<{cell}}" for name in names)]
-    for label, found in models.items():
-        means = [fmean(row["bleu"] for row in found if row["source_words"] == name) for name in names]
-        bars = [f"{mean:3.0f} {'#' * round(mean / 100 * (cell - 5))}" for mean in means]
-        lines.append(f"{_cut(label):<{left}}" + "".join(f"{bar:<{cell}}" for bar in bars))
-    return "\n".join(line.rstrip() for line in lines)
+    heading = "BLEU by words of the source"
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        scores.setdefault(row["label"], {}).setdefault(row["source_words"], []).append(row["bleu"])
+    lines = [
+        {heading: _cut(label), **{words: f"{fmean(values):.0f}" for words, values in by_words.items()}}
+        for label, by_words in scores.items()
+    ]
+    return table_text(lines, {heading}, CLOSING_WIDTH)
 
 
 def _cut(name: str) -> str:

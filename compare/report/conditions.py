@@ -14,22 +14,17 @@ from compare.results.columns import (
     external_metrics,
     further_tests,
 )
-from compare.results.store import of_test, setting_of, setting_text
+from compare.results.store import is_setting, of_test, setting_of, setting_text
 from compare.results.table import DISTURBED, GROUPS, Group, Row, describe_share
 from compare.scoring import METRICS
 
 ENDS = {
-    "updates": "Stopped by the budget, with all updates used",
-    "patience": "Stopped by patience, as validation no longer improved",
+    "updates": "all updates used",
+    "patience": "stopped by patience, as validation no longer improved",
 }
-"""Note on what ended training, by the value of ``Result.stopped_by``."""
+"""Condition that says what ended training, by the value of ``Result.stopped_by``."""
 STILL_IMPROVING = 0.5
 """Validation BLEU that the last quarter of the updates adds to a model that was still improving."""
-IMPROVING = (
-    "Warning: still improving when stopped (the last quarter gained "
-    f"{STILL_IMPROVING} validation BLEU or more)"
-)
-
 
 USUAL_LENGTH_RATIOS = 0.97, 1.03
 """Outside these, differences of BLEU are largely differences of length."""
@@ -53,7 +48,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
     Args:
         rows: finished runs.
     """
-    lines = {"Presets": describe_presets(rows)} | {
+    lines = describe_models(rows) | {
         metric_heading(metric): [value for column in columns for value in distinct(rows, column)]
         for metric, columns in signature_columns(dict.fromkeys(chain(*rows))).items()
     }
@@ -67,6 +62,7 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         if value is not None and not name.startswith(left_out)
         if name in ALWAYS or value != setting_text(default)
     ]
+    lines["Training"] = describe_ends(rows)
     for name, column in FIGURES.items():
         subject, _, text = column.note.partition(": ")
         values = [row[name] for row in rows if text and row.get(name) is not None]
@@ -75,6 +71,15 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
         lines["Processes"] += ["dropout seeded by process and update", "speeds timed in one process"]
     lines["Speeds"] = _timings(rows)
     return [(name, ", ".join(dict.fromkeys(values))) for name, values in lines.items() if values]
+
+
+def describe_models(rows: Sequence[Row]) -> dict[str, list[str]]:
+    """Return what labels do not say of the models, by heading."""
+    return {
+        "Presets": describe_presets(rows),
+        "Changed by the budget": describe_budget(rows),
+        "Models of one label": describe_namesakes(rows),
+    }
 
 
 def describe_presets(rows: Sequence[Row]) -> list[str]:
@@ -86,6 +91,54 @@ def describe_presets(rows: Sequence[Row]) -> list[str]:
         for model, row in models.items()
         if row.get("preset") not in (None, row["label"], EXTERNAL)
     ]
+
+
+def describe_budget(rows: Sequence[Row]) -> list[str]:
+    """Name the widths that a matched budget has changed, such as "transformer: d_model 64 -> 40"."""
+    changed = [row for row in rows if row.get("budget_changes")]
+    models = dict(zip(name_models(changed), changed, strict=True))
+    return [f"{model}: {row['budget_changes']}" for model, row in models.items()]
+
+
+def describe_namesakes(rows: Sequence[Row]) -> list[str]:
+    """Tell apart models of one label in several experiments by their settings: "bahdanau heads: cell gru"."""
+    models = dict(zip(name_models(rows), rows, strict=True))
+    lines = []
+    for label in distinct(rows, "label"):
+        namesakes = {model: row for model, row in models.items() if row["label"] == label}
+        names = [name for name in dict.fromkeys(chain(*namesakes.values())) if is_setting(name)]
+        values = {model: [setting_of(row, name) for name in names] for model, row in namesakes.items()}
+        varied = [len(set(column)) > 1 for column in zip(*values.values(), strict=True)]
+        for model, row in values.items():
+            pairs = zip(names, row, varied, strict=True)
+            differing = [
+                f"{name.removeprefix('model.')} {value}"
+                for name, value, differs in pairs
+                if differs and value is not None
+            ]
+            lines += [f"{model}: {', '.join(differing)}"] if differing else []
+    return lines
+
+
+def describe_ends(rows: Sequence[Row]) -> list[str]:
+    """Say what ended training, and of which models: "stopped by patience, ... (a, b (1 of 2 seeds))"."""
+    models = {end: _models_where(rows, [row.get("stopped_by") == end for row in rows]) for end in ENDS}
+    return [f"{note} ({models[end]})" for end, note in ENDS.items() if models[end]]
+
+
+def _models_where(rows: Sequence[Row], holds: Iterable[bool]) -> str:
+    """Name the models with a finished run that something holds for, and how many of their seeds."""
+    models: dict[str, list[bool]] = {}
+    for row, model, value in zip(rows, name_models(rows), holds, strict=True):
+        if row.get("status", "done") == "done" and row.get("preset") != EXTERNAL:
+            models.setdefault(model, []).append(value)
+    if len(models) > 1 and all(map(all, models.values())):
+        return "all models"
+    return ", ".join(
+        model if all(runs) else f"{model} ({sum(runs)} of {len(runs)} seeds)"
+        for model, runs in models.items()
+        if any(runs)
+    )
 
 
 def signature_columns(columns: Iterable[str]) -> dict[str, list[str]]:
@@ -164,10 +217,13 @@ def _names(rows: Sequence[Row]) -> list[str]:
 
 
 def _unusual_lengths(rows: Sequence[Row]) -> Iterator[str]:
+    """Warn of the test sets that decide; on others, such as one of longer sentences, lengths are a result."""
     low, high = USUAL_LENGTH_RATIOS
     ratios = {}
     for row, name in zip(rows, _names(rows), strict=True):
-        for test in ("", *further_tests(row)):
+        outcome, tests = setting_of(row, "scoring.outcome"), ["", *further_tests(row)]
+        decisive = tests if outcome == "mean" else [outcome if outcome in tests else ""]
+        for test in decisive:
             ratio = row.get(of_test("length_ratio", test))
             if ratio is not None:
                 ratios[f"{name} {test}".strip()] = ratio
@@ -220,26 +276,13 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
         disturbed = [f"{label} {describe_share(share)}" for label, share in shares if share < DISTURBED]
         if disturbed:
             names_and_shares = ", ".join(text.removesuffix(", disturbed") for text in disturbed)
-            yield f"Warning: disturbed timings, {reason}: {names_and_shares}"
+            yield f"Note: disturbed timings, {reason}: {names_and_shares}"
 
 
-def _ends_of_training(rows: Sequence[Row]) -> Iterator[str]:
-    models: dict[str, list[Row]] = {}
-    for row, model in zip(rows, name_models(rows), strict=True):
-        if row.get("status", "done") == "done" and row.get("preset") != EXTERNAL:
-            models.setdefault(model, []).append(row)
-    labels: dict[str, list[str]] = {}
-    for label, runs in models.items():
-        ends = [row.get("stopped_by") for row in runs]
-        notes = {note: ends.count(end) for end, note in ENDS.items()}
-        notes[IMPROVING] = sum((row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in runs)
-        for note, holding in notes.items():
-            if holding:
-                some = f" ({holding} of {len(runs)} seeds)" if holding < len(runs) else ""
-                labels.setdefault(note, []).append(f"{label}{some}")
-    for note in sorted(labels, reverse=True):
-        are_all = labels[note] == list(models) and len(models) > 1
-        yield f"{note}: {'all models' if are_all else ', '.join(labels[note])}"
+def _still_improving(rows: Sequence[Row]) -> Iterator[str]:
+    if names := _models_where(rows, [(row.get("late_gain") or 0.0) >= STILL_IMPROVING for row in rows]):
+        gain = f"the last quarter gained {STILL_IMPROVING} validation BLEU or more"
+        yield f"Warning: still improving when stopped ({gain}): {names}"
 
 
 def _recorded(rows: Sequence[Row]) -> Iterator[str]:
@@ -260,13 +303,13 @@ WARNINGS: Mapping[Callable[[Sequence[Row]], Iterator[str]], Group | None] = {
     _recorded: "quality",
     _slow_widths: "speed",
     _speeds: "speed",
-    _ends_of_training: None,
+    _still_improving: None,
 }
 """Each kind with the group of figures that it concerns; None: all."""
 
 
 def find_warnings(rows: Sequence[Row], groups: Collection[Group] = GROUPS) -> list[str]:
-    """List why these rows do not compare, or only with care, and how training ended, a line each.
+    """List why these rows do not compare, or only with care, a line each.
 
     Args:
         rows: finished runs.

@@ -16,6 +16,15 @@ def render_check(check: CorpusCheck) -> str:
     return "\n\n".join("\n".join(_block(name, split)) for name, split in check.splits.items())
 
 
+def render_findings(check: CorpusCheck) -> str:
+    """Render what a check has noticed, without lines for what it has not; empty if that is nothing."""
+    blocks = {name: list(_findings(split)) for name, split in check.splits.items()}
+    lines = [line for name, block in blocks.items() if block for line in (f"{name}:", *block)]
+    if any(finding.count for split in check.splits.values() for finding in split.overlap.values()):
+        lines.append("--drop-overlap drops the training pairs that share a side with valid or test")
+    return "\n".join(lines)
+
+
 def render_summary(manifest: Mapping[str, Any]) -> str:
     """Render how many pairs ``data prepare`` read, dropped and wrote, one line each.
 
@@ -41,6 +50,11 @@ def _block(name: str, split: SplitCheck) -> Iterator[str]:
         for unit, lengths in check.quantiles().items():
             yield f"  {side + ' ' + unit:<26}" + "".join(f"{n:>8,}" for n in lengths.values())
     yield f"  {'ratio tgt/src, median':<26}{split.median_ratio:>8.2f}"
+    yield from _findings(split)
+
+
+def _findings(split: SplitCheck) -> Iterator[str]:
+    """Yield a line for each finding of one split."""
     findings = {
         "a blank side": split.findings["empty"],
         "unusual ratio": split.findings["ratio_outliers"],
@@ -136,7 +150,7 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "see": corpus.home,
         "hashes": f"{known} of {len(remotes)} files published",
     }
-    width, later = terminal_width() or 10_000, " " * 13
+    width, later = terminal_width(), " " * 13
     lines = (f"  {label:<10} {text}" for label, text in details.items())
     return "\n".join(
         fill(line, width, subsequent_indent=later, break_on_hyphens=False, break_long_words=False)

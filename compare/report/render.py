@@ -25,9 +25,13 @@ LEAST_TEXT = 24
 """Characters that are left of the width for a text to be wrapped in them, not left out."""
 
 
-def terminal_width() -> int | None:
-    """Return the number of columns of the terminal that standard output is; None for a file or a pipe."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+PLAIN_WIDTH = 100
+"""Columns of output into a file or a pipe."""
+
+
+def terminal_width() -> int:
+    """Return the number of columns of the terminal that standard output is, or ``PLAIN_WIDTH``."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else PLAIN_WIDTH
 
 
 def draw(table: Table, width: int | None = None) -> str:
@@ -43,8 +47,8 @@ def table_text(
 
 
 def list_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format rows in aligned columns, which fit into the terminal; without one they are whole."""
-    return table_text(rows, width=terminal_width() or 10_000)
+    """Format rows in aligned columns, which fit into the terminal; in a pipe one line each, to search in."""
+    return table_text(rows, width=terminal_width() if sys.stdout.isatty() else 10_000)
 
 
 def csv_text(frame: "pd.DataFrame") -> str:

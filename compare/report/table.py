@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from compare.analysis.seeds import describe_seeds
 from compare.config.sections import EXTERNAL
 from compare.report.conditions import (
-    describe_presets,
+    describe_ends,
+    describe_models,
     distinct,
     find_warnings,
     list_conditions,
@@ -123,7 +124,7 @@ def _are_means(rows: Sequence[Row]) -> bool:
 
 def _concerns(condition: str, columns: Iterable[Column]) -> bool:
     """Return whether a condition is one of the figures in chosen columns."""
-    if condition == "Presets":
+    if condition in ("Presets", "Changed by the budget", "Models of one label"):
         return any(column.name == "label" for column in columns)
     if condition in ("Hardware", "Speeds"):
         return any(column.group == "speed" for column in columns)
@@ -164,6 +165,8 @@ def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
 def _chosen_column(name: str, rows: Sequence[Row]) -> Column:
     """Return the column with the heading ``name``, or else one of the stored values of the field ``name``."""
     tests = further_tests(rows[0])
+    if any(f"model.{name}" in row for row in rows):
+        return setting_column(f"model.{name}")
     if name not in rows[0] or is_setting(name) or name in {column.heading for column in list_columns(tests)}:
         return find_column(name, tests)
 
@@ -456,10 +459,6 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
 # What a terminal shows of an experiment: columns that fit its width, outcome, warnings, the next step.
 
 
-WIDE = 160
-"""Width from which on further columns are shown."""
-
-
 def show_experiment(
     folder: Path,
     *,
@@ -483,18 +482,15 @@ def show_experiment(
     shown = [result.flat() for result in results if not only or result.label in only]
     problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
     if problems or not any(result.status == "done" for result in results):
-        return terminal(
-            screen_table(shown, shown, width, [f"no means: {each}" for each in problems[:1]]), width
-        )
+        return terminal(screen_table(shown, shown, [f"no means: {each}" for each in problems[:1]]), width)
     summary = find_summary(folder, results, data_root)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome
+    table = screen_table(rows if has_means(results) else shown, shown, outcome)
     path, has_file = quote(str(folder)), (folder / "table.md").is_file()
-    whole = f"{folder}/table.md" if has_file else f"attnbench table {path} --columns wide"
-    where = f"more columns, and conditions: {whole}"
+    text = terminal(table, width) + _more(f"{folder}/table.md" if has_file else f"{TABLE} {path}")
     out = " --out report.html" if write_protection(folder) else ""
-    last = where if closing else f"{where}   next: attnbench report {path}{out}"
-    return terminal(screen_table(rows if has_means(results) else shown, shown, width, outcome, last), width)
+    return text if closing else f"{text}next:\n  attnbench report {path}{out}\n"
 
 
 def show_experiments(
@@ -504,39 +500,43 @@ def show_experiments(
     shape = default_shape(folders, budget)
     rows = frame_rows(load_table(folders, shape, data_root=data_root, budget=budget))
     runs = frame_rows(load_results(*folders, budget=budget))
-    whole = f"attnbench table {' '.join(quote(str(folder)) for folder in folders)} --columns wide"
-    return terminal(screen_table(rows, runs, width, last=f"more columns, and conditions: {whole}"), width)
+    paths = " ".join(quote(str(folder)) for folder in folders)
+    return terminal(screen_table(rows, runs), width) + _more(f"{TABLE} {paths}")
 
 
-def screen_table(
-    rows: Sequence[Row], runs: Sequence[Row], width: int, outcome: Sequence[str] = (), last: str = ""
-) -> Table:
+TABLE = "attnbench table --columns all"
+
+
+def _more(where: str) -> str:
+    """Say where the whole table is, on a line of its own, so that it can be copied."""
+    return f"\nmore columns and conditions:\n  {where}\n"
+
+
+def screen_table(rows: Sequence[Row], runs: Sequence[Row], outcome: Sequence[str] = ()) -> Table:
     """Make the table that a terminal shows, sorted by BLEU, its columns in the order of their importance.
 
     Args:
         rows: one row per run, or means over seeds.
         runs: the runs that they stand for.
-        width: of the terminal.
         outcome: lines above the table.
-        last: the last line.
     """
     ended = [run for run in runs if run["status"] == "done"]
     ordered = sorted(fill_settings(rows), key=lambda row: -(row.get(PRIMARY) or -1.0))
     if are_language_models(ended or rows):
         ordered = sorted(ordered, key=lambda row: row.get("perplexity") or float("inf"))
     ordered.sort(key=lambda row: row.get("budget") or 0)
-    presets = [f"Presets: {', '.join(found)}."] if (found := describe_presets(ended)) else []
+    models = [f"{name}: {'; '.join(texts)}." for name, texts in describe_models(ended).items() if texts]
     return Table(
         "",
         ordered,
-        layout=_screen_columns(ordered, width),
+        layout=_screen_columns(ordered),
         outcome=outcome,
-        conditions=[line for line in (*presets, _shared(ended), last) if line],
+        conditions=[line for line in (*models, _shared(ended)) if line],
         warnings=[*list_left_out(runs), *find_warnings(ended)],
     )
 
 
-def _screen_columns(rows: Sequence[Row], width: int) -> list[Column]:
+def _screen_columns(rows: Sequence[Row]) -> list[Column]:
     """List the columns in the order of their importance."""
     if "seeds" in rows[0]:
         primary = [score_column(PRIMARY), bleu_interval_column("combined")]
@@ -558,9 +558,6 @@ def _screen_columns(rows: Sequence[Row], width: int) -> list[Column]:
         _bare(COLUMNS["train_s"], "min"),
         _bare(COLUMNS["params"], "params", "M"),
     ]
-    if width >= WIDE:
-        columns += [score_column("ter"), _bare(COLUMNS["length_ratio"], "length ratio")]
-        columns += [_bare(COLUMNS["latency_ms_p50"], "latency ms")]
     columns += map(setting_column, varied_settings(rows))
     return [column for column in columns if any(column.text(row) != UNKNOWN for row in rows)]
 
@@ -585,6 +582,9 @@ def _shared(runs: Sequence[Row]) -> str:
     parts = [describe_seeds(zip(name_models(trained), (run["seed"] for run in trained), strict=True))]
     parts += [f"equal {quantity}" for quantity in distinct(runs, "matched")]
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
+    parts += [end for end in describe_ends(runs) if end.startswith("stopped")]
+    parts += ["fine-tuned from the weights of other runs"] if distinct(runs, "init_hash") else []
+    parts += [f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test")]
     plural = "s" if threads != ["1"] else ""
     is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")
     parts += [f"{threads[0]} CPU thread{plural}"] if is_of_training else []

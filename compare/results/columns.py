@@ -262,8 +262,8 @@ def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
     Raises:
         ValueError: the rows have no such column.
     """
-    if name in fields:
-        return [name]
+    if own := [field for field in (name, f"model.{name}") if field in fields]:
+        return own[:1]
     column = find_column(name, further_tests(fields))
     for names in column.stored:
         if all(each in fields for each in names):

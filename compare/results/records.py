@@ -12,7 +12,7 @@ from msgspec import Meta
 from compare.decoding.search import GridPoint, LengthPenalty, choose_penalty
 from compare.results.store import read_record
 from compare.system.device import Machine
-from compare.system.timer import Share, Speed
+from compare.system.timer import Repeats, Speed
 from compare.training.loss import perplexity
 
 Count = Annotated[int, Meta(ge=0)]
@@ -26,20 +26,11 @@ MEASURED_AGAIN = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Latency:
+class Latency(Repeats):
     """Times of sentences that were translated alone."""
 
     ms: list[list[Positive]]
     """Milliseconds by repeat and sentence."""
-    cpu_shares: Annotated[list[Share], Meta(min_length=1)]
-    """Share of the processor in each repeat."""
-    reference_s: list[float] = field(default_factory=list)
-    """Seconds of ``ReferenceWork`` after each repeat; empty if it was not timed."""
-
-    @property
-    def cpu_share(self) -> float:
-        """Median share of the processor over the repeats."""
-        return statistics.median(self.cpu_shares)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +41,8 @@ class Session(Machine):
     """Id of the timing, the same for all its models."""
     best_reference_s: Positive | None = None
     """Least seconds of ``ReferenceWork`` on this machine so far; None if it was not timed."""
+    code_version: str | None = None
+    """Version and hash of the sources that were timed; None where they are not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +74,10 @@ class RawSpeed:
     """Seconds of decoding all test sets; None where nothing is decoded."""
     peak_memory_bytes: Count | None
     """Peak memory of training and decoding; None where two processes did these."""
+    train_peak_memory_bytes: Count | None = None
+    """Peak memory of training; None where several processes did it one after the other."""
+    decode_peak_memory_bytes: Count | None = None
+    """Peak memory of decoding."""
     decoded_on: Machine | None = None
     """Machine and threads of decoding, which are not always those of the timings; None where unknown."""
     timings: Timings | None = None

@@ -85,6 +85,8 @@ class Result:
         shown="where known", left=True, cell=_matched)
     matched: Text = size("matched quantity", "quantity that is equal over the models: params or flops; a "
         "dash: only the batches are equal")
+    budget_changes: Text = size("changed by the budget", "widths before and after matching", left=True,
+        added=True)
     width_multiple: Whole = size("widths divisible by", "largest power of two; matrix products are fastest "
         "at multiples of 8", shown="in the report")
 
@@ -148,8 +150,9 @@ class Result:
         "fewer than 100 sentences", 1)
     cpu_share: Number = speed("CPU share", "share of the processor that the most disturbed timing had",
         shown="in the report", form=describe_share)
-    reference_ms: Number = speed("reference work (ms)", "fixed work of about 50 ms on one core, timed with "
-        "every timing; the median beside the slowest", 1, "in the report", added=True)
+    reference_ms: Number = speed("reference work (ms)", "fixed work of about 50 ms on one core, on a GPU a "
+        "large product, timed with every timing; the median beside the slowest", 1, "in the report",
+        added=True)
     reference_share: Number = speed("machine speed", "by the reference work, relative to the best that was "
         "ever timed on this machine", shown="in the report", added=True, form=describe_share)
     timed_tokens_per_s_low: Number = lowest("timed tokens/s, lowest repeat")
@@ -162,6 +165,9 @@ class Result:
     latency_ms_p50_high: Number = highest("latency p50, highest repeat")
     peak_memory_bytes: Whole = speed("peak memory (GB)", "of training and decoding: of torch's tensors on a "
         "GPU, else of the process", 2)
+    train_peak_memory_bytes: Whole = speed("peak memory of training (GB)", "likewise; a dash: several "
+        "processes trained the model, one after the other", 2, added=True)
+    decode_peak_memory_bytes: Whole = speed("peak memory of decoding (GB)", "likewise", 2, added=True)
     train_s: Number = speed("train (min)", "without waiting for batches, validation and checkpoints", 1,
         "always")
     energy_j_per_1k_tokens: Number = speed("J/1k tokens", "energy of the GPU in training, other programs "
@@ -183,7 +189,8 @@ class Result:
     valid_loss: Number = training("validation loss", "of the chosen weights, in nats per target token")
     valid_perplexity: Number = training("validation perplexity", "of the chosen weights, per target token")
     init_hash: Text = training("start", "sha256 of the weights of another run that training started from; a "
-        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format)
+        "dash: random weights", shown="where known", left=True, form="weights {:.12}".format,
+        note="Settings: fine-tuned from weights {:.12}")
 
     files: Mapping[str, str] = conditions("", "sha256 of each file that the figures come from, by its path "
         "in the run's folder", default=dict)
@@ -197,7 +204,18 @@ class Result:
     torch: Text = conditions("torch", "version of torch", note="Hardware: torch {}")
     threads: Whole = conditions("threads", "of torch", note="Hardware: {} threads")
     cores: Whole = conditions("cores", "that the process may use", note="Hardware: {} cores")
-    clock_mhz: Number = conditions("clock (MHz)", "of the processor", 0, note="Hardware: {:,.0f} MHz")
+    clock_mhz: Number = conditions("clock (MHz)", "of the processor or, in the timings, of the GPU", 0,
+        note="Hardware: {:,.0f} MHz")
+    throttling: Text = conditions("throttling", "why the GPU lowered its clock in the timings", added=True,
+        note="Hardware: clock lowered by {}")
+    fp32_gflops: Number = conditions("fp32 products (GFLOP/s)", "speed of a large matrix product on the "
+        "machine of the timings", 0, added=True, note="Hardware: products {:,.0f} GFLOP/s in fp32")
+    bf16_gflops: Number = conditions("bf16 products (GFLOP/s)", "likewise", 0, added=True,
+        note="Hardware: {:,.0f} in bf16")
+    environment: Text = conditions("environment", "the user's variables of the libraries under torch",
+        added=True, note="Hardware: {}")
+    timed_code: Text = conditions("code of the timings", "version and hash of the sources", added=True,
+        note="Hardware: timed by code {}")
     timed_together: Text = conditions("timing", "id of the timing in which the models took turns; speeds of "
         "different ids do not compare")
     data_hash: Text = conditions("data", "sha256 of the corpus", note="Data: {:.12}")
@@ -205,8 +223,8 @@ class Result:
         "included", note="Data: batches {:.12}")
     settings_hash: Text = conditions("settings", "sha256 of the settings that rows share",
         note="Data: settings {:.12}")
-    code_version: Text = conditions("code", "version and hash of the sources, of attnbench and of plug-ins",
-        note="Data: code {}")
+    code_version: Text = conditions("code", "version and hash of the sources, of attnbench and of plug-ins; "
+        "several: of the parts of the training, and of the result", note="Data: code {}")
 
     # fmt: on
     @property

@@ -259,8 +259,8 @@ class StudyReport:
             for row in self.verdict
         ]
         files = f"picture: {folder}/plot.png; all else: {folder}/study.md"
-        note = f"\n{QUICK_NOTE}" if self.conditions["quick"] else ""
-        return f"{table_text(rows, width=width)}\n\n{self.outcome}{note}\n{files}\n"
+        note = f"{QUICK_NOTE}\n\n" if self.conditions["quick"] else ""
+        return f"{note}{table_text(rows, width=width)}\n\n{self.outcome}\n{files}\n"
 
     def to_json(self) -> str:
         """Serialise to JSON; a number that is not finite becomes null."""

@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import statistics
+import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +18,50 @@ FAST_BF16 = {"amx_bf16", "avx512_bf16", "bf16"}
 FAST_BF16_GPU = (8, 0)
 """Lowest compute capability of GPUs with bfloat16 products in hardware."""
 CPUINFO = Path("/proc/cpuinfo")
+KIND_OF_PROCESSOR = {
+    **{"cpu family": "family", "model": "model", "stepping": "stepping"},
+    **{"CPU implementer": "implementer", "CPU part": "part"},  # Arm
+    **{"CPU variant": "variant", "CPU revision": "revision"},
+}
+"""Lines of /proc/cpuinfo that tell processors of one name apart, and their names in ours."""
+SYSCTL = ("sysctl", "-n", "machdep.cpu.brand_string")
+"""Command that prints the processor's name on macOS."""
+USERS_SETTINGS = {
+    name: value
+    for name, value in sorted(os.environ.items())
+    if name.startswith(("OMP_", "KMP_", "GOMP_", "MKL_", "ONEDNN_", "DNNL_"))
+}
+"""Environment variables of the libraries under torch, as they were before ``tune_cpu`` added its own."""
 
 
 def processor() -> tuple[str, set[str]]:
-    """Return the processor's name and feature flags; no flags except on Linux."""
-    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
-    name = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    flags = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
-    label = name[1] if name else platform.processor() or platform.machine() or "cpu"
-    return label, set(flags[1].split() if flags else ())
+    """Return the processor's name, with family, model and stepping, and its feature flags.
+
+    Windows tells no flags and gives the three numbers as the name; macOS tells a name alone.
+    """
+    facts = {name: values[0] for name, values in _cpuinfo().items()}
+    name = facts.get("model name") or platform.processor() or platform.machine() or "cpu"
+    if platform.system() == "Darwin":
+        with suppress(OSError, subprocess.CalledProcessError):
+            name = subprocess.run(SYSCTL, check=True, capture_output=True, text=True).stdout.strip()
+    kind = [f"{word} {facts[line]}" for line, word in KIND_OF_PROCESSOR.items() if line in facts]
+    flags = facts.get("flags") or facts.get("Features") or ""
+    return f"{name} ({', '.join(kind)})" if kind else name, set(flags.split())
 
 
 def clock_mhz() -> float | None:
     """Return the median of the clocks that Linux reports for the processors now; None elsewhere."""
-    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
-    clocks = [float(clock) for clock in re.findall(r"^cpu MHz\s*:\s*([\d.]+)$", text, re.MULTILINE)]
+    clocks = [float(clock) for clock in _cpuinfo().get("cpu MHz", ())]
     return statistics.median(clocks) if clocks else None
+
+
+def _cpuinfo() -> dict[str, list[str]]:
+    """Read the values in /proc/cpuinfo by name, one per processor; empty except on Linux."""
+    text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.is_file() else ""
+    facts: dict[str, list[str]] = {}
+    for name, value in re.findall(r"^([\w ]+?)\s*: *(\S.*)$", text, re.MULTILINE):
+        facts.setdefault(name, []).append(value)
+    return facts
 
 
 # The device that a config names: choice, name, cores, and native bfloat16 arithmetic.
@@ -77,17 +106,6 @@ def synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def rng_state(device: torch.device) -> torch.Tensor:
-    """Return the state of a GPU's generator of random numbers; empty for a processor."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.empty(0)
-
-
-def set_rng_state(state: torch.Tensor, device: torch.device) -> None:
-    """Restore what ``rng_state`` returned."""
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-
-
 # Machine that figures were measured on.
 
 
@@ -104,7 +122,15 @@ class Machine:
     cores: int
     """Logical processors that this process may use."""
     clock_mhz: float | None
-    """Median clock of the processors now; None where the system does not tell."""
+    """Median clock of the processors now, or of a GPU in a timing; None where the system does not tell."""
+    throttling: str | None = None
+    """Why a GPU lowered its clock in a timing."""
+    fp32_gflops: float | None = None
+    """Billion operations per second of a large product; None where they were not measured."""
+    bf16_gflops: float | None = None
+    """The same in bf16."""
+    environment: str | None = None
+    """``USERS_SETTINGS``; None if there are none."""
 
     def __str__(self) -> str:
         """Name what decides rounding and speed: "AMD EPYC, torch 2.13.0, threads: 2"."""
@@ -119,6 +145,7 @@ def this_machine(device: torch.device) -> Machine:
         threads=torch.get_num_threads(),
         cores=available_cores(),
         clock_mhz=clock_mhz(),
+        environment=" ".join(f"{name}={value}" for name, value in USERS_SETTINGS.items()) or None,
     )
 
 

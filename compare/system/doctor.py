@@ -11,6 +11,8 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
+from compare.system.plugins import code_version
+
 MIN_FREE_GIB = 2.0
 Level = Literal["ok", "note", "missing"]
 
@@ -26,8 +28,9 @@ class Diagnosis:
 
 def diagnose() -> list[Diagnosis]:
     """Check Python, packages, processors and disk of this machine; one result per check."""
+    program = Diagnosis(topic="code", text=code_version())
     python = Diagnosis(topic="python", text=f"{platform.python_version()} on {platform.platform()}")
-    findings = [python, *_packages()]
+    findings = [program, python, *_packages()]
     try:
         findings += [*_processor(), *_gpus()]
     except (ImportError, OSError) as error:  # OSError: a shared library of torch is missing
@@ -36,10 +39,15 @@ def diagnose() -> list[Diagnosis]:
 
 
 def render_diagnoses(findings: Sequence[Diagnosis]) -> str:
-    """Render one line per check, topics aligned."""
+    """Render one line per check, topics aligned, and a verdict."""
     width = max(len(finding.topic) for finding in findings)
     sign = {"ok": " ", "note": "-", "missing": "!"}
-    return "\n".join(f"{sign[item.level]} {item.topic:<{width}}  {item.text}" for item in findings)
+    lines = [f"{sign[item.level]} {item.topic:<{width}}  {item.text}" for item in findings]
+    missing = [item.topic for item in findings if item.level == "missing"]
+    verdict = (
+        f"not ready: see {', '.join(missing)}" if missing else "ready: nothing that is needed is missing"
+    )
+    return "\n".join([*lines, "", verdict])
 
 
 def _packages() -> Iterator[Diagnosis]:
@@ -49,7 +57,7 @@ def _packages() -> Iterator[Diagnosis]:
     except metadata.PackageNotFoundError:
         yield Diagnosis(topic="attnbench", text="not installed: pip install -e .", level="missing")
         return
-    for text in requirements:
+    for text in sorted(requirements, key=lambda text: "extra ==" in text):  # what is needed comes first
         requirement, wanted = Requirement(text), text.split(";")[0].strip()
         if requirement.extras:  # such as sacrebleu[ja], whose version is that of sacrebleu
             continue

@@ -298,13 +298,12 @@ class Reporter:
         """Log one line of metrics, if it is of a kind that people want to see or none was for a while."""
         self._count(name, line)
         kind = line.get("kind")
-        if kind == "train":
-            text = f", {line['seconds']:.0f} s: loss {line['loss']:.3f}, {line['tokens_per_s']:,.0f} tokens/s"
-        elif kind in ("valid", "final"):
+        if kind == "valid":
             bleu = "" if line["bleu"] is None else f", BLEU {line['bleu']:.2f}"  # language models have none
-            keeps = f"keeps {line['chosen']}, " if kind == "final" else ""
-            text = f", {line['seconds']:.0f} s: {keeps}validation loss {line['loss']:.3f}{bleu}"
-        elif kind == "update" and time.monotonic() - self._said >= INTERVAL_S:
+            text = f", {line['seconds']:.0f} s: validation loss {line['loss']:.3f}{bleu}"
+        elif kind == "final":
+            text = f": keeps {line['chosen']}"
+        elif kind in ("train", "update") and time.monotonic() - self._said >= INTERVAL_S:
             text = ""
         else:
             return

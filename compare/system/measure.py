@@ -6,13 +6,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
-from torch import Tensor, nn
+
+from compare.system.device import clock_mhz
 
 logger = logging.getLogger(__name__)
 
@@ -45,19 +45,6 @@ def reset_peak_memory(device: torch.device) -> None:
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM to the memory in use now
 
 
-def tensor_bytes(*holders: nn.Module | torch.optim.Optimizer) -> int:
-    """Return the size of the weights and buffers of modules and of states of optimizers; shared ones once."""
-    tensors: list[Tensor] = []
-    for holder in holders:
-        if isinstance(holder, nn.Module):
-            tensors += [*holder.parameters(), *holder.buffers()]
-        else:
-            states = holder.state.values()
-            tensors += [value for state in states for value in state.values() if isinstance(value, Tensor)]
-    storages = {tensor.data_ptr(): tensor.numel() * tensor.element_size() for tensor in tensors}
-    return sum(storages.values())
-
-
 def peak_memory_bytes(device: torch.device) -> int | None:
     """Return the peak bytes since ``reset_peak_memory``, of the GPU if ``device`` is one; None on Windows."""
     if device.type == "cuda":
@@ -74,35 +61,67 @@ def peak_memory_bytes(device: torch.device) -> int | None:
         return largest if sys.platform == "darwin" else 1024 * largest
 
 
-# Energy of the GPU.
+# Energy and clock of the GPU, by NVIDIA's library (``pip install 'attnbench[energy]'``).
+
+
+SM_CLOCK = 1
+"""Number that the library has for the clock of the processors on the card."""
+THROTTLING = {
+    **{0x2: "application clocks", 0x4: "power cap", 0x8: "hardware slowdown", 0x10: "sync boost"},
+    **{0x20: "heat", 0x40: "heat", 0x80: "power brake", 0x100: "display clocks"},
+}
+"""Reasons of a lowered clock by the bit that the library has for them; 0x1 means that the card is idle."""
+
+
+class Clock(NamedTuple):
+    """Clock of the device while it works."""
+
+    mhz: float | None
+    """None where it cannot be read."""
+    throttling: frozenset[str] = frozenset()
+    """Reasons why a GPU has lowered it."""
+
+
+def _ask_nvml(device: torch.device, name: str, *arguments: object) -> Any:
+    """Return the answer of a function of the library about a GPU; None where there is none."""
+    if device.type == "cuda":
+        with suppress(ImportError):
+            import pynvml
+
+            with suppress(pynvml.NVMLError):  # such as of an older card
+                pynvml.nvmlInit()
+                uuid = torch.cuda.get_device_properties(device).uuid
+                handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
+                return getattr(pynvml, name)(handle, *arguments)
+    return None
+
+
+def read_clock(device: torch.device) -> Clock:
+    """Read the clock of the device now."""
+    if device.type == "cpu":
+        return Clock(clock_mhz())
+    bits = _ask_nvml(device, "nvmlDeviceGetCurrentClocksThrottleReasons") or 0
+    reasons = frozenset(reason for bit, reason in THROTTLING.items() if bits & bit)
+    return Clock(_ask_nvml(device, "nvmlDeviceGetClockInfo", SM_CLOCK), reasons)
 
 
 class EnergyMeter:
     """Energy that the GPU uses between two calls of ``take``, other programs included."""
 
     def __init__(self, device: torch.device) -> None:
-        self._read = _energy_counter(device)
-        self._before = self._read()
+        self._device = device
+        self._before = _read_millijoules(device)
 
     def take(self) -> float | None:
         """Return the joules since the last call; None if they cannot be read, as on a processor."""
-        before, self._before = self._before, self._read()
-        return None if before is None or self._before is None else self._before - before
+        before, self._before = self._before, _read_millijoules(self._device)
+        return None if before is None or self._before is None else (self._before - before) / 1e3
 
 
-def _energy_counter(device: torch.device) -> Callable[[], float | None]:
-    """Return what reads the joules so far; needs NVIDIA's library (``pip install 'attnbench[energy]'``)."""
-    if device.type == "cuda":
-        with suppress(ImportError):
-            import pynvml
-
-            with suppress(pynvml.NVMLError):
-                pynvml.nvmlInit()
-                uuid = torch.cuda.get_device_properties(device).uuid
-                handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")
-                pynvml.nvmlDeviceGetTotalEnergyConsumption(handle)  # older cards have none
-                return lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3
-    return lambda: None
+def _read_millijoules(device: torch.device) -> float | None:
+    """Read the counter of energy of a GPU."""
+    millijoules: float | None = _ask_nvml(device, "nvmlDeviceGetTotalEnergyConsumption")
+    return millijoules
 
 
 # Share of the processor that this process really had, to tell disturbed timings from sound ones.
@@ -166,7 +185,7 @@ class SharedThreads:
 
     Every operation waits for its slowest thread. Where another program takes one of two cores, training with
     one thread is about twice as fast as with two (docs/scale.md). A number that the user's OMP_NUM_THREADS
-    names is kept: another one rounds differently.
+    or MKL_NUM_THREADS names is kept: another one rounds differently.
     """
 
     WINDOW_S, TRIAL_S, MAX_TRIAL_S = 2.0, 30.0, 480.0
@@ -176,7 +195,8 @@ class SharedThreads:
     _told: ClassVar[bool] = False
 
     def __init__(self, device: torch.device, *, fixed: bool) -> None:
-        self.all, self.fixed = torch.get_num_threads(), fixed or "OMP_NUM_THREADS" in os.environ
+        chosen = {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & os.environ.keys()
+        self.all, self.fixed = torch.get_num_threads(), fixed or bool(chosen)
         self.active = device.type == "cpu" and self.all > 1
         self._meter, self._since, self._wait = CpuMeter(), time.perf_counter(), self.TRIAL_S
         self._trial_at = 0.0

@@ -16,7 +16,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from compare.system.device import device_name, rng_state, set_rng_state
+from compare.system.device import device_name
 from compare.system.messages import abbreviate, first_line
 from compare.training.source_attention import SourceAttention
 from data.batches import GlobalBatch
@@ -328,7 +328,7 @@ class Checkpoint:
             "optimizer": self.optimizer.state_dict(),
             "rng": torch.get_rng_state(),
             "device": device_name(self.device),
-            "rng_cuda": rng_state(self.device),
+            "rng_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
         }
         if self.ema:
             saved["ema"] = self.ema.weights
@@ -358,7 +358,8 @@ class Checkpoint:
             if self.ema:
                 self.ema.restore(saved["ema"])
             torch.set_rng_state(saved["rng"])
-            set_rng_state(saved["rng_cuda"], self.device)
+            if self.device.type == "cuda":
+                torch.cuda.set_rng_state(saved["rng_cuda"], self.device)
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             reason = first_line(error)
             raise ValueError(

@@ -19,6 +19,7 @@ from compare.protocol import Scheduled
 from compare.scoring import corpus_bleu
 from compare.system.device import this_machine
 from compare.system.measure import EnergyMeter, SharedThreads
+from compare.system.plugins import source_version
 from compare.system.processes import SINGLE, Interrupted, Processes, StopRequest, by_main, stop_on_signals
 from compare.training.checkpoints import (
     CHECKPOINTS,
@@ -35,7 +36,7 @@ from compare.training.checkpoints import (
     save_weights,
     set_weights,
 )
-from compare.training.log import METRICS_FILE, MetricsLog
+from compare.training.log import METRICS_FILE, MetricsLog, read_metrics
 from compare.training.loss import TranslationLoss
 from compare.training.optimizer import build_optimizer
 from compare.training.source_attention import AttentionProbe, SourceAttention
@@ -227,7 +228,11 @@ class Trainer:
         line = self.running_metrics.compute_and_reset(self.state.seconds)
         line = {"kind": "train", **self.state.log_fields(), **line}
         line["learning_rate"] = self.optimizer.param_groups[0]["lr"]
-        line["machine"] = str(this_machine(self.device))
+        line |= {
+            "machine": str(this_machine(self.device)),
+            "code": source_version(),
+            "torch": torch.__version__,
+        }
         processes = self.processes
         if processes.size > 1:
             line |= {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
@@ -367,7 +372,19 @@ class Trainer:
         if self.state.update and self.processes.is_main:
             run, total = self.metrics.path.parent.name, self.train_config.max_updates
             logger.info(f"{run}: continues from update {self.state.update:,} of {total:,}")
+            self._warn_of_other_code(run)
         self.gradients.share_weights(self.criterion)
+
+    def _warn_of_other_code(self, run: str) -> None:
+        """Warn if other code or another torch trained the part before, which may make other weights."""
+        parts = [line for line in read_metrics(self.metrics.path) if line.get("code")]
+        before = parts and (parts[-1]["code"], parts[-1]["torch"])
+        if before and before != (source_version(), torch.__version__):
+            logger.warning(
+                f"{run}: trained by attnbench {before[0]} and torch {before[1]} up to update "
+                f"{parts[-1]['update']:,}, now by {source_version()} and {torch.__version__}: the weights "
+                "may differ from those of one version"
+            )
 
     @by_main
     def _rewind_log(self, updates: Sequence[int]) -> None:

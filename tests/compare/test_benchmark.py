@@ -30,6 +30,7 @@ from compare.experiment.prepare import prepare_data
 from compare.experiment.verify import LENGTHS
 from compare.models.registry import build, train_flops_per_token
 from compare.system import timer as timing
+from compare.system.measure import Clock as DeviceClock
 from compare.system.timer import TimedRepeat
 from data.batches import Batch
 from data.vocabulary import SPECIALS
@@ -67,7 +68,9 @@ def staged(
     caplog.set_level(logging.INFO, "compare")
     monkeypatch.setattr(training_timing, "train_step", stage.step)
     monkeypatch.setattr(timing, "time", stage)
-    monkeypatch.setattr(timing, "CACHE", tmp_path)  # reference work takes no time on this clock
+    monkeypatch.setattr(timing, "CACHE", tmp_path)
+    monkeypatch.setattr(timing.ReferenceWork, "__call__", lambda _: stage.pass_time(0.0625))
+    monkeypatch.setattr(timing, "product_gflops", lambda device, precision: 2.0)
     monkeypatch.setattr("compare.benchmark.peak_flops", lambda name, precision: PEAKS[precision])
     result = run_benchmark(resolve_models(tiny), BenchPlan(phases=("train",), updates=2))
     return stage, result, caplog.messages
@@ -102,17 +105,21 @@ def test_the_mfu_is_computed_from_the_models_own_operations(
         assert row.params == sum(parameter.numel() for parameter in parameters)
         lengths = {"src_len": src_len, "tgt_len": tgt_len, "tgt_vocabulary": vocabulary}
         assert row.flops_per_token == pytest.approx(train_flops_per_token(architecture, **lengths))
-        assert report.mfu(row) == pytest.approx(
-            row.tokens / sorted(row.seconds)[1] * row.flops_per_token / 1e9
+        flops_per_s = row.tokens / sorted(row.seconds)[1] * row.flops_per_token
+        figures = row.row(report.conditions)
+        assert (figures["mfu"], figures["product_share"]) == pytest.approx(
+            (flops_per_s / 1e9, flops_per_s / 2e9)
         )
-    assert (
-        report.mfu(replace(row, flops_per_token=None)) is report.mfu(replace(row, precision="bf16")) is None
+    uncounted, unknown = (
+        replace(row, **changes).row(report.conditions)
+        for changes in ({"flops_per_token": None}, {"precision": "bf16"})
     )
+    assert uncounted["mfu"] is uncounted["product_share"] is unknown["mfu"] is None
 
 
 def test_sentences_to_decode_repeat_the_test_set(tiny: Experiment, tmp_path: Path):
     """The test set has 8 sentences; 11 are requested."""
-    inputs = make_inputs(resolve_models(tiny)[0], BenchPlan(batch=11, updates=2))
+    inputs = make_inputs(resolve_models(tiny)[0], BenchPlan(batches=(11,), updates=2))
     prepared = prepare_data(resolve_models(tiny)[0], tmp_path)
     lines = prepared.corpus.splits["test"].src
     assert inputs.sources == prepared.vocabularies.src.encode_all([*lines, *lines[:3]])
@@ -124,7 +131,7 @@ def test_sentences_to_decode_repeat_the_test_set(tiny: Experiment, tmp_path: Pat
 def test_random_sentences_have_the_requested_length(tiny: Experiment):
     train = replace(tiny.train, batch_tokens=2000)
     experiment = replace(tiny, train=train, vocabulary=replace(tiny.vocabulary, size=50))
-    inputs = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batch=500))
+    inputs = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batches=(500,)))
     assert len(inputs.updates) == 40
     assert inputs.vocabulary_sizes == (50, 50)
     assert inputs.mean_lengths == pytest.approx((13, 13), rel=0.3)  # with EOS; some batches of many
@@ -133,7 +140,7 @@ def test_random_sentences_have_the_requested_length(tiny: Experiment):
     ids = {token for source in inputs.sources for token in source}
     assert ids == set(range(len(SPECIALS), 50))
     assert all(batch.tgt_in.numel() <= 2000 for (batch,) in inputs.updates)
-    again = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batch=500))
+    again = make_inputs(resolve_models(experiment)[0], BenchPlan(synthetic=12, updates=40, batches=(500,)))
     assert again.sources == inputs.sources
 
 
@@ -142,29 +149,31 @@ def test_every_phase_counts_its_work(tiny: Experiment, precision: str, monkeypat
     tiny = replace(
         tiny, train=replace(tiny.train, precision=precision), bench=replace(tiny.bench, latency_sentences=3)
     )
-    plan = BenchPlan(phases=get_args(Phase), repeats=2, steps=4, batch=5, updates=2)
+    plan = BenchPlan(phases=get_args(Phase), repeats=2, steps=4, batches=(2, 5), updates=2)
     searches = Mock(wraps=search_forced)
     monkeypatch.setattr(benchmark, "search_forced", searches)
     report = run_benchmark(resolve_models(tiny), plan)
     searched = {
         (len(src), options["steps"], options["beam_size"]) for (_, src, _), options in searches.call_args_list
     }
-    assert searched == {(5, 4, 1), (5, 4, 2), (1, 4, 2)}  # greedy, beam, latency
+    both = {(size, 4, beam) for size in (2, 5) for beam in (1, 2)}  # greedy and beam
+    assert searched == both | {(1, 4, 2)}  # latency
     batches = [batch for (batch,) in make_inputs(resolve_models(tiny)[0], plan).updates]
     pairs, src_tokens = sum(map(len, batches)), sum(batch.src_tokens for batch in batches)
     work = {
-        "train": (pairs, src_tokens + sum(batch.tgt_tokens for batch in batches), "tokens/s"),
-        "forced greedy": (5, 20, "sentences/s"),
-        "forced beam 2": (5, 20, "sentences/s"),
-        "forced latency, beam 2": (3, 12, "ms"),
+        "train": [(pairs, src_tokens + sum(batch.tgt_tokens for batch in batches), "tokens/s")],
+        "forced greedy": [(2, 8, "sentences/s"), (5, 20, "sentences/s")],
+        "forced beam 2": [(2, 8, "sentences/s"), (5, 20, "sentences/s")],
+        "forced latency, beam 2": [(3, 12, "ms")],
     }
     assert list(dict.fromkeys(row.phase for row in report.rows)) == list(work)
     for phase, amounts in work.items():
         rows = [row for row in report.rows if row.phase == phase]
         precisions = [precision] if phase == "train" else list(dict.fromkeys(("fp32", precision)))
-        assert [(row.model, row.precision) for row in rows] == [(m, p) for m in LABELS for p in precisions]
+        assert [(row.model, row.precision, row.sentences, row.tokens, row.unit) for row in rows] == [
+            (model, each, *amount) for model in LABELS for each in precisions for amount in amounts
+        ]
         for row in rows:
-            assert (row.sentences, row.tokens, row.unit) == amounts
             assert len(row.seconds) == 2
             assert min(row.seconds) > 0
             assert (row.flops_per_token is None) == (phase != "train")
@@ -240,43 +249,44 @@ FACTS: dict[str, Any] = {
 }
 
 
+CLOCK = DeviceClock(2_000.0)
+
+
 def row(**changes: Any) -> Measurement:
     """Make a measurement with some fields changed."""
     return Measurement(**{**FACTS, **changes})
 
 
-CONDITIONS = {"device": "NVIDIA L4", "threads": 2, "steps": 20, "best_reference_s": 0.04, "synthetic": None}
+CONDITIONS = {"device": "NVIDIA L4", "fp32_gflops": 15_150, "steps": 20, "best_reference_s": 0.04}
+CONDITIONS |= {"synthetic": None, "code": "x"}
 
 
 def test_the_table_shows_medians_spreads_and_shares():
     beam = row(phase="forced beam 5", unit="sentences/s", flops_per_token=None, seconds=[1.0, 2.0])
     alone = row(model="b", unit="ms", flops_per_token=None, joules=9.0, seconds=[1.0, 3.0])
     train = row(peak_memory_bytes=1_500_000_000, flops_per_token=30.3e9, cpu_shares=[0.99, 0.7, 0.8])
-    rendered = BenchmarkResult(
-        rows=[train, beam, alone], conditions=CONDITIONS, versions={"torch": "9.9", "code": "x"}
-    ).render()
+    rendered = BenchmarkResult(rows=[train, beam, alone], conditions=CONDITIONS).render()
     heading, _, *lines = (
         [cell.strip() for cell in line.split("|")[1:-1]] for line in rendered.splitlines() if "|" in line
     )
     first, second, third = (dict(zip(heading, line, strict=True)) for line in lines)
-    assert first.items() >= {"median": "200", "min-max": "150-300", "CPU share": "80%, disturbed"}.items()
+    assert first.items() >= {"median": "200 (150–300)", "CPU share": "80%, disturbed"}.items()
     assert first["machine speed"] == "80%, disturbed"
-    assert first.items() >= {"MFU": "20%", "peak memory (GB)": "1.50", "J / 1k tokens": "–"}.items()
-    assert (second["median"], second["min-max"], second["tokens/s"]) == (
-        "13.3",
-        "10-20",
-        "400",
-    )  # 20 in 1.5 s
-    assert (third["median"], third["min-max"], third["J / 1k tokens"]) == ("100", "50-150", "7.5")
-    assert "device NVIDIA L4, threads 2, steps 20, best_reference_s 0.04, torch 9.9, code x\n" in rendered
+    assert first.items() >= {"MFU (%)": "20", "share of products (%)": "40", "J / 1k tokens": "–"}.items()
+    assert first["peak memory (GB)"] == "1.50"
+    assert (second["median"], second["tokens/s"]) == ("13.3 (10–20)", "400")  # 20 in 1.5 s
+    assert (third["median"], third["J / 1k tokens"]) == ("100 (50–150)", "7.5")
+    facts = "device NVIDIA L4, fp32_gflops 15150, steps 20, best_reference_s 0.04, code x\n"
+    assert facts in rendered
 
 
 def test_energy_is_summed_only_if_every_repeat_has_it():
     repeats = [
-        TimedRepeat(*each, 0.1) for each in ((1.0, 5.0, 10, 1.0), (2.0, 7.0, 30, 0.5), (3.0, 6.0, 20, 0.9))
+        TimedRepeat(*each, 0.1, CLOCK)
+        for each in ((1.0, 5.0, 10, 1.0), (2.0, 7.0, 30, 0.5), (3.0, 6.0, 20, 0.9))
     ]
     timed = row().with_repeats(repeats)
     assert (timed.seconds, timed.joules, timed.peak_memory_bytes) == ([1.0, 2.0, 3.0], 18.0, 30)
     assert (timed.cpu_shares, timed.cpu_share) == ([1.0, 0.5, 0.9], 0.9)
-    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10, 1.0, 0.1)]).joules is None
-    assert row().with_repeats([TimedRepeat(1.0, None, None, 1.0, 0.1)]).peak_memory_bytes is None
+    assert row().with_repeats([*repeats, TimedRepeat(1.0, None, 10, 1.0, 0.1, CLOCK)]).joules is None
+    assert row().with_repeats([TimedRepeat(1.0, None, None, 1.0, 0.1, CLOCK)]).peak_memory_bytes is None

@@ -241,6 +241,11 @@ def test_a_divided_folder_keeps_its_test_set(tmp_path: Path, capsys: pytest.Capt
         assert manifest["splits"] == {"train": len(train), "valid": 5, "test_a": 5}
         assert manifest["dropped"]["overlap"] == 57 - len(train)
         assert len(manifest["inputs"]) == 6
+    shown = [*command[:-3], str(tmp_path / "shown"), "-q"]
+    assert main(shown) == 0
+    text = capsys.readouterr().out
+    assert "src also in train" in text
+    assert "--drop-overlap drops the training pairs" in text
 
 
 def test_a_dry_run_counts_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -300,6 +305,7 @@ def test_standard_input_is_read_once_for_both_passes(
         (["a.tsv", "--columns", "0,1"], ["--columns 0,1:", "from 1 on"]),
         (["a.tsv", "--columns", "1,2", "--fields", "a,b"], ["give one of them"]),
         (["a.en", "a.de", "--langs", "en,../de"], ["--langs en,../de:"]),
+        (["a.en", "a.de", "--langs", "de,en"], ["contradicts the names of the files", "en and de"]),
         (["a.en", "a.de", "--drop-overlap"], ["--drop-overlap is for a folder"]),
         (["a.en", "gone.de"], ["gone.de: no such file"]),
         (["."], ["train files end in nothing known", "--langs"]),

@@ -12,6 +12,7 @@ from seq2seq.config import (
     ReinforceConfig,
     Seq2SeqConfig,
 )
+from transformer.config import TransformerConfig
 
 AFTER = {"placement": "after"}
 BOTTOM = AttentionConfig(query_layer=1)
@@ -114,3 +115,9 @@ def test_states_of_the_wrong_size_raise() -> None:
         Attention(AttentionConfig(score="dot"), 8, 10)
     with pytest.raises(ValueError, match=r"attention_size \(8\) must be a multiple of num_heads \(3\)"):
         Attention(AttentionConfig(score="scaled-dot", num_heads=3), 8, 9)
+
+
+@pytest.mark.parametrize("kind", [Seq2SeqConfig, TransformerConfig])
+def test_an_unknown_setting_lists_those_that_exist(kind: Any) -> None:
+    with pytest.raises(TypeError, match=rf"{kind.__name__} has no setting 'hidden'; it has .*dropout"):
+        kind(hidden=3)

@@ -4,7 +4,7 @@ import csv
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import ttest_ind
 
 from benchmarks.significance import SETTINGS, rates
@@ -41,9 +42,11 @@ from compare.analysis.statistics import (
     welch_test,
 )
 from compare.config.sections import ScoringConfig
-from compare.results.records import Likelihoods, LikelihoodSums
+from compare.results.records import Likelihoods, LikelihoodSums, RawSpeed, Session, Timings
 from compare.results.store import write_record
 from compare.results.table import describe_p
+from compare.system.device import this_machine
+from compare.system.timer import Speed
 from data.text import read_lines
 from tests.kits.common import SHARED
 from tests.kits.experiments import make_finished, pairs
@@ -373,35 +376,45 @@ def compared(first: str, second: str, difference: float, **changes: Any) -> Comp
 
 
 def two(folder: Path, slow: float = 55.0, **changes: Any) -> FinishedExperiment:
-    """Return X and Y with three seeds; X trains at ``slow`` tokens per second, Y at 100, both +- 10%."""
-    figures: Figures = {}
-    for label, bleu, rate in (("X", 30.0, slow), ("Y", 20.0, 100.0)):
-        timing = {"timed_tokens_per_s": rate, "timed_together": "a1"}
-        timing |= {"timed_tokens_per_s_low": rate * 0.9, "timed_tokens_per_s_high": rate * 1.1}
-        own = changes if label == "X" else {}
-        figures |= {(label, seed): {"bleu": bleu} | timing | own for seed in (1, 2, 3)}
-    return finished_of(folder, figures)
+    """Return X and Y with three seeds; in the rounds X takes 100 / ``slow`` as long as Y, -10, 0 and +10%."""
+    figures = {
+        (label, seed): {"bleu": bleu, "timed_together": "a1"} | (changes if label == "X" else {})
+        for label, bleu in (("X", 30.0), ("Y", 20.0))
+        for seed in (1, 2, 3)
+    }
+    finished = finished_of(folder, figures)
+    machine = {"timed_together": "a1", **asdict(this_machine(torch.device("cpu")))}
+    for label, factors in (("X", (90 / slow, 100 / slow, 110 / slow)), ("Y", (1.0, 1.0, 1.0))):
+        seconds = [round_s * factor for round_s, factor in zip((2.0, 5.0, 2.0), factors, strict=True)]
+        speed = Speed(sentences=8, tokens=90, seconds=seconds)
+        timings = Timings(train=speed, beam=speed, greedy=None, latency=None, session=Session(**machine))
+        path = finished.labels[label][0].speed
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_record(path, RawSpeed(decode_s=None, peak_memory_bytes=None, timings=timings))
+    return finished
 
 
 @pytest.mark.parametrize(
-    ("slow", "changes", "words"),
+    ("slow", "changes", "ratio"),
     [
-        (55.0, {}, ["X trains 0.55 times as fast as Y."]),
-        (
-            121.0,
-            {},
-            ["X's speed is not distinguishable from Y's: 109-133 against 90-110 tokens/s."],
-        ),
-        (123.0, {}, ["X trains 1.23 times as fast as Y."]),  # from 110.7 on
-        (55.0, {"timed_together": "b2"}, []),
-        (55.0, {"cpu_share": 0.95}, ["X trains 0.55 times as fast as Y."]),
-        (55.0, {"cpu_share": 0.5}, []),  # disturbed
-        (55.0, {"reference_share": 0.85}, []),
+        (55.0, {}, "0.55 times as fast as Y (0.50 to 0.61)"),
+        (109.0, {}, "1.09 times as fast as Y (0.99 to 1.21; no difference is shown)"),
+        (123.0, {}, "1.23 times as fast as Y (1.12 to 1.37)"),
+        (55.0, {"timed_together": "b2"}, None),
+        (55.0, {"cpu_share": 0.95}, "0.55 times as fast as Y (0.50 to 0.61)"),
+        (55.0, {"cpu_share": 0.95, "reference_share": 0.85}, "0.55 times as fast as Y (0.50 to 0.61)"),
     ],
 )
-def test_training_speeds_differ_beyond_their_spreads_and_undisturbed(
-    tmp_path: Path, slow: float, changes: dict[str, Any], words: list[str]
+def test_speeds_are_compared_round_by_round_in_each_phase(
+    tmp_path: Path, slow: float, changes: dict[str, Any], ratio: str | None
 ):
+    over = "with the range over the rounds"
+    words = [f"X {verb} {ratio}, {over}." for verb in ("trains", "searches by beam") if ratio]
+    if "reference_share" in changes:
+        words.append(
+            "The timings of these models, which took turns, were disturbed: the lowest share of the "
+            "processor or of the machine's best speed was 85%."
+        )
     for found in (compared("X", "Y", 2.1), compared("Y", "X", -2.1)):
         first, *others = headlines(two(tmp_path, slow, **changes), [found])
         assert first == "On test, X beats Y by 2.1 BLEU (p = 0.003), 3 seeds each."

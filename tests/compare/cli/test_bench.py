@@ -29,7 +29,8 @@ def test_a_result_is_written(
     assert rows == [(m, p) for p in phases for m in LABELS]
     assert report["conditions"]["threads"] == torch.get_num_threads()
     assert report["conditions"]["batch_tokens"] == 36
-    assert report["versions"]["torch"] == torch.__version__
+    assert report["conditions"]["torch"] == torch.__version__
+    assert report["conditions"]["fp32_gflops"] > 0
     assert list(tmp_path.iterdir()) == [tmp_path / "results"]
     assert main(["bench", str(tiny_toml), *SMALL, "--phase", "greedy", "--json"]) == 0
     line = r"^luong forced greedy fp32, round 2 of 2: [\d,.]+ sentences/s$"
@@ -55,6 +56,7 @@ def test_a_dry_run_says_what_would_be_timed(tiny_toml: Path, capsys: pytest.Capt
         (["--phase", "train,graedy"], "--phase must be one of train, greedy, beam, latency, found"),
         (["--phase", ""], "--phase must be one of train, greedy, beam, latency, found"),
         (["--out", "."], "--out . is a folder"),
+        (["--batch", "32,x"], "--batch 32,x: must be different whole numbers from 1 on"),
         (["--updates", "70"], "an epoch has 64 batches, too few for --updates 70"),
     ],
 )

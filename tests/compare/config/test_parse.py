@@ -10,7 +10,7 @@ from compare.cli import main
 from compare.config import FOLDERS
 from compare.config.parse import SCHEMA, load_experiment, to_toml
 from compare.config.resolve import resolve_model, resolve_models
-from compare.config.sections import SECTIONS
+from compare.config.sections import SECTIONS, BudgetConfig
 from compare.models.presets import PRESETS
 from tests.conftest import TINY
 from tests.kits.common import ROOT, Refusal
@@ -58,6 +58,11 @@ def test_every_shipped_experiment_resolves(config: Path):
         if row.label in PRESETS:
             assert row.label == row.preset
             assert row.overrides.keys() <= MAY_DIFFER
+
+
+def test_no_budget_is_one_setting(path: Path):
+    path.write_text(f'[budget]\nmatch = "params"\nreference = "lstm"\n{ROW}')
+    assert load_experiment(path, ["budget.match=none"]).budget == BudgetConfig()
 
 
 def test_a_byte_order_mark_is_no_text(path: Path):

@@ -63,8 +63,7 @@ def test_two_commands_lead_from_two_files_to_a_table(tmp_path: Path, capsys: pyt
     quick += ["bench.seconds=0", "bench.repeats=1", "bench.updates=1"]
     settings = [word for each in quick for word in ("--set", each)]
     assert main(["run", str(path), "--out", str(tmp_path / "runs"), "-q", *settings]) == 0
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
-    assert [row.split("|")[1].strip() for row in rows[2:6]] == MODELS
+    assert {line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()} >= {*MODELS}
 
 
 def test_a_regular_text_gets_subwords_that_can_be_learnt(tmp_path: Path):

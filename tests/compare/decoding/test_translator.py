@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,26 @@ def test_attention_is_that_of_the_translation(translator: Translator, line: str)
     for name, weights in translator.model.attention(src, None, torch.tensor([[BOS, *ids]])).items():
         assert found.weights[name].dtype == np.float32
         np.testing.assert_allclose(weights[0].detach(), found.weights[name], atol=1e-5)
+
+
+def test_what_is_no_text_is_refused_by_the_name_of_its_argument(translator: Translator):
+    for call, argument in (
+        (translator.search, "one sentence"),
+        (translator.generate, "one sentence"),
+        (translator.translate, None),
+    ):
+        with pytest.raises(ValueError, match=f"expected a list of lines of text, found {argument!r}"):
+            call(argument)
+    with pytest.raises(ValueError, match=r"line must be one text, found \['a'\]"):
+        translator.attend(["a"])
+    with pytest.raises(ValueError, match=r"translation must be one text, found \['b'\]"):
+        translator.attend("a", ["b"])
+
+
+def test_a_translator_says_what_it_is(translator: Translator):
+    assert re.fullmatch(
+        r"<Translator \S+: \w+, [\d,]+ weights, vocabulary \d+/\d+, beam \d+, cpu>", repr(translator)
+    )
 
 
 def test_what_is_no_device_is_refused(row: Path):

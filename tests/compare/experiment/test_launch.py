@@ -87,7 +87,7 @@ def test_the_rows_are_those_of_a_serial_run_and_one_that_fails_stops_no_other(
     capsys.readouterr()
     assert main(["run", str(config), "--out", str(tmp_path / "jobs"), "--jobs", "2"]) == 1
     captured = capsys.readouterr()
-    assert next(line for line in captured.out.splitlines() if line.startswith("| wild "))
+    assert next(line for line in captured.out.splitlines() if line.startswith("wild "))
     assert "wild-seed1: failed: loss or gradient became NaN or infinite" in captured.err
     assert "luong-seed1: update 12 of 12" in captured.err
     assert captured.err.index("transformer-seed1: done") < captured.err.index("timing 2 models in turn")

@@ -58,7 +58,6 @@ def test_another_seed_has_other_initial_weights(tiny_toml: Path, tmp_path: Path)
             [f"{split}, de: HTML entities in" for split in ("train", "valid", "test")],
         ),
         ("s{n} i@@ st g@@ ut", ["vocabulary.kind=given"], []),
-        ("s{n} ist gut", ["data.max_test=2"], ["scores on 2 of 8 sentences of test"]),
         ("s{n} ist gut", ["data.max_tokens=3"], ["1 of 60 training pairs are dropped"]),
         (
             "s{n} ist gut",

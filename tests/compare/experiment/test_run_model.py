@@ -83,8 +83,12 @@ def test_a_choice_at_the_upper_edge_is_warned_of(best: int, copy: Path, monkeypa
 def test_the_memory_of_a_training_that_another_process_began_is_unknown(copy: Path, tiny_toml: Path):
     run = copy / ROWS[0]
     (run / "result.json").unlink()  # stopped after training
-    done, _ = run_experiment(load_experiment(tiny_toml), copy, Reporter())
-    assert (done.status, done.peak_memory_bytes) == ("done", None)
+    done, other = run_experiment(load_experiment(tiny_toml), copy, Reporter())
+    assert (done.status, done.peak_memory_bytes, done.train_peak_memory_bytes) == ("done", None, None)
+    assert done.decode_peak_memory_bytes
+    peaks = other.train_peak_memory_bytes or 0, other.decode_peak_memory_bytes or 0
+    assert other.peak_memory_bytes == max(peaks) > 0
+    assert min(peaks) > 0
 
 
 @pytest.mark.parametrize("place", ["write_atomically", "write_record"])

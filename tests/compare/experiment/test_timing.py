@@ -22,6 +22,7 @@ from compare.experiment import run as run_all
 from compare.experiment import timing as time_all
 from compare.experiment.compute_result import (
     UP_TO_ROUNDING,
+    all_code_versions,
     gpu_conditions,
     late_gain,
     size_figures,
@@ -37,7 +38,9 @@ from compare.results.records import RawSpeed, read_speed
 from compare.results.run_folder import RunFolder
 from compare.results.store import Result, read_result, read_results, write_record
 from compare.system import timer as timing
+from compare.system.device import Machine
 from compare.system.log import Reporter
+from compare.system.plugins import source_version
 from compare.training.checkpoints import model_weights, save_weights
 from compare.training.log import read_metrics
 from tests.kits.common import ROWS, Clock, files
@@ -103,11 +106,18 @@ SESSION = {
     "threads": 4,
     "cores": 8,
     "clock_mhz": 2600.0,
+    "throttling": "power cap",
+    "fp32_gflops": 40e3,
+    "bf16_gflops": 700e3,
+    "environment": None,
     "timed_together": "a1b2",
+    "code_version": "0.1+abc",
 }
 SPEED = {
     "decode_s": 7.0,
     "peak_memory_bytes": 10,
+    "train_peak_memory_bytes": 10,
+    "decode_peak_memory_bytes": 8,
     "train": {"sentences": 20, "tokens": 6000, "seconds": [3.0, 1.0, 2.0], "cpu_shares": [0.5, 0.97, 0.98]},
     "greedy": {"sentences": 6, "tokens": 60, "seconds": [9.0, 2.0, 1.0], "cpu_shares": [1.0, 1.0, 1.0]},
     "beam": {"sentences": 6, "tokens": 90, "seconds": [3.0, 30.0, 1.0], "cpu_shares": [0.9, 0.6, 0.8]},
@@ -121,7 +131,7 @@ SPEED = {
 
 def nested(content: dict[str, Any]) -> dict[str, Any]:
     """Put the timings of ``content`` where speed.json has them."""
-    costs = {name: content[name] for name in ("decode_s", "peak_memory_bytes")}
+    costs = {name: value for name, value in content.items() if name.endswith(("decode_s", "_bytes"))}
     return costs | {"timings": {name: value for name, value in content.items() if name not in costs}}
 
 
@@ -160,8 +170,15 @@ def test_speeds_by_hand(tmp_path: Path):
             "threads": 4,
             "cores": 8,
             "clock_mhz": 2600.0,
+            "throttling": "power cap",
+            "fp32_gflops": 40e3,
+            "bf16_gflops": 700e3,
+            "environment": None,
+            "timed_code": "0.1+abc",
             "decode_s": 7.0,
             "peak_memory_bytes": 10,
+            "train_peak_memory_bytes": 10,
+            "decode_peak_memory_bytes": 8,
             "trained_on": None,
         }
     )
@@ -179,10 +196,17 @@ def test_speeds_by_hand(tmp_path: Path):
 def test_other_machines_of_training_are_named(
     logged: list[str], decoded: dict[str, Any], expected: str | None
 ):
-    machine = {key: SESSION[key] for key in ("device", "torch", "threads", "cores", "clock_mhz")} | decoded
+    machine = {field.name: SESSION[field.name] for field in dataclasses.fields(Machine)} | decoded
     raw = msgspec.convert(nested(SPEED) | {"decoded_on": machine}, RawSpeed)
     metrics = [line | {"machine": name} for line, name in zip(METRICS, logged, strict=False)] or METRICS
     assert speed_figures(raw, metrics, flops=1e9, precision="bf16")["trained_on"] == expected
+
+
+def test_the_code_of_each_part_of_a_training_is_named(tiny_toml: Path):
+    run = resolve_models(load_experiment(tiny_toml))[0]
+    parts = [{"code": "1+a"}, {"code": source_version()}, {"code": "1+b"}, {}, {"code": "1+a"}]
+    assert all_code_versions(run, parts) == f"1+a and 1+b and {source_version()}"
+    assert all_code_versions(run, [{}, {"code": source_version()}]) == source_version()
 
 
 def test_the_slowest_reference_work_tells_how_fast_the_machine_was(tmp_path: Path):
@@ -212,7 +236,8 @@ def test_few_sentences_have_no_percentile_and_one_repeat_no_spread(tmp_path: Pat
 
 
 def test_a_run_that_is_not_timed_yet_has_its_own_costs_only(tmp_path: Path):
-    costs = {"decode_s": 7.0, "peak_memory_bytes": None}
+    peaks = ("peak_memory_bytes", "train_peak_memory_bytes", "decode_peak_memory_bytes")
+    costs = {"decode_s": 7.0, **dict.fromkeys(peaks)}
     write_record(tmp_path / "speed.json", RawSpeed(**costs))
     assert json.loads((tmp_path / "speed.json").read_text()) == costs | {"decoded_on": None, "timings": None}
     figures = speed_figures(read_speed(tmp_path / "speed.json"), METRICS, flops=1e9, precision="fp32")
@@ -315,6 +340,7 @@ class Stage(Clock):
 
         monkeypatch.setattr(Translator, "search", slow_search)
         monkeypatch.setattr(timing.ReferenceWork, "__call__", lambda _: self.pass_time(0.05))
+        monkeypatch.setattr(timing, "product_gflops", lambda _, precision: float(precision[-2:]))
         monkeypatch.setattr(time_all, "train_step", slow_step)
         monkeypatch.setattr(timing, "time", self)
 
@@ -329,7 +355,7 @@ class Stage(Clock):
 
 def test_searches_count_the_tokens_with_the_ends_of_sentences():
     searches = [lambda: [Hypothesis([5, 6], 0.0), Hypothesis([], 0.0)], lambda: [Hypothesis([7], 0.0)]]
-    work = SearchWork(searches, torch.device("cpu"))
+    work = SearchWork(searches, torch.device("cpu"), torch.nn.Linear(1, 1))  # type: ignore[arg-type]
     work()
     assert (work.sentences, work.tokens, [len(ms) for ms in work.ms]) == (3, 3 + 1 + 2, [2])
 
@@ -366,6 +392,8 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
         assert (result.reference_ms, result.reference_share) == pytest.approx((50, 1))
         assert (result.threads, result.torch) == (torch.get_num_threads(), torch.__version__)
         assert (result.cores or 0) >= 1
+        assert (result.fp32_gflops, result.bf16_gflops) == (32.0, 16.0)
+        assert result.timed_code == source_version()
     assert len({result.timed_together for result in read_results(untimed)} - {None}) == 1
     assert not check_experiment(untimed).differences
     assert not results_to_time(untimed)

@@ -335,7 +335,7 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     assert main(command) == 1
     captured = capsys.readouterr()
     assert "all trials of a model failed" in captured.err
-    assert [row.split()[1] for row in captured.out.splitlines()[2:]] == LABELS
+    assert [row.split()[0] for row in captured.out.splitlines()[1:]] == LABELS
     assert not (tmp_path / "wild" / "best.toml").exists()
     trials = read_trials(tmp_path / "wild")
     assert drawn == [{"label": each.label, "trial": each.trial, **each.settings} for each in trials]

@@ -131,7 +131,7 @@ def test_scores_are_a_column_of_every_view(
         (str(copy / ROWS[1]), 4.5),
     ]
     assert [read_result(copy / row).scores["human"] for row in ROWS] == [3.5, 4.5]
-    assert main(["table", str(copy)]) == 0
+    assert main(["table", str(copy), "--columns", "all"]) == 0
     table = capsys.readouterr().out
     rows = [line for line in table.splitlines() if line.startswith("|")]
     heading, _, first, *_ = ([cell.strip() for cell in row.split("|")] for row in rows)

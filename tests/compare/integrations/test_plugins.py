@@ -90,9 +90,9 @@ def test_a_row_names_the_plug_in_and_the_hash_of_its_source(plugin_run: Path, ex
     ("command", "said"),
     [
         ("translate RUNS/conv-gru-seed1", "\n"),
-        ("table RUNS", "repeated |"),
+        ("table RUNS --columns all", "repeated |"),
         ("check RUNS --decode 2", " 0 differ"),
-        ("study cosine-peak --plugin NAME --out OUT --quiet", "| yes "),
+        ("study cosine-peak --plugin NAME --out OUT --quiet", "\nyes "),
         ("score OUT/hyp --ref OUT/hyp -m repetition --plugin NAME --json", '"repetition": 33.3'),
     ],
 )

@@ -14,7 +14,12 @@ import pytest
 
 from compare.analysis.seeds import mean_over_seeds
 from compare.cli import main
-from compare.report.conditions import describe_presets, find_warnings
+from compare.report.conditions import (
+    describe_ends,
+    describe_namesakes,
+    describe_presets,
+    find_warnings,
+)
 from compare.report.render import latex
 from compare.report.table import FORMS, find_summary, load_table, render_table
 from compare.results.columns import COLUMNS
@@ -154,7 +159,16 @@ DISTURBED = [changed(cpu_share=0.5), changed(cpu_share=0.99), changed(label="gru
 ALONE = "these rows were not timed together, so their speeds do not compare"
 WARNINGS = [
     ([changed(length_ratio=0.97), changed(length_ratio=1.03)], ""),
-    (LONG, "2 of 3 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm seed 2 long, 0.500"),
+    (LONG, "1 of 2 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm seed 1, 1.250"),
+    (
+        [
+            changed(
+                settings=SETTINGS | {"scoring.outcome": "long"},
+                tests={"long": SCORES | {"length_ratio": 0.5}},
+            )
+        ],
+        "1 of 1 length ratios outside 0.97 to 1.03, which changes BLEU; worst lstm long, 0.500",
+    ),
     (
         [DONE, changed(data_hash="other")],
         "these rows were trained or tested on different data (data01234567, other)",
@@ -188,8 +202,9 @@ WARNINGS = [
 @pytest.mark.parametrize(("rows", "expected"), WARNINGS)
 def test_what_does_not_compare_is_warned_of(rows: list[Result], expected: str):
     notes = parts(render_table(rows))[1]
-    assert "".join(note for note in notes if note.startswith("Warning")) == (
-        expected and f"Warning: {expected}"
+    kind = "Note" if expected.startswith("disturbed") else "Warning"
+    assert "".join(note for note in notes if note.startswith(("Warning", "Note"))) == (
+        expected and f"{kind}: {expected}"
     )
 
 
@@ -229,8 +244,10 @@ def test_models_of_one_label_in_two_experiments_are_told_apart():
     ]
     assert find_warnings(rows) == [
         "Warning: widths that are not multiples of 8, which can cost speed: a short",
-        "Stopped by the budget, with all updates used: a short",
-        "Stopped by patience, as validation no longer improved: a long",
+    ]
+    assert describe_ends(rows) == [
+        "all updates used (a short)",
+        "stopped by patience, as validation no longer improved (a long)",
     ]
     assert describe_presets(rows) == ["a short: lstm", "a long: gru"]
     frame = to_frame([DONE, changed(seed=2)])
@@ -260,8 +277,8 @@ def test_notes_of_means_are_those_of_the_runs():
         "batches 1, batches 2",
         "- Warning: runs that failed or have not ended: a seed 3 (failed: loss became NaN at update 37)\n",
         "2 of 2 length ratios outside 0.97 to 1.03, which changes BLEU; worst a seed 1, 0.900",
-        "- Stopped by the budget, with all updates used: a (1 of 2 seeds)\n",
-        "- Stopped by patience, as validation no longer improved: a (1 of 2 seeds)\n",
+        "- Training: all updates used (a (1 of 2 seeds)), "
+        "stopped by patience, as validation no longer improved (a (1 of 2 seeds))\n",
         "quarter gained 0.5 validation BLEU or more): a (1 of 2 seeds)",
     ):
         assert text in notes
@@ -376,7 +393,7 @@ def test_several_seeds_are_aggregated_unless_a_run_has_not_ended(
     copied: Path, capsys: pytest.CaptureFixture[str]
 ):
     def shown(*options: str) -> tuple[list[str | None], str]:
-        assert main(["table", str(copied), *options]) == 0
+        assert main(["table", str(copied), "--format", "markdown", *options]) == 0
         text = capsys.readouterr().out
         return [row.get("model") for row in parts(text)[0]], text
 
@@ -413,3 +430,14 @@ def test_columns_and_latex_of_the_command(rows: Path, capsys: pytest.CaptureFixt
     for line in (r"\caption{Of 50\% \& more.}", r"\label{tab:runs}", r"model & BLEU & params (M) \\"):
         assert line in text
     assert r"a & 10.0 & 0.00 \\" in text
+
+
+def test_models_of_one_label_are_told_apart_by_their_settings():
+    gru = SETTINGS | {"model.cell": "gru", "train.ema": 0.9}
+    rows = [
+        {"experiment": name} | changed(label=label, settings=settings).flat()
+        for name, label, settings in (("a", "x", SETTINGS), ("b", "x", gru), ("b", "y", gru))
+    ]
+    assert describe_namesakes(rows) == ["x a: train.ema 0.0", "x b: cell gru, train.ema 0.9"]
+    assert "model.cell" in render_table([changed(settings=gru), DONE], columns=["model", "cell"])
+    assert "fine-tuned from weights abc" in render_table([changed(init_hash="abc")])

@@ -1,6 +1,7 @@
 """The machine: processor and clock as Linux tells them, precision auto, and how exactly a GPU computes."""
 
 import os
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,8 +38,45 @@ def test_this_machine_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     pretend("", tmp_path, monkeypatch)
     machine = this_machine(CPU)
     assert (machine.device, machine.clock_mhz) == ("Abacus", 2100.0)  # the median
+    monkeypatch.setattr(device, "USERS_SETTINGS", {"MKL_CBWR": "AVX2", "OMP_NUM_THREADS": "1"})
+    assert this_machine(CPU).environment == "MKL_CBWR=AVX2 OMP_NUM_THREADS=1"
     assert (machine.torch, machine.threads) == (torch.__version__, torch.get_num_threads())
     assert 1 <= machine.cores <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        (
+            "cpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\nstepping\t: 1\n\ncpu family\t: 25\n",
+            "AMD EPYC (family 25, model 17, stepping 1)",
+        ),
+        (
+            "CPU implementer\t: 0x41\nCPU variant\t: 0x1\nCPU part\t: 0xd40\nCPU revision\t: 2\n",
+            "aarch64 (implementer 0x41, part 0xd40, variant 0x1, revision 2)",
+        ),
+        ("", "AMD64 Family 25 Model 17 Stepping 1, AuthenticAMD"),
+    ],
+)
+def test_processors_of_one_name_are_told_apart(
+    cpuinfo: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """On Linux with processors of x86 and Arm, and on Windows."""
+    if cpuinfo:
+        (tmp_path / "cpuinfo").write_text(cpuinfo)
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(platform, "processor", lambda: "" if cpuinfo else name)
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert device.processor()[0] == name
+
+
+def test_macos_tells_the_processors_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    monkeypatch.setattr(device, "SYSCTL", ("echo", "Apple M1"))
+    assert device.processor() == ("Apple M1", set())
+    monkeypatch.setattr(device, "SYSCTL", (str(tmp_path / "none"),))
+    assert device.processor()[0] == platform.processor() or platform.machine()
 
 
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch):

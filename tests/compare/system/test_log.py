@@ -155,7 +155,7 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
                 now[0] = (update - 20) * 0.3
                 show({"kind": "update", "update": update})
             now[0] = 24
-            show(train(100, 60))  # 80 in 24 s
+            show(train(100, 60))  # 80 in 24 s, said by the validation
             show(validation("valid", 100))
             now[0] = 30  # the test takes 6 s
         with reporter.training("b", 100) as show:
@@ -163,15 +163,14 @@ def test_messages_tell_the_share_of_all_runs_and_the_time_left(
             show(train(60, 60))  # 260 in 60 s; 120 are left
             show(validation("final", 60, None))
         with reporter.training("unannounced", 10) as show:
+            now[0] = 81
             show(train(5, 5))
     assert caplog.messages == [
-        "a: update 40 of 100, 1 s: loss 1.000, 1 tokens/s; 10% of all 2 runs, about 2 min left",
-        "a: update 100 of 100, 1 s: loss 1.000, 1 tokens/s; 25% of all 2 runs, about 2 min left",
+        "a: update 87 of 100; 22% of all 2 runs, about 2 min left",
         "a: update 100 of 100, 1 s: validation loss 1.000, BLEU 1.00; 25% of all 2 runs, about 2 min left",
-        "b: update 60 of 100, 1 s: loss 1.000, 1 tokens/s; 70% of all 2 runs, about 42 s left",
-        "b: update 60 of 100, 1 s: keeps update 60, validation loss 1.000; 100% of all 2 runs, "
-        "about 14 s left",
-        "unannounced: update 5 of 10, 1 s: loss 1.000, 1 tokens/s",
+        "b: update 60 of 100; 70% of all 2 runs, about 42 s left",
+        "b: update 60 of 100: keeps update 60; 100% of all 2 runs, about 14 s left",
+        "unannounced: update 5 of 10",
     ]
 
 

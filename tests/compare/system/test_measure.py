@@ -13,7 +13,8 @@ import torch
 
 from compare.experiment.compute_result import training_figures
 from compare.system import measure
-from compare.system.measure import CpuMeter, EnergyMeter, tensor_bytes
+from compare.system.measure import Clock as DeviceClock
+from compare.system.measure import CpuMeter, EnergyMeter, read_clock
 from compare.system.processes import Interrupted
 from data.batches import BatchStream
 from tests.kits.common import Clock
@@ -63,22 +64,10 @@ print((grown - start) >> 20, (peak_memory_bytes(cpu) - start) >> 20)
     assert kept < 30
 
 
-def test_the_tensors_of_a_model_and_its_optimizer_are_counted_once():
-    """A tied matrix of 4 x 3, a bias of 4, a buffer of 2, in fp32; Adam: two moments and a step of each."""
-    model = torch.nn.Sequential(torch.nn.Embedding(4, 3), torch.nn.Linear(3, 4))
-    model[1].weight = model[0].weight
-    model.register_buffer("more", torch.zeros(2))
-    optimizer = torch.optim.AdamW(model.parameters())
-    assert tensor_bytes(model) == 4 * (12 + 4 + 2)
-    model[1](model[0](torch.tensor([1]))).sum().backward()
-    optimizer.step()
-    assert tensor_bytes(model, optimizer) == 4 * (12 + 4 + 2 + 2 * (12 + 4) + 2)
+# Energy and clock.
 
 
-# Energy.
-
-
-def test_the_energy_is_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
+def test_energy_and_clock_are_those_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
     class NVMLError(Exception):
         """As the library's own."""
 
@@ -88,6 +77,8 @@ def test_the_energy_is_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
         nvmlInit=lambda: None,
         nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
         nvmlDeviceGetTotalEnergyConsumption=lambda handle: millijoules[handle],
+        nvmlDeviceGetClockInfo=lambda handle, kind: {1: 1_980}[kind],
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda handle: 0x1 | 0x4 | 0x20 | 0x40,
     )
     monkeypatch.setitem(sys.modules, "pynvml", library)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="abc"))
@@ -96,14 +87,17 @@ def test_the_energy_is_that_of_the_gpu(monkeypatch: pytest.MonkeyPatch):
     assert meter.take() == pytest.approx(7.0)
     assert meter.take() == 0
     assert EnergyMeter(CPU).take() is None
+    cuda = torch.device("cuda")
+    assert read_clock(cuda) == DeviceClock(1_980, frozenset({"power cap", "heat"}))
 
     def refuse(handle: str) -> int:
         raise NVMLError
 
     library.nvmlDeviceGetTotalEnergyConsumption = refuse
-    assert EnergyMeter(torch.device("cuda")).take() is None
+    assert EnergyMeter(cuda).take() is None
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
-    assert EnergyMeter(torch.device("cuda")).take() is None
+    assert EnergyMeter(cuda).take() is None
+    assert read_clock(cuda) == DeviceClock(None)
 
 
 def test_training_books_its_own_energy_and_not_that_of_validation(
@@ -112,7 +106,7 @@ def test_training_books_its_own_energy_and_not_that_of_validation(
     """An update costs 2 J, validating 1,000; the run is stopped between two log lines and resumed."""
     counted = SimpleNamespace(joules=100.0)
 
-    monkeypatch.setattr(measure, "_energy_counter", lambda device: lambda: counted.joules)
+    monkeypatch.setattr(measure, "_read_millijoules", lambda device: 1e3 * counted.joules)
 
     def costing(run, stop_at: int = 0):
         update, validate, save = run._update, run.validate, run._save
@@ -196,6 +190,15 @@ def test_time_that_a_hypervisor_takes_lowers_the_share(kernel: Kernel):
     assert meter.take() == 1.0  # no time has passed
 
 
+@pytest.mark.parametrize("variable", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
+def test_the_users_number_of_threads_is_kept(variable: str, monkeypatch: pytest.MonkeyPatch):
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    assert not measure.SharedThreads(CPU, fixed=False).fixed
+    monkeypatch.setenv(variable, "2")
+    assert measure.SharedThreads(CPU, fixed=False).fixed
+
+
 @pytest.mark.parametrize("fixed", [False, True])
 def test_threads_make_room_for_another_program_and_come_back(
     fixed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -210,7 +213,8 @@ def test_threads_make_room_for_another_program_and_come_back(
     def share() -> float:
         return 0.55 if threads == 2 and 110 < clock.now <= 200 else 0.95  # Clock begins at 100
 
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(measure, "time", clock)
     monkeypatch.setattr(measure, "CpuMeter", lambda: SimpleNamespace(take=share))
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)

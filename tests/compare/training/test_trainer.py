@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from compare.config.sections import RegularizationConfig
+from compare.system.plugins import source_version
 from compare.system.processes import Interrupted
 from compare.training import checkpoints, log
 from compare.training import trainer as module
@@ -48,6 +49,15 @@ TRANSFORMER = TransformerConfig(
 
 
 # --- updates
+
+
+def test_the_picture_of_the_validations_has_a_point_for_each(tmp_path: Path):
+    metrics_log = MetricsLog(tmp_path / "metrics.jsonl")
+    for update, bleu in ((100, 20.0), (200, 40.0)):
+        metrics_log.append({"kind": "valid", "update": update, "loss": 2.0, "bleu": bleu})
+    picture = (tmp_path / "validation.svg").read_text()
+    assert 'points="300.0,150.0 600.0,0.0"' in picture
+    assert "validation BLEU: 40.00" in picture
 
 
 def test_training_is_the_loop_that_one_would_write_by_hand(stream: BatchStream, tmp_path: Path):
@@ -357,6 +367,24 @@ def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, t
     trainer(stream, tmp_path, bleus(1), max_updates=2).run()
     assert {line["update"] for line in metrics(tmp_path)} == {1, 2}
     assert not run.snapshot(99).exists()
+
+
+def test_a_part_by_other_code_is_warned_of(
+    stream: BatchStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    torch_version = torch.__version__
+    trainer(stream, tmp_path, bleus(1), max_updates=2).run()
+    trainer(stream, tmp_path, bleus(1), max_updates=3).run()
+    assert "trained by" not in caplog.text
+    monkeypatch.setattr(module, "source_version", lambda: "9.9+new")
+    trainer(stream, tmp_path, bleus(1), max_updates=4).run()
+    parts = f"{source_version()} and torch {torch_version} up to update 3, now by 9.9+new and {torch_version}"
+    assert parts in caplog.text
+    windows = [line for line in metrics(tmp_path) if line["kind"] == "train"]
+    assert {(line["code"], line["torch"]) for line in windows if line["update"] > 3} == {
+        ("9.9+new", torch_version)
+    }
+    assert {line["code"] for line in windows if line["update"] <= 3} == {source_version()}
 
 
 def test_a_run_continues_on_its_own_kind_of_gpu(
