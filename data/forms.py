@@ -539,7 +539,7 @@ def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]
 
 
 def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> list[str]:
-    """List what is notable of the texts: cut test sets, sources that occur twice, and forms.
+    """List what is notable of the texts: sources that occur twice, and forms.
 
     Args:
         corpus: the corpus.
@@ -549,10 +549,7 @@ def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> li
     Raises:
         ValueError: most of the text is cut into pieces.
     """
-    warnings = [
-        f"scores on {len(corpus.splits[test].src)} of {size:,} sentences of {test}"
-        for test, size in corpus.uncut.items()
-    ]
+    warnings = []
     for split, count in corpus.overlaps().items():
         warnings.append(f"{count} of {len(corpus.splits[split].src)} sources of {split} also occur in train")
     samples = {split: (_sample(pairs.src), _sample(pairs.tgt)) for split, pairs in corpus.splits.items()}
