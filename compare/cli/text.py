@@ -342,7 +342,9 @@ def align(
             write_link_files(translator, pairs, links / run.resolve().name, method)
     for name, found in alignments.items():
         rows.append({"system": name, "method": "links"} | compare.count_proposed_links(found, pairs).scores())
-    cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
+    short = _shortest_names([str(system) for system in systems])
+    shown = [row | {"system": short[row["system"]]} for row in rows]
+    cli.show(rows, table_text(shown, width=terminal_width()), as_json=as_json)
     return 0
 
 
