@@ -32,12 +32,12 @@ class Finding:
 
     count: int = 0
     lines: list[int] = field(default_factory=list)
-    """Numbers of the first such lines, from 1; numbering continues from one file of a side to the next."""
+    """Numbers of the first such lines, from 1, continued from one file of a side to the next."""
     characters: Counter[str] = field(default_factory=Counter)
     """How often each character that caused the finding occurs, by code point ("U+00A0")."""
 
     def add(self, lines: IntArray) -> None:
-        """Add lines, given by their numbers in ascending order."""
+        """Add lines by their ascending numbers."""
         self.count += len(lines)
         self.lines += lines[: MAX_EXAMPLES - len(self.lines)].tolist()
 
@@ -117,17 +117,14 @@ class SideCheck:
         self.repeated = Finding()
         """Lines whose text occurs earlier on this side."""
         self.unusual = defaultdict[str, Finding](Finding)
-        """Lines with unusual characters, by their kind."""
         self.sample: list[str] = []
-        """The first lines, by which the form of the text is told."""
         self.lengths = {"words": array("i"), "characters": array("i")}
-        """Number of words and of characters of each line."""
         self.forms: list[str] = []
-        """What no plain text has, or the training set has not, in many lines."""
+        """Warnings about the form of the text."""
         self._hashes = bytearray()
 
     def add(self, lines: Sequence[str], numbers: IntArray) -> list[str]:
-        """Measure a block of lines, given with their numbers; returns their letters."""
+        """Measure a block of lines; returns their letters."""
         self.lengths["words"].extend(map(count_words, lines))
         self.lengths["characters"].extend(map(len, lines))
         self.sample += lines[: SAMPLE_LINES - len(self.sample)]
@@ -164,18 +161,15 @@ class SplitCheck:
 
     def __init__(self) -> None:
         self.files: list[dict[str, Any]] = []
-        """For each source: its paths, and its number of pairs."""
         self.sides = {"src": SideCheck(), "tgt": SideCheck()}
         self.findings = {
             name: Finding() for name in ("ratio_outliers", "empty", "copies", "duplicates", "swapped")
         }
         self.overlap: dict[str, Finding] = {}
-        """For each side, but of train: lines whose text occurs on that side of train too."""
+        """By side, except of train: lines whose text occurs on that side of train too."""
         self.pairs = 0
         self.median_ratio = 1.0
-        """Median of the length ratios target / source, in characters."""
         self._headers: list[int] = []
-        """How many pairs come before each header line."""
         self._blank = bytearray()
 
     def read(self, source: Source, swapped: SwappedSides, report: Callable[[int], None]) -> None:
@@ -197,7 +191,7 @@ class SplitCheck:
         self.files.append({"paths": paths, "pairs": self.pairs - before})
 
     def finish(self, train: "SplitCheck | None") -> None:
-        """Find repeated lines and pairs, overlap and unusual lengths; call it after the last source."""
+        """Complete the measurements, after the last source."""
         for name, side in self.sides.items():
             findings = describe_text(side.sample)
             if train is not None:
@@ -246,7 +240,7 @@ class CorpusCheck:
 
     @property
     def num_unusable(self) -> int:
-        """Number of faults that a run would reject: pairs with a blank side, sides that are not UTF-8."""
+        """Pairs that a run would reject: with a blank side, or not UTF-8."""
         return sum(
             split.findings["empty"].count
             + sum(
@@ -264,14 +258,6 @@ def check_corpus(
     splits: Mapping[str, Sequence[Source]], *, progress: ProgressCallback = no_progress
 ) -> CorpusCheck:
     """Measure each split and find suspicious lines; each file is read once.
-
-    Args:
-        splits: the sources of each split, from ``find_sources``. The first split should be train: the
-            others are compared with it.
-        progress: shows how many pairs of each split have been read.
-
-    Returns:
-        The measurements and findings; blank sides and bytes that are not UTF-8 are findings, not errors.
 
     Raises:
         OSError: a file cannot be read.

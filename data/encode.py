@@ -30,7 +30,6 @@ class Sequences(NamedTuple):
     """N sequences of ids laid end to end; sequence i is ``flat[offsets[i] : offsets[i + 1]]``."""
 
     flat: Ints
-    """All ids, (total length,)."""
     offsets: Ints
     """Start of each sequence, then the total length, (N + 1,)."""
 
@@ -44,7 +43,7 @@ class Sequences(NamedTuple):
 
     @property
     def lengths(self) -> Ints:
-        """The number of ids per sequence, (N,)."""
+        """Ids per sequence, (N,)."""
         return np.diff(self.offsets)
 
     @classmethod
@@ -70,27 +69,25 @@ class EncodedSplit:
     """The N pairs of a split as ids, without BOS and EOS; over-long pairs are left out."""
 
     src: Sequences
-    """Ids of the sources."""
     tgt: Sequences
-    """Ids of the targets."""
     rows: Ints
     """Index in the corpus's split of each pair, (N,); it has gaps where pairs were left out."""
     dropped: int
-    """Number of pairs that were left out."""
+    """Number of pairs left out."""
     folder: Path | None = None
-    """The folder of the files; None if the split was never in files."""
+    """Folder of the cache; None if there is none."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
     def src_lengths(self) -> Ints:
-        """Source ids per pair, EOS not counted, (N,)."""
+        """Source ids per pair without EOS, (N,)."""
         return self.src.lengths.astype(np.int32)
 
     @cached_property
     def tgt_lengths(self) -> Ints:
-        """Target ids per pair, BOS and EOS not counted, (N,)."""
+        """Target ids per pair without BOS and EOS, (N,)."""
         return self.tgt.lengths.astype(np.int32)
 
     def without_sources(self) -> "EncodedSplit":
@@ -109,11 +106,7 @@ ID = "i"
 
 
 class WordCache(dict[str, bytes]):
-    """Ids of the words of one vocabulary, as the bytes of an array; it fills while lines are encoded.
-
-    Args:
-        vocabulary: the vocabulary.
-    """
+    """Ids of the words of one vocabulary, as the bytes of an array; it fills while lines are encoded."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         super().__init__()
@@ -135,11 +128,7 @@ class WordCache(dict[str, bytes]):
         return array(ID, self._vocabulary.encode(text)).tobytes()
 
     def encode(self, lines: Sequence[str]) -> Sequences:
-        """Encode lines as ``Vocabulary.encode`` does.
-
-        Args:
-            lines: the text, without line ends.
-        """
+        """Encode lines as ``Vocabulary.encode`` does."""
         if not self._vocabulary.encodes_words:
             return Sequences.of(self._vocabulary.encode_all(lines))
         encoded = list(map(self._encode_line, lines))
@@ -162,12 +151,11 @@ FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 SIDES = ("src", "tgt")
 ARRAYS = ("rows", *(f"{side}_{content}" for side in SIDES for content in ("lengths", "ids")))
-"""Names of the files of a cache."""
 ROW_TYPE, LENGTH_TYPE = "<i8", "<i4"
 MAX_RESIDENT_BYTES = 1 << 28
-"""Size of the ids of one side, in bytes, up to which they are in memory."""
+"""Bytes of one side's ids, above which they stay on disk."""
 CHUNK_PAIRS = 10_000
-"""Number of pairs that are in memory at a time, as text and as ids."""
+"""Pairs in memory at a time, as text and as ids."""
 
 
 def encode_split(
@@ -189,9 +177,6 @@ def encode_split(
         folder: folder of the caches; each cache is a folder in it.
         max_tokens: leave out pairs with more ids than this on either side, EOS not counted; None keeps all.
         workers: number of processes that encode; None: one per core for a large split. See ``map_blocks``.
-
-    Returns:
-        The encoded split; ids of more than ``MAX_RESIDENT_BYTES`` stay in the files of the cache.
 
     Raises:
         ValueError: no pair is left, or the text changed while it was read.
@@ -218,14 +203,7 @@ def encode_split(
 
 
 def open_split(folder: Path) -> EncodedSplit:
-    """Open a split in the files that another process has written.
-
-    Args:
-        folder: ``folder`` of the split there.
-
-    Raises:
-        OSError: a file is missing, or its content is not what was written.
-    """
+    """Open a split that another process wrote to ``folder``; OSError if it is missing or damaged."""
     encoded = _open(folder)
     if encoded is None:
         raise OSError(f"{folder}: no encoded split: all processes must see the same folders and files")
@@ -235,7 +213,6 @@ def open_split(folder: Path) -> EncodedSplit:
 def _encode(
     pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path, workers: int | None
 ) -> None:
-    """Write the arrays and a manifest with their hashes; over-long pairs are left out."""
     id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
     limit, shortest, pairs_read, kept = np.inf if max_tokens is None else max_tokens, np.inf, 0, 0
     with ExitStack() as stack:
@@ -275,14 +252,12 @@ class _ChunkEncoder:
 
 
 def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Divide ``lines`` into tuples of at most ``CHUNK_PAIRS``."""
     remaining = iter(lines)
     while chunk := tuple(islice(remaining, CHUNK_PAIRS)):
         yield chunk
 
 
 def _open(cache: Path) -> EncodedSplit | None:
-    """Open a cache; None if a file is missing or its hash is not as recorded."""
     try:
         manifest = json.loads((cache / MANIFEST).read_bytes())
         if {name: hash_file(cache / name) for name in ARRAYS} != manifest["sha256"]:
@@ -295,7 +270,6 @@ def _open(cache: Path) -> EncodedSplit | None:
 
 
 def _open_sequences(cache: Path, side: str, id_type: str) -> Sequences:
-    """Read the sequences of one side, or map their ids from the file if they are many."""
     path, lengths = cache / f"{side}_ids", np.fromfile(cache / f"{side}_lengths", dtype=LENGTH_TYPE)
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     if path.stat().st_size > MAX_RESIDENT_BYTES:
@@ -307,19 +281,13 @@ def _open_sequences(cache: Path, side: str, id_type: str) -> Sequences:
 
 
 UNKNOWN_SHARE = 0.02
-"""Share of unknown tokens from which a text is worth a warning."""
+"""Share of unknown tokens above which there is a warning."""
 MAX_TOKENS = 10_000
 """Tokens of the longest sentence that a model reads: memory of attention grows with their square."""
 
 
 def describe_unknown(ids: Sequence[Sequence[int]], vocabulary: Vocabulary, name: str) -> list[str]:
-    """Say what share of a text its vocabulary does not know, where it is notable.
-
-    Args:
-        ids: the text, encoded.
-        vocabulary: the vocabulary that encoded it; subwords spell unknown characters in bytes.
-        name: name of the text, such as "test, en".
-    """
+    """Say what share of a text its vocabulary does not know, where it is notable."""
     unknown = [sum(index < vocabulary.first_token for index in line) for line in ids]
     share = sum(unknown) / max(sum(map(len, ids)), 1)
     if share <= UNKNOWN_SHARE:

@@ -14,7 +14,7 @@ from data.files import as_paths
 from data.text import display_name, ensure_parallel, iter_lines, plain_name
 
 BLOCK_PAIRS = 4_000
-"""Pairs that are read, examined and written at a time."""
+"""Pairs that are read and written at a time."""
 
 PairBlock = tuple[list[str], list[str]]
 """Consecutive sources and their targets, equally many; a side may be blank."""
@@ -46,7 +46,7 @@ class Source(ABC):
         """
 
     def blocks(self, *, keep_broken: bool = False) -> Iterator[PairBlock]:
-        """Stream the pairs in lists of ``BLOCK_PAIRS``; see ``pairs``."""
+        """Stream the pairs in lists of ``BLOCK_PAIRS``."""
         pairs = self.pairs(keep_broken=keep_broken)
         while block := list(islice(pairs, BLOCK_PAIRS)):
             src, tgt = map(list, zip(*block, strict=True))
@@ -58,9 +58,7 @@ class TwoFiles(Source):
     """Two files; line i of ``tgt`` translates line i of ``src``."""
 
     src: Path
-    """Source sentences; see ``iter_lines`` for what a file may be."""
     tgt: Path
-    """Target sentences."""
 
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs; the files must have equally many lines."""
@@ -74,7 +72,6 @@ class TwoFiles(Source):
 
 
 Parser = Callable[[str], tuple[str, str]]
-"""Finds source and target in a line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +79,7 @@ class OneFile(Source):
     """A file with a pair in each line."""
 
     path: Path
-    """The file; see ``iter_lines`` for the supported kinds."""
+    """The file; see ``iter_lines`` for its format."""
 
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs; errors name the line."""
@@ -97,7 +94,7 @@ class OneFile(Source):
 
     @abstractmethod
     def _parser(self, header: str) -> Parser:
-        """Return what finds the pair of a line; ``header`` is the first line if that names the columns."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +137,6 @@ class Table(OneFile):
 
 
 def _unquoted(cell: str) -> str:
-    """Undo the quotes of a spreadsheet, which doubles those inside; other quotes are the text's own."""
     is_quoted = re.fullmatch(r'"(?:[^"]|"")*""(?:[^"]|"")*"', cell)
     return cell[1:-1].replace('""', '"') if is_quoted else cell
 
@@ -167,7 +163,6 @@ class Records(OneFile):
 
 
 def _field_text(record: Any, field: str) -> str:
-    """Return the text of a field."""
     value = record
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
@@ -213,10 +208,6 @@ def find_sources(
             ("en,de"); empty: the only two columns of .tsv and .tab files.
         fields: the two fields of JSON lines, such as "en,de" or "translation.en,translation.de".
 
-    Returns:
-        One source per table, file of JSON lines, or pair of files, for ``check_corpus`` and
-        ``PreparationPlan``.
-
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
     """
@@ -241,18 +232,9 @@ def find_sources(
 def folder_sources(
     root: str | Path, langs: tuple[str, str] | None = None
 ) -> tuple[dict[str, Source], tuple[str, str]]:
-    """Find the splits of a corpus folder.
+    """Find the sources of a corpus folder's splits, and its two languages.
 
-    Args:
-        root: the folder.
-        langs: source and target language; None: those of the training files' names, in alphabetical order.
-
-    Returns:
-        The source of each split, and the two languages.
-
-    Raises:
-        FileNotFoundError: the folder or a file of a split is missing.
-        ValueError: without ``langs``, the training files are not in exactly two languages.
+    Without ``langs`` these are the two suffixes of the training files, in alphabetical order.
     """
     root = Path(root)
     langs = langs or _folder_languages(root)
@@ -275,21 +257,16 @@ def languages(sources: Sequence[Source]) -> tuple[str, str]:
 
 
 def parse_languages(text: str) -> tuple[str, str]:
-    """Split "en,de" into its two names.
-
-    Raises:
-        ValueError: they are not two different names.
-    """
+    """Split "en,de" into two different names; ValueError for others."""
     return _two_names("--langs", text, LANGUAGES, lambda names: all(map(is_language, names)))
 
 
 def is_language(name: str) -> bool:
-    """Return whether ``name`` can be the suffix of a corpus file, as in "train.NAME"."""
+    """Return whether ``name`` can be the suffix of a corpus file."""
     return bool(name) and name != "gz" and all(c.isalnum() or c in "-_" for c in name)
 
 
 def _two_names(option: str, text: str, expected: str, valid: Callable[[list[str]], bool]) -> tuple[str, str]:
-    """Split the value of an option, such as "en,de", into its two names."""
     names = text.split(",")
     if len(names) != 2 or names[0] == names[1] or not valid(names):
         raise ValueError(f"{option} {text or '(none)'}: {expected}")
@@ -297,7 +274,6 @@ def _two_names(option: str, text: str, expected: str, valid: Callable[[list[str]
 
 
 def _parse_columns(text: str) -> tuple[int, int] | tuple[str, str] | None:
-    """Split "1,2" into its two numbers, "en,de" into its two names; None for an empty text."""
     if not text:
         return None
 
@@ -311,7 +287,6 @@ def _parse_columns(text: str) -> tuple[int, int] | tuple[str, str] | None:
 
 
 def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
-    """Make a source of every two files."""
     if not files or len(files) % 2:
         raise ValueError(
             f"{len(files)} file{'s' * (len(files) != 1)}: expected source and target in turn; "
@@ -331,7 +306,6 @@ def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
 
 
 def _folder_languages(root: Path) -> tuple[str, str]:
-    """Return the two suffixes of a folder's training files, sorted."""
     if not root.is_dir():
         raise FileNotFoundError(f"{root}: no such folder")
     names = [Path(plain_name(path)) for path in sorted(root.iterdir())]

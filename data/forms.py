@@ -1,7 +1,7 @@
-"""Form of a text, told by comparison: what many of its lines have and a text of the same kind does not.
+"""Form of a text: features that many of its lines have and a similar text does not.
 
-Translations are compared with references, and test sets with the training set. A text without another one is
-compared with what no plain text has.
+Translations are compared with references, and test sets with the training set. A text alone is searched for
+forms that plain text never has.
 """
 
 import re
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from data.corpus import Corpus
 
 SAMPLE_LINES = 3_000
-"""Number of lines by which a text is described."""
+"""Lines by which a text is described."""
 MIN_SHARE = 0.01
-"""Smallest share of the lines that is worth a warning."""
+"""Smallest share of lines worth a warning."""
 MIN_LINES = 5
-"""Lines that should have a sign in both texts, at the rate of one, before absence counts."""
+"""Lines with a sign to expect in the other text before their absence counts."""
 FACTOR = 5
-"""Factor on both limits for words, letters, neighbours and what is missing, which follow the subject."""
+"""Factor on both limits for signs that follow the subject: words, letters, neighbours, absences."""
 WORD_SHARE = 0.3
-"""Smallest share of the lines for words and the marks of a sentence, which weak models choose wrongly."""
+"""Smallest share for words and punctuation, which weak models choose wrongly."""
 OTHER_LINES = 5
-"""Further factor where the two texts are of other sentences."""
+"""Further factor where the texts are of different sentences."""
 RARE = 20
-"""A sign that is so many times rarer in the other text counts as absent there."""
+"""A sign that is this many times rarer in the other text counts as absent there."""
 USUAL = 0.9
-"""Share of lines from which a beginning or an end is the rule; a text with half of it breaks the rule."""
+"""Share of lines from which a beginning or an end is the rule; half of it breaks the rule."""
 SAME_LINES = 0.7
 """Signs whose lines overlap by this share are reported as one."""
 
@@ -43,7 +43,7 @@ SAME_LINES = 0.7
 
 _Two = tuple[int, int]
 Sign = tuple[str, str]
-"""One of ``KINDS``, and which one."""
+"""Kind, one of ``KINDS``, and value."""
 KINDS = ("form", "character", "end", "first word", "last word", "word", "beside")
 """Kinds of signs; of several on the same lines, the first tells most."""
 
@@ -77,7 +77,7 @@ PLAIN_LACKS: Mapping[str, re.Pattern[str]] = {
         "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
     ),
 }
-"""By name, what a line of plain text lacks, or does not expect to be measured by words."""
+"""By name: patterns that plain text lacks, or that spaces do not divide into words."""
 ENDS: Mapping[str, re.Pattern[str]] = {
     "a capital letter first": re.compile("[^Aa字0]*A"),
     "a number first": re.compile(r"[^Aa字0\s]*(?:[Aa][^Aa字0\s]+)?0\S*\s"),
@@ -85,9 +85,9 @@ ENDS: Mapping[str, re.Pattern[str]] = {
     "punctuation last": re.compile(r".*[^Aa字0\s]$"),
     "a space first or last": re.compile(r"\s|.*\s$"),
 }
-"""By name, what the shape of a line begins or ends with."""
+"""By name: patterns of how the shape of a line begins or ends."""
 SHAPES = {"capital letters": "A", "small letters": "a", "digits": "0", "spaces": " "}
-"""By name, what the shape of a line has."""
+"""By name: a character of the shape."""
 BEYOND_ASCII = "letters beyond ASCII"
 COMPATIBLE = "characters such as ½, ﬁ or full-width ones"
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
@@ -106,7 +106,7 @@ _ENCODINGS = [
 
 
 def plain_forms(line: str) -> set[str]:
-    """Name what one line has and no plain text does."""
+    """Name the forms of a line that plain text does not have."""
     names = {name for name, pattern in PLAIN_LACKS.items() if pattern.search(line)}
     names |= {_cut(sign) for sign, style in PIECES.items() if sign in line and style.cut.search(line)}
     words = line.split()
@@ -122,7 +122,6 @@ def plain_forms(line: str) -> set[str]:
 
 
 def _signs(line: str) -> dict[str, Iterable[str]]:
-    """Return by kind all signs of one line, each once, by which it is compared."""
     shape, words = line.translate(_SHAPES), line.split()
     forms = plain_forms(line) | {name for name, sign in SHAPES.items() if sign in shape.strip()}
     if not line.isascii():
@@ -143,7 +142,6 @@ def _signs(line: str) -> dict[str, Iterable[str]]:
 
 @cache
 def _script(character: str) -> str:
-    """Return the first word of the Unicode name of a letter, which is its script."""
     return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""
 
 
@@ -153,7 +151,6 @@ def _misread(encoding: str) -> str:
 
 @cache
 def _wrong_encoding(run: str) -> str:
-    """Return as which encoding UTF-8 was read, if that explains a run of characters beyond ASCII."""
     for encoding in _ENCODINGS if len(run) > 1 else ():
         try:  # Windows reads the bytes that CP1252 does not define as the controls of Latin-1
             content = b"".join(
@@ -172,9 +169,7 @@ def _wrong_encoding(run: str) -> str:
 
 class _Style(NamedTuple):
     cut: re.Pattern[str]
-    """What a line in pieces has."""
     joins: Sequence[tuple[str, str]]
-    """Replacements that join the pieces."""
 
 
 PIECES: Mapping[str, _Style] = {
@@ -184,7 +179,7 @@ PIECES: Mapping[str, _Style] = {
     "</w>": _Style(re.compile(r"\S</w>"), [(" ", ""), ("</w>", " ")]),
     "▁": _Style(re.compile("▁"), [(" ", ""), ("▁", " ")]),
 }
-"""By the sign that joins or divides pieces of words: subword-nmt, BERT, OpenNMT, fastBPE, SentencePiece."""
+"""By the sign of pieces of words: subword-nmt, BERT, OpenNMT, fastBPE, SentencePiece."""
 
 
 def _cut(sign: str) -> str:
@@ -192,11 +187,11 @@ def _cut(sign: str) -> str:
 
 
 CUT = frozenset(map(_cut, PIECES))
-"""Forms of text that ``join_pieces`` undoes."""
+"""Forms that ``join_pieces`` undoes."""
 
 
 def piece_sign(lines: Iterable[str]) -> str:
-    """Return the key of ``PIECES`` that most lines have, for ``join_pieces``; empty if none has one."""
+    """Return the key of ``PIECES`` that most lines have; empty if none has one."""
     counts = Counter(
         sign for line in lines for sign, style in PIECES.items() if sign in line and style.cut.search(line)
     )
@@ -204,7 +199,7 @@ def piece_sign(lines: Iterable[str]) -> str:
 
 
 def join_pieces(text: str, sign: str) -> str:
-    """Join the pieces of words: "rid@@ ing" by the sign "@@", "▁rid ing" by "▁" to "riding"."""
+    """Join pieces of words: "rid@@ ing" by the sign "@@" to "riding"."""
     if not sign:
         return text
     for pattern, replacement in PIECES[sign].joins:
@@ -213,7 +208,6 @@ def join_pieces(text: str, sign: str) -> str:
 
 
 def _symbols_beside_letters(line: str) -> set[str]:
-    """Return the symbols, such as ￭ and _, that have a letter before or after them."""
     shape = f" {line.translate(_SHAPES)} "
     return {
         each
@@ -228,18 +222,18 @@ def _symbols_beside_letters(line: str) -> set[str]:
 
 
 class Finding(NamedTuple):
-    """What many lines of a text have, or lack."""
+    """A form that many lines of a text have, or lack."""
 
     form: str
     lines: int
     total: int
     remedy: str
     than: str = ""
-    """How many lines of the other text have it."""
+    """How often the other text has it."""
 
     @property
     def most(self) -> bool:
-        """Whether most lines have it."""
+        """True if most lines have it."""
         return 2 * self.lines > self.total
 
     def __str__(self) -> str:
@@ -247,16 +241,13 @@ class Finding(NamedTuple):
 
 
 def _sample(lines: Sequence[str]) -> Sequence[str]:
-    """Return lines of all parts of a text, which may be several texts put together."""
     return lines[:: max(1, len(lines) // SAMPLE_LINES)]
 
 
 def describe_text(lines: Sequence[str], *, unspaced: bool = True) -> list[Finding]:
-    """List what many lines of a text have and no plain text does.
+    """List forms that many lines of a text have and plain text does not.
 
-    Args:
-        lines: the text, of which ``SAMPLE_LINES`` count.
-        unspaced: whether to list a script without spaces, which most lines have.
+    ``unspaced``: list a script without spaces, too.
     """
     sample = _sample(lines)
     findings = _plain_findings(sample, unspaced=unspaced)
@@ -285,13 +276,9 @@ def _plain_findings(sample: Sequence[str], *, unspaced: bool) -> list[Finding]:
 def compare_texts(
     text: Sequence[str], other: Sequence[str], name: str, *, same_sentences: bool = True
 ) -> list[Finding]:
-    """List what many lines of a text have and hardly any of another, or lack, which should be of its form.
+    """List signs that many lines of a text have, or lack, unlike another text of its language.
 
-    Args:
-        text: lines of the text in question; ``SAMPLE_LINES`` of each count.
-        other: lines of a text of the same language.
-        name: what the other text is, such as "references".
-        same_sentences: whether both are of the same sentences, in any number and order.
+    ``name`` is that of the other text, such as "references"; ``same_sentences`` in any number and order.
     """
     texts = [_sample(lines) for lines in (text, other)]
     counts: list[dict[str, Counter[str]]] = []
@@ -325,16 +312,14 @@ def compare_texts(
 
 
 def _is_general(form: str) -> bool:
-    """Return whether a form is usual in plain text, unless another text of the kind lacks it."""
     return form in SHAPES or form in (COMPATIBLE, BEYOND_ASCII)
 
 
 MAX_FINDINGS = 5
-"""Findings that are listed in each direction."""
+"""Findings listed in each direction."""
 
 
 def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_sentences: bool) -> bool:
-    """Decide whether the lines with a sign are many in one text and none in the other."""
     kind, value = sign
     share, other_share = (count / max(size, 1) for count, size in zip(counts, sizes, strict=True))
     if kind == "end":
@@ -351,7 +336,6 @@ def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_se
 
 
 def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> list[Sign]:
-    """Return the signs that tell most, the most frequent first, without those on the lines of another."""
     rows: dict[Sign, set[int]] = {sign: set() for sign in signs}
     for row, line in enumerate(sample if signs else ()):
         present = _signs(line)
@@ -367,7 +351,6 @@ def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> li
         return place, -len(rows[sign]), value
 
     def is_told(sign: Sign, by: Sign) -> bool:
-        """Decide whether a sign is on the lines of another, which tells more."""
         kind, value = sign
         is_detail = (
             kind in KINDS[3:] or value.isalnum() or (by[1].startswith(_misread("")) and by[0] == "form")
@@ -382,7 +365,6 @@ def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> li
 
 
 def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
-    """Name a sign in words, a character with a word that has it."""
     if kind in ("form", "end"):
         return value
     if kind == "character":
@@ -399,7 +381,7 @@ def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
 REMEDIES: Mapping[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))[
     "remedies"
 ]
-"""By form or character, how to undo it; "no " stands before what is missing."""
+"""By form or character, how to undo it; "no " stands before missing ones."""
 
 
 def remedy_of(form: str) -> str:
@@ -416,7 +398,7 @@ def remedy_of(form: str) -> str:
 
 
 def distinct_lines(lines: Sequence[str]) -> float:
-    """Return the number of different lines over that of all; every blank line counts as a different one."""
+    """Return the share of different lines; every blank line counts as a different one."""
     full = [line for line in lines if line.strip()]
     return 1 - (len(full) - len(set(full))) / max(len(lines), 1)
 
@@ -439,20 +421,20 @@ def repeats_phrase(line: str) -> bool:
 
 
 class Order(NamedTuple):
-    """How the lines of a text are displaced against the lines of another that they resemble most."""
+    """Displacement of the lines of a text against the most similar lines of another."""
 
     shift: int
-    """The most frequent displacement; 0: line i resembles line i."""
+    """Most frequent displacement; 0: line i resembles line i."""
     share: float
     """Share of the lines with this displacement."""
     own: float
     """Share of the lines that resemble line i most."""
     close: float
-    """Share of the lines that share half of their rare words, or more, with the line that they resemble."""
+    """Share of the lines that have at least half of their rare words in common with that line."""
 
 
 def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
-    """Find for each line of a text which line of another it shares the most information in words with."""
+    """Find for each line the line of another text with which it shares the rarest words."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, line in enumerate(other):
         for word in set(line.split()):
@@ -480,22 +462,19 @@ def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
 
 
 OTHER_ORDER = 0.1
-"""Share of the lines that tells a displacement, or under which the lines are of other sentences."""
+"""Share of lines that proves a displacement; with less at home, the sentences are others."""
 DISTINCT = 0.9
-"""Share of different lines, relative to the references, under which translations repeat each other."""
+"""Share of different lines, relative to the references, below which translations repeat each other."""
 LENGTHS = (0.5, 2.0)
-"""Usual number of characters of translations per character of the references."""
+"""Usual range of characters per character of the references."""
 
 
 def describe_translations(
     lines: Sequence[str], *references: Sequence[str], unspaced: bool = True
 ) -> list[str]:
-    """List what is wrong with translations as a text: form, order, length, blank and repeated lines.
+    """List warnings about translations as a text: form, order, length, blanks, repetition.
 
-    Args:
-        lines: the translations.
-        references: references, line by line; each as long as the translations.
-        unspaced: whether to name a script without spaces.
+    ``unspaced``: name a script without spaces, too.
     """
     compared = compare_texts(lines, list(chain(*zip(*references, strict=True))), "references")
     findings = {each.form: each for each in [*_plain_findings(_sample(lines), unspaced=unspaced), *compared]}
@@ -525,7 +504,7 @@ def describe_translations(
 
 
 def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]:
-    """List how often translations repeat themselves and each other, more than another text does."""
+    """List how often translations repeat themselves and each other, more than ``other`` does."""
     size, warnings = len(lines), []
     repeated = sum(map(repeats_phrase, lines))
     if repeated > max(MIN_SHARE * size, 2 * sum(map(repeats_phrase, other))):
@@ -539,15 +518,10 @@ def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]
 
 
 def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> list[str]:
-    """List what is notable of the texts: sources that occur twice, and forms.
+    """List warnings about a corpus: repeated sources, and the form of its texts.
 
-    Args:
-        corpus: the corpus.
-        kind: of the vocabulary; only "given" takes text that is cut into pieces.
-        unspaced: whether BLEU's tokenizer needs spaces between the words of targets.
-
-    Raises:
-        ValueError: most of the text is cut into pieces.
+    ``unspaced``: BLEU's tokenizer needs spaces between the words of targets. Raises ValueError if most of the
+    text is cut into pieces and the vocabulary ``kind`` is not "given".
     """
     warnings = []
     for split, count in corpus.overlaps().items():

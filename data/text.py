@@ -41,7 +41,6 @@ def visible_lines(text: str) -> str:
 
 
 def _spell(match: re.Match[str]) -> str:
-    """Return the escape sequence of a character."""
     character = match[0]
     code = ord(character)
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}")
@@ -61,7 +60,7 @@ _UNUSUAL = {
     "Zs": "space",
 }
 BROKEN = ("not text", "control", "replacement", "no character")
-"""Kinds of characters that no text has."""
+"""Kinds that no text has."""
 
 
 @cache
@@ -81,7 +80,7 @@ def unusual_kind(character: str) -> str:
 
 
 def find_unusual(lines: Sequence[str]) -> dict[str, dict[int, list[str]]]:
-    """Find unusual characters: by kind and index of the line, the characters as they stand there."""
+    """Find unusual characters by kind and index of the line."""
     unusual = {character for character in set("\n".join(lines)) if unusual_kind(character)}
     found: dict[str, dict[int, list[str]]] = {}
     if unusual:
@@ -101,17 +100,13 @@ def is_broken(line: str) -> bool:
 
 
 UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-"""Chinese characters and Japanese kana, as the inside of a character class of a regular expression."""
+"""Chinese characters and Japanese kana, for a character class of a regular expression."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
 def list_lines(lines: Iterable[str]) -> list[str]:
-    """Return the lines as a list.
-
-    Raises:
-        ValueError: one string instead of several, or what is no string, such as a missing value of pandas.
-    """
+    """Return the lines as a list; ValueError for one string or for missing values."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         raise ValueError(f"expected a list of lines of text, found {lines!r:.60}")
     listed = list(lines)
@@ -122,7 +117,7 @@ def list_lines(lines: Iterable[str]) -> list[str]:
 
 
 def count_words(text: str) -> int:
-    """Count words between white space; each Chinese character and Japanese kana counts as one word."""
+    """Count words between white space; a Chinese character or Japanese kana is a word."""
     return len(_WORD.findall(text)) if _UNSPACED.search(text) else len(text.split())
 
 
@@ -138,9 +133,9 @@ _LETTERS = _Letters()
 
 
 def letters_of(text: str) -> str:
-    """Return the letters and digits of a text in lower case, by which repeated sentences are told.
+    """Return the lower-case letters and digits, by which repeated sentences are recognised.
 
-    A text without any is returned as it is, without white space at its ends.
+    A text without any is returned without outer white space.
     """
     return unicodedata.normalize("NFKC", text).casefold().translate(_LETTERS) or text.strip()
 
@@ -151,7 +146,7 @@ def letters_of(text: str) -> str:
 STDIN = Path("-")
 """The path that stands for standard input."""
 BUFFER = 1 << 20
-"""Size of read buffers, in bytes."""
+"""Bytes of read buffers."""
 GZIP = b"\x1f\x8b"
 PACKED: Mapping[bytes, Callable[[BinaryIO], Any]] = {
     GZIP: lambda file: gzip.GzipFile(fileobj=file),
@@ -170,16 +165,15 @@ NOT_TEXT = {
     b"Rar!": "a RAR archive: unpack it",
     b"version https://git-lfs": "a pointer of Git LFS, not the file itself: run `git lfs pull`",
 }
-"""What files are that hold no lines of text, by their first bytes."""
+"""Other kinds of files, with their remedies, by their first bytes."""
 SUFFIXES = (".gz", ".bz2", ".xz")
-"""Suffixes of the names of packed files."""
 START_BYTES = 4_096
-"""Bytes of a file that tell what it is."""
+"""Bytes that tell the kind of a file."""
 _MARKUP = re.compile(rb"\s*(?:<!--.*?-->\s*)*<[!?]?([A-Za-z][\w:.-]*)\b[^<>]*>\s*(?:\n|<|$)", re.DOTALL)
 
 
 def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
-    """Say what a file is by its first bytes, and what to do, if it holds no lines of UTF-8; else empty."""
+    """Describe a file that holds no lines of UTF-8, with a remedy, by its first bytes; else empty."""
     start = start[:START_BYTES]
     for magic, what in NOT_TEXT.items():
         if start.startswith(magic):
@@ -197,7 +191,6 @@ def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
 
 
 def _wide_encoding(start: bytes) -> str:
-    """Return the encoding of text in UTF-16 or UTF-32, with or without a mark; empty for other bytes."""
     if start.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         return "UTF-32"
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -215,7 +208,6 @@ def _wide_encoding(start: bytes) -> str:
 
 
 def _is_utf8(start: bytes) -> bool:
-    """Return whether the first bytes of a file are UTF-8, of which the last character may be cut."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(start)
     except UnicodeDecodeError:
@@ -225,14 +217,7 @@ def _is_utf8(start: bytes) -> bool:
 
 @contextmanager
 def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedReader]:
-    """Open a file for reading and unpack it.
-
-    Args:
-        path: a plain or .gz file, or ``STDIN``.
-        any_packing: unpack .gz, .bz2 and .xz by the first bytes of the file, whatever its name is.
-
-    Returns:
-        A context manager that gives a stream of the unpacked bytes.
+    """Open a file, or ``STDIN``, and unpack .gz; with ``any_packing`` also .bz2 and .xz, by content.
 
     Raises:
         FileNotFoundError: there is no such file, or it is a folder.
@@ -258,7 +243,6 @@ def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedR
 
 
 def _unpacked(file: io.BufferedReader, suffix: str) -> io.BufferedReader:
-    """Return a stream of the content of a file that may be packed."""
     start = file.peek(START_BYTES)
     magic = next((magic for magic in PACKED if start.startswith(magic)), b"")
     if suffix == ".gz" and not magic and not describe_start(start):
@@ -273,18 +257,18 @@ def plain_or_gzip(path: Path) -> Path:
 
 
 def pack_gzip(content: bytes) -> bytes:
-    """Compress bytes as a .gz file without a time, so that the same content gives the same file."""
+    """Compress bytes to the same .gz file every time."""
     return gzip.compress(content, mtime=0)
 
 
 def read_decompressed(path: Path) -> bytes:
-    """Read a whole file as ``read_bytes`` does; a .gz file is decompressed."""
+    """Read a whole file and decompress a .gz."""
     with open_text(path) as file:
         return file.read()
 
 
 def hash_decompressed(path: Path) -> str:
-    """Compute the sha256 of a file's content, decompressed if the file is .gz."""
+    """Compute the sha256 of a file's decompressed content."""
     digest = hashlib.sha256()
     with open_text(path) as file:
         while chunk := file.read(BUFFER):
@@ -293,12 +277,12 @@ def hash_decompressed(path: Path) -> str:
 
 
 def plain_name(path: Path) -> str:
-    """Return the name of a file without its folder and without the suffix of a packed file."""
+    """Return the name of a file without the suffix of a packed one."""
     return path.stem if path.suffix in SUFFIXES else path.name
 
 
 def display_name(path: Path) -> str:
-    """Return the name of ``path`` in messages."""
+    """Return the name of a file for messages."""
     return "standard input" if path == STDIN else str(path)
 
 
@@ -306,7 +290,7 @@ def display_name(path: Path) -> str:
 
 
 TEXTS_PER_UPDATE = 100
-"""Texts that ``hash_texts`` joins before it hashes them."""
+"""Texts that ``hash_texts`` joins at a time."""
 
 
 def read_lines(path: Path, *, allow_blank: bool = False, keep_mark: bool = False) -> tuple[str, ...]:
@@ -374,10 +358,7 @@ def ensure_parallel(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> Non
 
 
 def hash_texts(texts: Iterable[str]) -> str:
-    """Compute the sha256 of a sequence of texts.
-
-    The length of each text is hashed too, so that ("ab", "c") and ("a", "bc") have different hashes.
-    """
+    """Compute the sha256 of texts and their lengths: ("ab", "c") is not ("a", "bc")."""
     digest = hashlib.sha256()
     remaining = iter(texts)
     while contents := [text.encode() for text in islice(remaining, TEXTS_PER_UPDATE)]:
@@ -389,17 +370,10 @@ def hash_texts(texts: Iterable[str]) -> str:
 
 
 class TextFile(Sequence[str]):
-    """Sequence of the lines of a file, which are read from disk by each iteration.
+    """Lines of a file, read from disk by each iteration; one block is in memory at a time.
 
-    The constructor reads the file once to check, count and hash its lines. Only one block of lines is in
-    memory at a time. An index or a slice, which must go forward, reads the file up to its end.
-
-    Args:
-        path: the file; see ``iter_lines`` for the supported kinds.
-
-    Raises:
-        FileNotFoundError: see ``iter_lines``.
-        ValueError: see ``iter_lines``; also while reading, if the file has changed since it was counted.
+    The constructor checks, counts and hashes them; a later change of the file is a ValueError. An index or a
+    forward slice reads the file to its end.
     """
 
     def __init__(self, path: Path) -> None:
@@ -426,5 +400,5 @@ class TextFile(Sequence[str]):
 
 
 def hash_lines(lines: Sequence[str]) -> str:
-    """Compute the hash of ``lines`` by ``hash_texts``, or return that of a ``TextFile``."""
+    """Compute ``hash_texts`` of the lines, or return that of a ``TextFile``."""
     return lines.sha256 if isinstance(lines, TextFile) else hash_texts(lines)

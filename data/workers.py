@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 SERIAL_BLOCKS = 20
-"""Blocks that are worked on in this process before others are started: small corpora need none."""
+"""Blocks for this process before others start: small corpora need none."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""
 
@@ -31,7 +31,7 @@ def available_cores() -> int:
 
 
 def worker_count() -> int:
-    """Return the number of workers where all processes of ``torchrun`` on this machine start some."""
+    """Return the workers for each of the ``torchrun`` processes on this machine."""
     return max(1, min(available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)), MAX_WORKERS))
 
 
@@ -40,14 +40,9 @@ def map_blocks(
 ) -> Iterator[Result]:
     """Apply a function to each block; the results come in the order of the blocks.
 
-    Args:
-        function: its result depends on its argument alone; all three can be pickled.
-        blocks: they are read in this process, at most one per worker ahead of the results.
-        workers: number of further processes, from the first block on; None: one per core, after
-            ``SERIAL_BLOCKS`` blocks; 1: none.
-
-    Raises:
-        ChildProcessError: a worker was ended from outside, as by lack of memory.
+    Function, blocks and results can be pickled. At most one block per worker is read ahead. ``workers`` are
+    further processes, from the first block on; None: one per core, after ``SERIAL_BLOCKS`` blocks; 1: none.
+    Raises ChildProcessError if a worker was ended from outside, as by lack of memory.
     """
     remaining = iter(blocks)
     if workers is None:
@@ -82,10 +77,6 @@ def map_blocks(
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """Hide the user's script, which a new process would run again; let signals wait for the end of a block.
-
-    A process whose start is broken off prints a traceback.
-    """
     main, received = sys.modules["__main__"], list[int]()
     is_main = current_thread() is main_thread()  # in another one Python sets no handlers
     handled = [each for each in signal.Signals if is_main and callable(signal.getsignal(each))]
@@ -102,11 +93,9 @@ def _starting() -> Iterator[None]:
 
 
 _function: Callable[[Any], Any]
-"""The function of this process, if it is a worker."""
 
 
 def _begin(function: Callable[[Any], Any]) -> None:
-    """Prepare a worker: Ctrl-C is for its parent alone, without which it ends."""
     global _function
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)
