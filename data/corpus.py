@@ -99,7 +99,7 @@ class Pairs(NamedTuple):
     src: Sequence[str]
     """Source sentences, without line ends; a ``TextFile`` reads them from disk."""
     tgt: Sequence[str]
-    """Target sentences, as many."""
+    """Target sentences, as many as sources."""
     links: Sequence[str] = ()
     """Gold word alignments in Pharaoh format ("0-0 1-2"), one string per pair; empty if there are none."""
 

@@ -93,8 +93,7 @@ class OneFile(Source):
             yield pair
 
     @abstractmethod
-    def _parser(self, header: str) -> Parser:
-        ...
+    def _parser(self, header: str) -> Parser: ...
 
 
 @dataclass(frozen=True, kw_only=True)

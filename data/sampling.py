@@ -127,7 +127,6 @@ class SampledSplit:
     split: EncodedSplit
     """The encoded pairs, which do not change."""
     vocabularies: VocabularyPair
-    """Those of the encoding."""
     strength: float
     seed: int
     """Seed of the draws, together with the epoch and the index of the pair in the corpus."""

@@ -72,8 +72,7 @@ class Vocabulary(ABC):
         return CONTROL.sub(" ", self._text(content))
 
     @abstractmethod
-    def _text(self, ids: list[int]) -> str:
-        ...
+    def _text(self, ids: list[int]) -> str: ...
 
     @abstractmethod
     def pieces(self, ids: Sequence[int]) -> list[str]:

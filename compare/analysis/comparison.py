@@ -31,53 +31,47 @@ from compare.system.messages import explain
 
 
 ALIKE = 1.0
-"""Two models are alike if the 90% interval of their difference lies within this many BLEU of 0: two one-sided
-tests at 5%, not corrected for the number of pairs (Schuirmann 1987)."""
+"""Two models are alike if the 90% interval of their difference lies within this many BLEU of 0.
+
+These are two one-sided tests at 5%, not corrected for the number of pairs (Schuirmann 1987).
+"""
 CEILING = 98.0
 """BLEU above which a test set cannot separate models."""
 FALSE_WINS, FALSE_FAMILIES = 0.06, 0.12
-"""Highest rates of wins between equal models with two seeds, of one pair and of any of six pairs, in
-benchmarks/significance.md."""
+"""Highest false-win rates with two seeds, for one pair and for six (benchmarks/significance.md)."""
 Kind = Literal["failed", "decided", "one seed", "alike", "open"]
-"""Outcome of a comparison: runs failed, one model beats the other, would beat it if a model had more than one
-seed, both are alike, or no difference is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Comparison of model ``first`` with model ``second`` by the outcome of the experiment.
 
-    One model beats the other if ``p`` is below ``ALPHA``. Where a run of either model failed, none beats the
-    other: the seeds that are left are not any seeds, but those with which training went well.
+    One model beats the other if ``p`` is below ``ALPHA``, unless a run of either failed: the seeds that are
+    left are those with which training went well.
     """
 
     first: str
     second: str
     seeds: tuple[int, int]
-    """Number of seeds of each model."""
     difference: float
-    """Mean score of first minus mean score of second."""
+    """Mean score of first minus that of second."""
     interval: Interval
-    """95% confidence interval of the difference, of the same test as the p-value, without correction."""
+    """95% confidence interval of the difference, uncorrected."""
     interval_90: Interval
-    """90% confidence interval, by which two models are alike."""
+    """90% confidence interval, by which models are alike."""
     p_alone: float
-    """p-value of this comparison alone."""
     p: float
-    """``p_alone`` with Holm's correction for all comparisons made together with this one."""
+    """``p_alone`` with Holm's correction for all comparisons of one call."""
     smallest: float
-    """Smallest true difference that would be found with a probability of ``POWER``, at the correction's first
-    step, which is its strictest."""
+    """Minimum detectable difference with probability ``POWER`` (first Holm step)."""
     failed: tuple[str, ...] = ()
-    """Runs of either model that failed, as "label seed 2"; they have no translations to compare."""
+    """Failed runs of either model, as "label seed 2"."""
     metric: str = BLEU_POINTS
-    """Unit of the difference."""
     test: str = ""
-    """Name of the test set, or of the mean over several."""
 
     @property
     def kind(self) -> Kind:
-        """What is known of the two models."""
+        """Outcome of the comparison."""
         if self.failed:
             return "failed"
         if self.p < ALPHA:
@@ -86,19 +80,19 @@ class Comparison:
 
     @property
     def is_alike(self) -> bool:
-        """Whether the models are shown to be alike, which does not exclude that one beats the other."""
+        """True if the difference is certainly small; it may be significant nevertheless."""
         is_known = min(self.seeds) > 1 and not self.failed and self.metric == BLEU_POINTS
         return is_known and max(map(abs, self.interval_90)) < ALIKE
 
     def size(self, difference: float) -> str:
-        """Format a difference without sign and unit; BLEU beyond any score as "more than 100"."""
+        """Format a difference without sign and unit; an impossible one as "more than 100"."""
         if self.metric != BLEU_POINTS:
             return f"{abs(difference):.3f}"
         return format_points(abs(difference)) if abs(difference) < 100 else "more than 100"
 
     @property
     def lead(self) -> str:
-        """The difference without its sign, with its unit."""
+        """The difference without sign, with its unit."""
         return f"{self.size(self.difference)} {self.metric}"
 
     def swapped(self) -> "Comparison":
@@ -115,7 +109,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """Who beats whom, that both are alike, or the reason why neither is known."""
+        """The outcome in words."""
         winner, loser = (self.first, self.second) if self.difference > 0 else (self.second, self.first)
         return {
             "failed": f"not compared, as runs failed: {', '.join(self.failed)}",
@@ -130,7 +124,7 @@ WITHIN = f"alike within {ALIKE:g} BLEU"
 
 
 def describe_detectable(comparisons: Sequence[Comparison]) -> str:
-    """Name the smallest true difference that would have been detected; none where it is beyond any score."""
+    """State the range of minimum detectable differences."""
     low, high = (end(comparisons, key=lambda each: each.smallest) for end in (min, max))
     if low.smallest >= 100:
         return "no difference would have been detected"
@@ -141,27 +135,20 @@ def describe_detectable(comparisons: Sequence[Comparison]) -> str:
 
 
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:
-    """Index the comparisons of a model by the other model, which is first."""
+    """Index the comparisons with one model by the other, which is first."""
     both = (direction for each in comparisons for direction in (each, each.swapped()))
     return {each.first: each for each in both if each.second == label}
 
 
 def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -> list[Comparison]:
-    """Compare every other model with ``baseline``, or all pairs of models, by ``scoring.outcome``.
+    """Compare every other model with a baseline, or all pairs, by ``scoring.outcome``.
 
-    Other scores and test sets are not in the same family: each more would make Holm's correction stricter.
-
-    Args:
-        scored: the test sets by name, as ``score_tests`` returns them.
-        baseline: a label; empty: that of ``scoring.baseline``, and if this is empty too, all pairs are
-            compared, the model further down the table being the first.
-
-    Returns:
-        One comparison per pair, its ``p`` corrected for all of them.
+    Holm's correction covers these comparisons, not other scores and test sets. Without a baseline here or in
+    ``scoring.baseline``, all pairs are compared.
 
     Raises:
-        ValueError: the baseline or the outcome does not exist, two runs differ in the settings that a table
-            shares, or the test set has one sentence or document, which says nothing about others.
+        ValueError: the baseline or the outcome does not exist, settings that a table shares differ between
+            runs, or the test set has one sentence or document.
     """
     if not scored:
         return []
@@ -186,7 +173,6 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
 
 
 def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Comparison:
-    """Compare two models; ``p`` is not yet corrected for the number of ``tests``."""
     runs = [list(test.models[label].values()) for label in (first, second)]
     found = welch_test(*runs)
     return Comparison(
@@ -208,10 +194,7 @@ def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Compar
 
 
 def choose_reference(finished: FinishedExperiment) -> str:
-    """Return the model to compare the others with: ``scoring.baseline``, once one of its runs has finished.
-
-    Else it is that of the highest ``mean_bleu``.
-    """
+    """Return the finished baseline, or else the model with the highest ``mean_bleu``."""
     if finished.baseline in finished.labels:
         return finished.baseline
     means = mean_bleu(finished)
@@ -222,27 +205,18 @@ def choose_reference(finished: FinishedExperiment) -> str:
 
 
 LEARNED = 10.0
-"""BLEU of the best model below which none translates yet, so that their order says nothing."""
+"""BLEU of the best model below which none translates yet."""
 
 
 def any_translates(means: Mapping[str, float]) -> bool:
-    """Return whether a model has learned enough for a comparison to mean something, by ``mean_bleu``."""
+    """Return whether a model has learned enough for a comparison to mean something."""
     return max(means.values()) >= LEARNED
 
 
 def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -> list[str]:
-    """Compare a model with all others, a sentence for each kind of verdict, and by training speed.
+    """Compare the reference model with all others: a sentence per kind of verdict, and speeds.
 
-    It is that of ``scoring.baseline``, or else that of the highest ``mean_bleu``: none is ahead because its
-    bad seed is missing.
-
-    Args:
-        finished: the experiment.
-        comparisons: of its models, as ``compare_models`` makes them.
-
-    Returns:
-        The sentences, or the reason why there is no comparison; one that names the models of which runs
-        failed and none ended.
+    Failed models without a finished run are named, too. The reference is that of ``choose_reference``.
     """
     failed = [label for label in finished.failed_seeds if label not in finished.labels]
     lost = [f"Not compared, as runs failed and none ended: {', '.join(failed)}."] if failed else []
@@ -273,17 +247,11 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
 
 
 MOST_NAMED = 5
-"""Largest number of models that a sentence names one by one."""
+"""Most models that a sentence names one by one."""
 
 
 def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float]) -> list[str]:
-    """Describe the comparisons of a model, which is first, a clause for each kind of verdict.
-
-    Args:
-        best: label of the model.
-        found: its comparisons.
-        means: mean score of every model by its label.
-    """
+    """Compare ``best``, the first model of every comparison: a clause per kind of verdict."""
     top = [label for label, mean in means.items() if mean > CEILING]
     clauses = []
     if len(top) > 1:
@@ -328,7 +296,6 @@ def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float])
 
 
 def _leads(found: Sequence[Comparison]) -> str:
-    """List models with the lead over them, or where they are many, the range of leads."""
     leads = [f"{each.second} by {each.lead} ({describe_p(each.p)})" for each in found]
     highest = describe_p(max(each.p for each in found))
     return _join(leads, f"{len(found)} models by {_range(found)} ({highest} at most)")
@@ -340,19 +307,14 @@ def _range(found: Sequence[Comparison]) -> str:
 
 
 def _join(parts: Sequence[str], many: str = "") -> str:
-    """List parts of a sentence: "a", "a and b", "a, b and c"; more than ``MOST_NAMED`` are ``many``."""
+    """Join "a", "a and b", "a, b and c"; more than ``MOST_NAMED`` parts become ``many``."""
     if len(parts) > MOST_NAMED:
         return many
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 
 
 def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[str]:
-    """Describe the other test sets and the likelihood by the same test, a sentence each.
-
-    Args:
-        finished: the experiment.
-        scored: its test sets by name.
-    """
+    """Compare by the other test sets and by likelihood, a sentence each."""
     best, sentences = choose_reference(finished), []
     decisive = outcome_tests(finished.outcome, list(scored))
     further = {
@@ -378,14 +340,10 @@ def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTe
 
 
 VERBS = {"train": "trains", "greedy": "searches greedily", "beam": "searches by beam"}
-"""Phases of a timing, and what a model does in them."""
+"""Activities by the phase of a timing."""
 
 
 def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperiment) -> list[str]:
-    """Compare the speed of the best model with those of others that were timed with it, a sentence per phase.
-
-    Nothing is said where these are more than ``MOST_NAMED``.
-    """
     named = [best, *others]
     ratios = {label: speed_ratios(finished.labels[best], finished.labels[label]) for label in others}
     if not any(ratios.values()) or len(others) > MOST_NAMED:
@@ -407,14 +365,13 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
 
 
 def _describe_ratio(label: str, rounds: Sequence[float]) -> str:
-    """Format ratios of speed to that of a model: "1.23 times as fast as lstm (1.20 to 1.24)"."""
     low, high = min(rounds), max(rounds)
     unclear = "; no difference is shown" if low <= 1 <= high else ""
     return f"{median(rounds):.2f} times as fast as {label} ({low:.2f} to {high:.2f}{unclear})"
 
 
 def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
-    """Average the BLEU that decides by label, over the seeds with which no model failed, if any."""
+    """Average the decisive BLEU by label, over the seeds with which no model failed, if any."""
     models, failures = finished.labels, finished.failed_seeds
     failed = {seed for label in models for seed in failures.get(label, ())}
     means = {}
@@ -430,11 +387,9 @@ def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
 def compare_all(
     finished: FinishedExperiment,
 ) -> tuple[dict[str, ScoredTestSet], list[Comparison], list[str]]:
-    """Score the test sets, compare the models and describe the outcome.
+    """Score the test sets, compare the models and describe the outcome in sentences.
 
-    Returns:
-        The scored test sets, the comparisons, none where no model translates yet, and the sentences, which
-        say why.
+    Without comparisons, the sentences state the reason.
     """
     if not all(run.run.translates for run in finished.runs):
         return {}, [], ["Language models have no translations to compare: their figures are perplexities."]

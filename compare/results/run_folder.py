@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from compare.models.registry import Model
 
 MASKS = ("encoder_mask", "decoder_mask", "cross_mask")
-"""Settings of a model that may name a file, which then decides its figures as the settings do."""
+"""Settings of a model that may name a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +41,8 @@ class RunFolder:
     def read(cls, folder: Path, *, data_root: str = "") -> "RunFolder":
         """Read a run that has begun, from its config.toml.
 
-        Args:
-            folder: the folder of the run.
-            data_root: where the corpus is now; empty: where config.toml says.
-
-        Raises:
-            ValueError: config.toml cannot be read, or describes no run.
+        An empty ``data_root`` means that of the config. Raises ValueError if config.toml is damaged or no
+        run.
         """
         path = folder / "config.toml"
         # A relative data.root, as of published runs, is relative to the working directory.
@@ -72,7 +68,7 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """The chosen weights; a model that ``save_pretrained`` wrote has them under another name."""
+        """The chosen weights, which ``save_pretrained`` writes under another name."""
         saved = self.folder / SAVED
         return saved if saved.exists() else self.folder / CHECKPOINTS / FINAL
 
@@ -83,29 +79,28 @@ class RunFolder:
 
     @property
     def speed(self) -> Path:
-        """The raw repeats of the timings, and the peak memory."""
+        """Raw repeats of the timings, and peak memory."""
         return self.folder / "speed.json"
 
     @property
     def selection(self) -> Path:
-        """The length penalties that were tried on validation; absent if the config names only one."""
+        """Length penalties tried on validation; absent if the config names only one."""
         return self.folder / SELECTION
 
     @property
     def likelihoods(self) -> Path:
-        """The likelihood of the references of the test sets; absent in runs of earlier versions."""
+        """Likelihood of the references; absent in runs of early versions."""
         return self.folder / "perplexity.json"
 
     @property
     def external(self) -> Path:
-        """Scores by external metrics; absent where none has scored the run."""
+        """Scores by external metrics, if there are any."""
         return self.folder / "external.json"
 
     def penalty(self) -> LengthPenalty:
-        """Return the length penalty of the run: the one chosen on validation, or the only one of its config.
+        """Return the length penalty chosen on validation, or the only one of the config.
 
-        Raises:
-            ValueError: none is chosen yet, or selection.json is damaged or of another grid.
+        Raises ValueError if none is chosen yet, or selection.json is damaged or of another grid.
         """
         penalties = length_penalties(self.run.decode)
         if len(penalties) == 1:
@@ -113,32 +108,30 @@ class RunFolder:
         return read_selection(self.selection, penalties).penalty
 
     def output(self, test: str) -> Path:
-        """The translations of a test set; in a published folder they are compressed."""
+        """Return the translations of a test set, compressed in a published folder."""
         return plain_or_gzip(self.plain_output(test))
 
     def plain_output(self, test: str) -> Path:
-        """The file that translations of a test set are written to."""
+        """Return the file that translations of a test set are written to."""
         return self.folder / f"{test}.hyp"
 
     @property
     def tests(self) -> list[str]:
-        """The names of the test sets that have been translated, sorted."""
+        """Names of the translated test sets, sorted."""
         names = [path.name for pattern in ("*.hyp", "*.hyp.gz") for path in self.folder.glob(pattern)]
         return sorted({name.removesuffix(".gz").removesuffix(".hyp") for name in names})
 
     def masks(self) -> dict[str, Path]:
-        """The files of attention masks that the settings name, by the name of their copy.
+        """Return the files of attention masks by the name of their copy, such as ``cross_mask.npy``.
 
-        They lie where the settings say; published and saved models have copies in their folder, such as
-        ``cross_mask.npy``, which ``read`` puts into the settings.
+        Published and saved models have copies, which ``read`` puts into the settings.
         """
         return {f"{name}.npy": path for name, path in _mask_files(self.run).items()}
 
     def files(self) -> dict[str, Path]:
-        """Every file that the run's figures come from and that is there, by its path in the folder.
+        """Return the existing files behind the run's figures by their plain path in the folder.
 
-        A published folder has no weights, and compressed files, which stand here under their plain names.
-        The files of ``masks`` may be elsewhere and stand here under the names of their copies.
+        Masks may lie elsewhere and stand under the names of their copies.
         """
         names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
         names += [self.likelihoods, self.external]
@@ -147,12 +140,9 @@ class RunFolder:
         return {name: path for name, path in (files | self.masks()).items() if path.exists()}
 
     def model_figures(self, test: str) -> dict[str, float | int | None]:
-        """Return the perplexities of the references of a test set, and how many translations reach the limit.
+        """Return perplexities and translations at the limit of a test set, if measured.
 
-        There are none where they were not measured.
-
-        Raises:
-            ValueError: perplexity.json is damaged.
+        Raises ValueError if perplexity.json is damaged.
         """
         if not self.likelihoods.exists():
             return {}
@@ -167,10 +157,9 @@ class RunFolder:
         }
 
     def external_columns(self, test: str) -> dict[str, float | str]:
-        """Return the columns of all external metrics that have scored the translations of a test set.
+        """Return the columns of external metrics for the present translations of a test set.
 
-        Raises:
-            ValueError: external.json is damaged.
+        Raises ValueError if external.json is damaged.
         """
         found: dict[str, float | str] = {}
         metrics = read_external(self.external).get(test, {})
@@ -182,12 +171,11 @@ class RunFolder:
         return found
 
     def hashes(self) -> dict[str, str]:
-        """The sha256 of every file of ``files``, of the content if it is compressed."""
+        """Return the sha256 of the decompressed content of ``files``."""
         return {name: hash_decompressed(path) for name, path in self.files().items()}
 
 
 def _mask_files(run: Run) -> dict[str, Path]:
-    """Return the files that settings of the model name as attention masks, by setting."""
     settings = run.model.settings()
     return {name: Path(settings[name]) for name in MASKS if str(settings.get(name)).endswith(".npy")}
 
@@ -196,10 +184,9 @@ def _mask_files(run: Run) -> dict[str, Path]:
 
 
 def find_run(folder: Path) -> Path:
-    """Return the folder of a run; of a name without its budget, the largest budget that has weights.
+    """Return the folder of a run; without a budget in its name, the largest that has weights.
 
-    Raises:
-        ValueError: there is no such run.
+    Raises ValueError if there is no such run.
     """
     if not folder.exists() and folder.parent.is_dir():
         stem = f"{folder.name}-budget"
@@ -230,12 +217,11 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
 
     Returns:
         A translator with the run's length penalty: ``translate(lines)`` gives strings, ``attend(line)``
-        attention weights.
+            attention weights.
 
     Raises:
-        ValueError: the folder is no run, the weights are missing, damaged, NaN or of another model, weights,
-            vocabulary or the file of a mask are not those recorded, no length penalty is chosen,
-            or the device cannot be used.
+        ValueError: the folder is no run, a file is missing, damaged or not the recorded one, no length
+            penalty is chosen, or the device cannot be used.
     """
     folder = find_run(Path(run))
     trained = RunFolder.read(folder)
@@ -263,7 +249,6 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
 
 
 def _ensure_recorded(path: Path, recorded: str | None, problem: str) -> None:
-    """Raise ValueError if the content of a file has another hash than its result recorded, if it did."""
     if recorded is not None and (found := hash_decompressed(path)) != recorded:
         raise ValueError(
             f"{path} {problem} (sha256 {found[:12]}, not {recorded[:12]}): restore the run's own file"
@@ -273,17 +258,10 @@ def _ensure_recorded(path: Path, recorded: str | None, problem: str) -> None:
 def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:
     """Load the models of several finished runs as one that averages their probabilities.
 
-    Args:
-        runs: two or more folders of different runs with equal vocabularies.
-        device: as for ``load_model``.
-
-    Returns:
-        A translator whose ``model`` is an ``Ensemble``, with the settings of decoding and the length penalty
-        of the first run; ``attend`` gives no weights.
+    Settings of decoding and the length penalty are those of the first run; ``attend`` gives no weights.
 
     Raises:
-        ValueError: fewer than two runs, a run given twice, runs with different vocabularies, or as
-            ``load_model``.
+        ValueError: fewer than two runs, a run given twice, different vocabularies, or as ``load_model``.
     """
     folders = as_paths(runs)
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
