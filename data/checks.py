@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from data.files import ProgressCallback, no_progress
 from data.formats import Source
-from data.forms import SAMPLE_LINES, compare_texts, describe_text
+from data.forms import SAMPLE_LINES, describe_beside
 from data.prepare import Hashes, Mask, hash_array, hash_text, is_repeat, pair_hashes
 from data.text import count_words, display_name, find_unusual, letters_of
 
@@ -49,10 +49,9 @@ class Finding:
 
 # Detection of pairs whose source and target are swapped, by character bigrams.
 #
-# Bigrams of neighbouring letters are counted on each side. The score of a
-# line is the sum over its bigrams of log p(other side) - log p(own side). A pair is suspected if source and
-# target together score above ``MIN_SCORE`` in total and above ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both
-# sides are in one language, no pair is suspected.
+# A line scores the sum of log p(other side) - log p(this side) over its bigrams. A pair is suspected if
+# source and target together exceed ``MIN_SCORE`` in total and ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both sides
+# are in one language, no pair is suspected.
 
 
 BITS = 16
@@ -78,9 +77,9 @@ class SwappedSides:
         sides = _bigrams(src), _bigrams(tgt)
         for counts, (bins, _) in zip(self._counts, sides, strict=True):
             counts += np.bincount(bins, minlength=BINS)
-        own, other = self._counts
-        ratios = np.log(other / other.sum()) - np.log(own / own.sum())
-        ratios[(own == PRIOR) & (other == PRIOR)] = 0  # unseen: their sums would decide
+        src_log, tgt_log = np.log(self._counts / self._counts.sum(axis=1, keepdims=True))
+        ratios = tgt_log - src_log
+        ratios[(self._counts == PRIOR).all(axis=0)] = 0  # unseen: their sums would decide
         ratios = ratios.clip(-MAX_LOG_RATIO, MAX_LOG_RATIO)
         score, size = np.zeros(len(src)), np.zeros(len(src))
         for (bins, rows), sign in zip(sides, (1, -1), strict=True):
@@ -145,8 +144,8 @@ class SideCheck:
         """Return, by unit, the smallest lengths that the fractions ``QUANTILES`` of the lines do not pass."""
         quantiles = {}
         for unit, lengths in self.lengths.items():
-            found = np.quantile(np.array(lengths), [*QUANTILES.values()], method="inverted_cdf")
-            quantiles[unit] = dict(zip(QUANTILES, found.tolist(), strict=True))
+            values = np.quantile(np.array(lengths), [*QUANTILES.values()], method="inverted_cdf")
+            quantiles[unit] = dict(zip(QUANTILES, values.tolist(), strict=True))
         return quantiles
 
     def to_json(self) -> dict[str, Any]:
@@ -179,7 +178,7 @@ class SplitCheck:
         for block in source.blocks(keep_broken=True):
             lines = self.line_numbers(np.arange(self.pairs, self.pairs + len(block[0])))
             self.pairs += len(lines)
-            texts = [side.add(each, lines) for side, each in zip(self.sides.values(), block, strict=True)]
+            texts = [side.add(part, lines) for side, part in zip(self.sides.values(), block, strict=True)]
             blank = np.array([not (left and right) for left, right in zip(*texts, strict=True)], dtype=bool)
             same = np.array([left == right for left, right in zip(*block, strict=True)], dtype=bool)
             self._blank += blank.tobytes()
@@ -193,13 +192,10 @@ class SplitCheck:
     def finish(self, train: "SplitCheck | None") -> None:
         """Complete the measurements, after the last source."""
         for name, side in self.sides.items():
-            findings = describe_text(side.sample)
-            if train is not None:
-                other = train.sides[name].sample
-                findings += compare_texts(side.sample, other, "training set", same_sentences=False)
-            side.forms = list(dict.fromkeys(map(str, findings)))
+            other = train.sides[name].sample if train else ()
+            side.forms = list(map(str, describe_beside(side.sample, other)))
             side.repeated.add(self._lines_at(is_repeat(side.hashes())))
-            if train is not None:
+            if train:
                 self.overlap[name] = Finding()
                 self.overlap[name].add(self._lines_at(np.isin(side.hashes(), train.sides[name].hashes())))
         pairs = pair_hashes(*(side.hashes() for side in self.sides.values()))
@@ -241,13 +237,15 @@ class CorpusCheck:
     @property
     def num_unusable(self) -> int:
         """Pairs that a run would reject: with a blank side, or not UTF-8."""
-        return sum(
-            split.findings["empty"].count
-            + sum(
-                side.unusual["not text"].count for side in split.sides.values() if "not text" in side.unusual
-            )
+        findings = (
+            finding
             for split in self.splits.values()
+            for finding in (
+                split.findings["empty"],
+                *(s.unusual.get("not text") for s in split.sides.values()),
+            )
         )
+        return sum(finding.count for finding in findings if finding)
 
     def to_json(self) -> dict[str, Any]:
         """Return all findings by split."""
@@ -263,14 +261,14 @@ def check_corpus(
         OSError: a file cannot be read.
         ValueError: a line breaks the format, the two files of a source differ in length, or a split is empty.
     """
-    swapped, found = SwappedSides(), dict[str, SplitCheck]()
+    swapped, checks = SwappedSides(), dict[str, SplitCheck]()
     for name, sources in splits.items():
         label, split = f"reading {name}" if name else "reading", SplitCheck()
         progress(label, 0, None)
         for source in sources:
             split.read(source, swapped, lambda done, label=label: progress(label, done, None))  # type: ignore[misc]
         if not split.pairs:
-            raise ValueError(f"{', '.join(split.files[0]['paths'])}: no pair: only a header line")
-        split.finish(next(iter(found.values()), None))
-        found[name] = split
-    return CorpusCheck(splits=found)
+            raise ValueError(f"{', '.join(split.files[0]['paths'])}: it has only a header line, no pairs")
+        split.finish(next(iter(checks.values()), None))
+        checks[name] = split
+    return CorpusCheck(splits=checks)

@@ -41,13 +41,15 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
     files: dict[str, dict[str, Path]] = {}
     for path in sorted(root.iterdir()):
         plain = plain_name(path)
-        for lang in (src_lang, tgt_lang):  # which may have dots: train.lc.norm.tok.de
+        for lang in (src_lang, tgt_lang):  # a name may have dots: train.lc.norm.tok.de
             name = plain.removesuffix(f".{lang}")
             if name == plain or not any(kind.fullmatch(name) for kind in KINDS.values()):
                 continue
             sides = files.setdefault(name, {})
             if lang in sides:
-                raise ValueError(f"{sides[lang]} and {path.name} are two versions of one text; remove one")
+                raise ValueError(
+                    f"{sides[lang]} and {path.name} are two versions of the same text; remove one"
+                )
             sides[lang] = path
     paths = {}
     for kind, pattern in KINDS.items():
@@ -55,11 +57,11 @@ def corpus_files(root: Path, src_lang: str, tgt_lang: str) -> dict[str, tuple[Pa
         if not names:
             expected = {"train": "train", "valid": "val, valid* or dev*", "test": "test*"}[kind]
             raise FileNotFoundError(
-                f"{root}: no {kind} files; looked for {expected} with the endings "
-                f".{src_lang} and .{tgt_lang}, plain or packed (.gz)"
+                f"{root}: no {kind} files; expected {expected} with the suffixes "
+                f".{src_lang} and .{tgt_lang}, plain or .gz"
             )
         if kind != "test" and len(names) > 1:
-            raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); keep one")
+            raise ValueError(f"{root}: {len(names)} {kind} sets ({', '.join(names)}); remove all but one")
         for name in names:
             for lang in {src_lang, tgt_lang} - files[name].keys():
                 (path,) = files[name].values()
@@ -80,7 +82,7 @@ def find_corpus(root: Path, src: str) -> Path:
         from data.named import CORPORA  # imported here: others need no named corpus
 
         there = ", ".join(sorted({str(path.parent) for path in root.parent.glob(f"*/{files}")}))
-        remedies = [f"there is {there}"] * bool(there)
+        remedies = [f"did you mean {there}?"] * bool(there)
         if named := CORPORA.get(root.name):
             folder = f"corpora/{root.name}.{'-'.join(named.languages[0])}"
             remedies.insert(0, f"attnbench data get {root.name}, then --set data.root={folder}")
@@ -89,7 +91,7 @@ def find_corpus(root: Path, src: str) -> Path:
     inside = sorted({path.parent for path in root.glob(f"*/{files}")})
     if any(root.glob(files)) or len(inside) != 1:
         return root
-    logger.info(f"data.root = {root}: the corpus in it is taken, {inside[0]}")
+    logger.info(f"data.root = {root}: using the corpus in {inside[0]}")
     return inside[0]
 
 
@@ -165,8 +167,8 @@ class Corpus:
         train = self.splits["train"]
         if len(train.src) < size:
             raise ValueError(
-                f"corpus {self.name} has {len(train.src):,} training pairs, fewer than the {size:,} of "
-                "data.train_size: set it to 0 for all"
+                f"corpus {self.name} has {len(train.src):,} training pairs, fewer than data.train_size "
+                f"= {size:,}: set it to 0 to use all"
             )
         return replace(
             self, splits={**self.splits, "train": Pairs(*(tuple(lines[:size]) for lines in train))}
@@ -237,7 +239,7 @@ def _read_docs(path: Path, sentences: int) -> Sequence[str]:
     names = read_lines(path)
     if len(names) != sentences:
         raise ValueError(
-            f"{path} has {len(names)} lines but its test set {sentences}: name the document of each sentence"
+            f"{path} has {len(names)} lines, but its test set {sentences}: write a document name per sentence"
         )
     return names
 

@@ -67,7 +67,7 @@ def download(
         os.fsync(file.fileno())
     os.replace(part, path)  # after closing: Windows does not rename open files
     sync_folder(folder)
-    unverified = "" if remote.hash else "; no hash of it is published"
+    unverified = "" if remote.hash else " (not verified: no hash is published)"
     logger.info(f"{remote.name}: {path.stat().st_size:,} bytes from {url}{unverified}")
     return path
 
@@ -75,7 +75,7 @@ def download(
 def _mismatch(path: Path, digest: str) -> str:
     algorithm, _, expected = digest.partition(":")
     actual = hash_file(path, algorithm) if digest else expected
-    return "" if actual == expected else f"its {algorithm} is {actual}, not {expected}"
+    return "" if actual == expected else f"{algorithm} is {actual}, expected {expected}"
 
 
 def _obtain(
@@ -100,8 +100,8 @@ def _obtain(
         faults[url] = fault
     reasons = "; ".join(f"{url}: {fault}" for url, fault in faults.items())
     raise OSError(
-        f"{remote.name}: no mirror has the right file ({reasons}); "
-        f"try again later, or put it at {part.name.removesuffix('.part')} yourself"
+        f"{remote.name}: download failed ({reasons}); "
+        f"try again later, or save the file as {part.name.removesuffix('.part')} yourself"
     )
 
 
@@ -113,7 +113,7 @@ def _pull(
     with urlopen(Request(url, headers=headers), timeout=timeout_s) as response:
         address = urlsplit(response.url)  # after redirections
         if not digest and address.scheme == "http" and address.hostname not in THIS_MACHINE:
-            raise OSError("plain http, and no hash of the file is known")
+            raise OSError("refused over plain http, because no hash is published to verify the file")
         if response.status != 206:
             done = part.truncate(0)
         length = response.headers.get("Content-Length")
@@ -125,7 +125,7 @@ def _pull(
             show(done, total)
     part.flush()
     if total is not None and done != total:
-        raise OSError(f"stops after {done:,} of {total:,} bytes")
+        raise OSError(f"transfer ended after {done:,} of {total:,} bytes")
 
 
 def extract(archive: Path, wanted: Collection[str], folder: Path) -> None:
@@ -142,7 +142,7 @@ def extract(archive: Path, wanted: Collection[str], folder: Path) -> None:
     except DAMAGE as error:
         raise ValueError(f"{archive}: damaged archive ({error}); delete it and download it again") from None
     if missing:
-        raise ValueError(f"{archive} holds no file {', '.join(sorted(missing))}; is it another archive?")
+        raise ValueError(f"{archive} does not contain {', '.join(sorted(missing))}; is it the right archive?")
 
 
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:

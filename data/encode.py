@@ -49,8 +49,8 @@ class Sequences(NamedTuple):
     @classmethod
     def concatenate(cls, parts: "Sequence[Sequences]") -> "Sequences":
         """Lay the sequences of all parts end to end."""
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate([each.lengths for each in parts]))])
-        return cls(np.concatenate([each.flat for each in parts]), offsets)
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))])
+        return cls(np.concatenate([part.flat for part in parts]), offsets)
 
     def take(self, indices: Ints) -> "Sequences":
         """Copy the sequences at ``indices``, in that order."""
@@ -206,7 +206,7 @@ def open_split(folder: Path) -> EncodedSplit:
     """Open a split that another process wrote to ``folder``; OSError if it is missing or damaged."""
     encoded = _open(folder)
     if encoded is None:
-        raise OSError(f"{folder}: no encoded split: all processes must see the same folders and files")
+        raise OSError(f"{folder}: the encoded split is missing; all processes need the same file system")
     return encoded
 
 
@@ -214,27 +214,27 @@ def _encode(
     pairs: Pairs, vocabularies: VocabularyPair, max_tokens: int | None, folder: Path, workers: int | None
 ) -> None:
     id_type = "<u2" if max(map(len, vocabularies)) <= 1 << 16 else "<i4"
-    limit, shortest, pairs_read, kept = np.inf if max_tokens is None else max_tokens, np.inf, 0, 0
+    limit, shortest, num_read, num_written = np.inf if max_tokens is None else max_tokens, np.inf, 0, 0
     with ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("xb")) for name in ARRAYS}
         chunks = zip(_chunks(pairs.src), _chunks(pairs.tgt), strict=True)
         for encoded in map_blocks(_ChunkEncoder(vocabularies, id_type), chunks, workers=workers):
             longest = np.maximum(*(sequences.lengths for sequences in encoded))
             indices = np.flatnonzero(longest <= limit)
-            files["rows"].write((indices + pairs_read).astype(ROW_TYPE).tobytes())
+            files["rows"].write((indices + num_read).astype(ROW_TYPE).tobytes())
             for side, sequences in zip(SIDES, encoded, strict=True):
                 taken = sequences.take(indices)
                 files[f"{side}_lengths"].write(taken.lengths.astype(LENGTH_TYPE).tobytes())
                 files[f"{side}_ids"].write(taken.flat.tobytes())
-            pairs_read, kept = pairs_read + len(longest), kept + len(indices)
+            num_read, num_written = num_read + len(longest), num_written + len(indices)
             shortest = min(shortest, longest.min())
-    if not kept:
+    if not num_written:
         raise ValueError(
-            f"max_tokens ({max_tokens}) leaves none of {pairs_read} pairs; "
-            f"the shortest has {shortest} ids on its longer side"
+            f"max_tokens ({max_tokens}) drops all {num_read} pairs; "
+            f"the shortest has {shortest} tokens on its longer side"
         )
     hashes = {name: hash_file(folder / name) for name in ARRAYS}
-    manifest = {"dropped": pairs_read - kept, "ids": id_type, "sha256": hashes}
+    manifest = {"dropped": num_read - num_written, "ids": id_type, "sha256": hashes}
     (folder / MANIFEST).write_bytes(json_bytes(manifest))
 
 
@@ -294,9 +294,9 @@ def describe_unknown(ids: Sequence[Sequence[int]], vocabulary: Vocabulary, name:
         return []
     count = sum(map(bool, unknown))
     return [
-        f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are unknown to "
-        "the vocabulary (<unk> or single bytes): is it the language of training? Subwords or a larger "
-        "vocabulary.size know more words"
+        f"{name}: {share:.1%} of the tokens, in {count:,} of {len(ids):,} lines, are not in "
+        "the vocabulary (<unk> or single bytes): is this the training language? Subwords or a larger "
+        "vocabulary.size cover more words"
     ]
 
 
@@ -305,6 +305,6 @@ def ensure_lengths(ids: Sequence[Sequence[int]], name: str, limit: int = MAX_TOK
     for number, line in enumerate(ids, start=1):
         if len(line) > limit:
             raise ValueError(
-                f"{name}, line {number} has {len(line):,} tokens; memory grows with their square, so at most "
-                f"{limit:,} are read: give one sentence per line"
+                f"{name}, line {number} has {len(line):,} tokens, above the limit of {limit:,} (memory grows "
+                "with their square): write one sentence per line"
             )

@@ -28,10 +28,10 @@ def no_progress(name: str, done: int, total: int | None) -> None:
 
 def as_paths(paths: str | Path | Sequence[str | Path]) -> list[Path]:
     """Convert one path or several to a list; ValueError if there is none."""
-    found = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-    if not found:
-        raise ValueError("an empty list: name at least one file or folder")
-    return found
+    as_list = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    if not as_list:
+        raise ValueError("the list of paths is empty: name at least one file or folder")
+    return as_list
 
 
 # Atomic writing of files, detection of changed files, and JSON.
@@ -143,7 +143,9 @@ def ensure_states(states: Mapping[Path, FileState]) -> Iterator[None]:
         content_error = error  # a change of the file would explain it, and is reported instead
     for path, state in states.items():
         if _state(path) != state:
-            raise ValueError(f"{path} was changed while it was read; run this again once it is written")
+            raise ValueError(
+                f"{path} changed while it was being read; run the command again when the file is complete"
+            )
     if content_error is not None:
         raise content_error
 
@@ -201,9 +203,9 @@ def check_vacant(out: Path, *, replace: bool = False) -> Path:
     target = Path(os.path.realpath(out))
     remove_leftovers(target.parent, target.name)
     if target == Path.cwd():
-        raise FileExistsError(f"{out} is the working directory; name a new folder in it")
+        raise FileExistsError(f"{out} is the working directory; choose a new folder in it")
     if target.exists() and not (target.is_dir() and (replace or not any(target.iterdir()))):
-        raise FileExistsError(f"{out} holds something already; name a new folder, or remove this one")
+        raise FileExistsError(f"{out} already exists; choose a new folder, or remove this one")
     return target
 
 

@@ -5,13 +5,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice, zip_longest
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from data.corpus import KINDS, corpus_files
 from data.files import as_paths
-from data.text import display_name, ensure_parallel, iter_lines, plain_name
+from data.text import display_name, iter_lines, plain_name, zip_parallel
 
 BLOCK_PAIRS = 4_000
 """Pairs that are read and written at a time."""
@@ -62,13 +63,8 @@ class TwoFiles(Source):
 
     def pairs(self, *, keep_broken: bool = False) -> Iterator[tuple[str, str]]:
         """Stream the pairs; the files must have equally many lines."""
-        src, tgt = (iter_lines(path, allow_blank=True, keep_broken=keep_broken) for path in self.paths)
-        for number, (left, right) in enumerate(zip_longest(src, tgt)):
-            if left is None or right is None:
-                longer = number + 1 + sum(1 for _ in chain(src, tgt))
-                counts = (number, longer) if left is None else (longer, number)
-                ensure_parallel(self.src, counts[0], self.tgt, counts[1])  # never are
-            yield left, right
+        read = partial(iter_lines, allow_blank=True, keep_broken=keep_broken)
+        return zip_parallel(self.src, read(self.src), self.tgt, read(self.tgt))
 
 
 Parser = Callable[[str], tuple[str, str]]
@@ -115,20 +111,20 @@ class Table(OneFile):
             raise ValueError(
                 f"{display_name(self.path)}, line 1: no column {missing!r} in the header line {names!r:.200}"
             )
-        src, tgt = (names.index(each) if isinstance(each, str) else each - 1 for each in columns)
+        src, tgt = (names.index(key) if isinstance(key, str) else key - 1 for key in columns)
         last = max(src, tgt)
 
         def parse(line: str) -> tuple[str, str]:
             cells = line.split("\t")
             if self.columns is None and len(cells) > 2:
                 raise ValueError(
-                    f"{len(cells)} columns, of which two are needed: name them by --columns, "
-                    "such as --columns 1,2, or en,de if the first line has these names"
+                    f"{len(cells)} columns, but two are needed: choose them with --columns, "
+                    "such as --columns 1,2, or en,de if the first line names the columns"
                 )
             if len(cells) <= last:
                 raise ValueError(
-                    f"column {last + 1} is asked for, found {len(cells)}; columns are separated by tabs: "
-                    "correct the line, or give other --columns"
+                    f"no column {last + 1}: the line has {len(cells)}, separated by tabs; "
+                    "correct it, or choose other --columns"
                 )
             return _unquoted(cells[src]), _unquoted(cells[tgt])
 
@@ -154,8 +150,10 @@ class Records(OneFile):
             try:
                 record = json.loads(line)
             except json.JSONDecodeError as error:
-                remedy = "an array over several lines: jq -c '.[]' writes" if line[:1] == "[" else "expected"
-                raise ValueError(f"not JSON by itself ({error}); {remedy} one object per line") from None
+                remedy = (
+                    "convert the array with jq -c '.[]'" if line[:1] == "[" else "write one object per line"
+                )
+                raise ValueError(f"the line is not a JSON object ({error}); {remedy}") from None
             return _field_text(record, src), _field_text(record, tgt)
 
         return parse
@@ -165,13 +163,13 @@ def _field_text(record: Any, field: str) -> str:
     value = record
     for name in field.split("."):
         if not isinstance(value, dict) or name not in value:
-            names = f"; known are {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""
-            raise ValueError(f"no field {field!r}{names}; name the two texts with --fields")
+            names = f" (it has {', '.join(map(repr, value))})" if isinstance(value, dict) and value else ""
+            raise ValueError(f"no field {field!r}{names}; choose the two texts with --fields")
         value = value[name]
     if not isinstance(value, str):
         raise ValueError(f"field {field!r} must be a text, found {type(value).__name__}")
-    if re.search(r"[\ud800-\udc7f\udd00-\udfff]", value):  # the others stand for bytes that are not UTF-8
-        raise ValueError(f"field {field!r} has half a character (\\ud800 to \\udfff without its other half)")
+    if re.search(r"[\ud800-\udc7f\udd00-\udfff]", value):  # other surrogates stand for invalid UTF-8
+        raise ValueError(f"field {field!r} has a lone surrogate (\\ud800 to \\udfff); repair the text")
     return value.replace("\r\n", " ").replace("\n", " ")
 
 
@@ -182,11 +180,11 @@ TABLES = (".tsv", ".tab")
 RECORDS = (".jsonl", ".ndjson")
 UNNAMED = ("src", "tgt")
 """Names of the languages if the file names do not tell them."""
-LANGUAGES = "must be two different names of letters and digits, such as en,de"
+LANGUAGES = "expected two different names of letters and digits, such as en,de"
 COLUMNS = (
-    "must be two different numbers from 1 on, such as 1,2, or two names of the first line, such as en,de"
+    "expected two different numbers from 1 on, such as 1,2, or two names from the first line, such as en,de"
 )
-FIELDS = "JSON lines need the names of their two texts, such as en,de or translation.en,translation.de"
+FIELDS = "expected the names of two fields, such as en,de or translation.en,translation.de"
 
 
 def find_sources(
@@ -210,14 +208,14 @@ def find_sources(
     Raises:
         ValueError: the arguments fit no format, or contradict each other.
     """
-    files, src, tgt = (as_paths(each) if each else [] for each in (files, src, tgt))
+    files, src, tgt = (as_paths(paths) if paths else [] for paths in (files, src, tgt))
     if bool(src) != bool(tgt) or len(src) != len(tgt) or (src and files):
         raise ValueError(
-            f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} are without either option: "
-            "give each source file its target file, with --src and --tgt for all files or for none"
+            f"--src names {len(src)} files, --tgt {len(tgt)}, and {len(files)} have no option: "
+            "use --src and --tgt for all files, one target per source, or for none"
         )
     if columns and fields:
-        raise ValueError("--columns is for tables and --fields for JSON lines: give one of them")
+        raise ValueError("--columns is for tables and --fields for JSON lines: use one of them")
     paths = files or list(chain(*zip(src, tgt, strict=True)))
     suffixes = {Path(plain_name(path)).suffix for path in paths}
     if paths and (fields or suffixes <= {*RECORDS}):
@@ -289,17 +287,19 @@ def _file_pairs(files: Sequence[Path]) -> tuple[Source, ...]:
     if not files or len(files) % 2:
         raise ValueError(
             f"{len(files)} file{'s' * (len(files) != 1)}: expected source and target in turn; "
-            "for tables give --columns 1,2, for JSON lines --fields en,de"
+            "for tables add --columns 1,2, for JSON lines --fields en,de"
         )
     sources = [TwoFiles(src=src, tgt=tgt) for src, tgt in zip(files[::2], files[1::2], strict=True)]
     first = languages(sources)
     for source in sources:
         if source.src == source.tgt:
-            raise ValueError(f"{display_name(source.src)} is given as source and as target; name two files")
+            raise ValueError(
+                f"{display_name(source.src)} is both source and target; name two different files"
+            )
         if first != UNNAMED and languages([source]) == first[::-1]:
             raise ValueError(
-                f"{source.src} is given as a source and {sources[0].src} too, but their languages differ: "
-                f"name {source.tgt} first"
+                f"{source.src} and {sources[0].src} are both sources, but in different languages: "
+                f"put {source.tgt} first"
             )
     return tuple(sources)
 
@@ -311,7 +311,7 @@ def _folder_languages(root: Path) -> tuple[str, str]:
     langs = sorted({name.suffix[1:] for name in names if KINDS["train"].fullmatch(name.stem)})
     if len(langs) != 2:
         raise ValueError(
-            f"{root}: train files end in {', '.join(langs) or 'nothing known'}; "
-            "give --langs SRC,TGT for the two to read"
+            f"{root}: expected train files in two languages, found {', '.join(langs) or 'none'}; "
+            "choose two with --langs SRC,TGT"
         )
     return langs[0], langs[1]

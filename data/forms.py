@@ -15,6 +15,8 @@ from math import log
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from data.text import UNSPACED as UNSPACED_CHARACTERS
+
 if TYPE_CHECKING:
     from data.corpus import Corpus
 
@@ -41,7 +43,6 @@ SAME_LINES = 0.7
 # Signs of a line.
 
 
-_Two = tuple[int, int]
 Sign = tuple[str, str]
 """Kind, one of ``KINDS``, and value."""
 KINDS = ("form", "character", "end", "first word", "last word", "word", "beside")
@@ -72,10 +73,7 @@ PLAIN_LACKS: Mapping[str, re.Pattern[str]] = {
         r"\\u[\da-fA-F]{4}|\\x[\da-fA-F]{2}|(?:%[\dA-F]{2}){2}|(?:=[\dA-F]{2}){2}"
     ),
     "lost characters": re.compile("[\ufffd\u2047\udc80-\udcff]"),
-    UNSPACED: re.compile(
-        "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-        "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
-    ),
+    UNSPACED: re.compile(f"[{UNSPACED_CHARACTERS}\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"),
 }
 """By name: patterns that plain text lacks, or that spaces do not divide into words."""
 ENDS: Mapping[str, re.Pattern[str]] = {
@@ -110,7 +108,7 @@ def plain_forms(line: str) -> set[str]:
     names = {name for name, pattern in PLAIN_LACKS.items() if pattern.search(line)}
     names |= {_cut(sign) for sign, style in PIECES.items() if sign in line and style.cut.search(line)}
     words = line.split()
-    if len(words) > FACTOR and 2 * sum(len(each) == 1 and each.isalpha() for each in words) > len(words):
+    if len(words) > FACTOR and 2 * sum(len(word) == 1 and word.isalpha() for word in words) > len(words):
         names.add(LONE_LETTERS)
     if not line.isascii():
         encodings = {_wrong_encoding(run) for run in _NOT_ASCII.findall(line)}
@@ -121,7 +119,7 @@ def plain_forms(line: str) -> set[str]:
     return names
 
 
-def _signs(line: str) -> dict[str, Iterable[str]]:
+def _signs(line: str) -> set[Sign]:
     shape, words = line.translate(_SHAPES), line.split()
     forms = plain_forms(line) | {name for name, sign in SHAPES.items() if sign in shape.strip()}
     if not line.isascii():
@@ -129,15 +127,16 @@ def _signs(line: str) -> dict[str, Iterable[str]]:
         forms.update(f"{script} letters" for script in set(map(_script, line)) - {""})
         if unicodedata.normalize("NFKC", line) != unicodedata.normalize("NFC", line):
             forms.add(COMPATIBLE)
-    return {
+    values: dict[str, Iterable[str]] = {
         "form": forms,
         "end": [name for name, pattern in ENDS.items() if pattern.match(shape)],
-        "character": set(line),
+        "character": line,
         "first word": words[:1],
         "last word": words[-1:],
-        "word": set(words),
-        "beside": set(map("".join, pairwise(shape))),
+        "word": words,
+        "beside": map("".join, pairwise(shape)),
     }
+    return {(kind, value) for kind in KINDS for value in values[kind]}
 
 
 @cache
@@ -153,9 +152,7 @@ def _misread(encoding: str) -> str:
 def _wrong_encoding(run: str) -> str:
     for encoding in _ENCODINGS if len(run) > 1 else ():
         try:  # Windows reads the bytes that CP1252 does not define as the controls of Latin-1
-            content = b"".join(
-                bytes([ord(each)]) if "\x80" <= each < "\xa0" else each.encode(encoding) for each in run
-            )
+            content = b"".join(bytes([ord(c)]) if "\x80" <= c < "\xa0" else c.encode(encoding) for c in run)
             restored = content.decode()
         except UnicodeError:
             continue
@@ -210,11 +207,10 @@ def join_pieces(text: str, sign: str) -> str:
 def _symbols_beside_letters(line: str) -> set[str]:
     shape = f" {line.translate(_SHAPES)} "
     return {
-        each
-        for i, each in enumerate(shape)
-        if each not in _LETTERS
-        and unicodedata.category(each) in ("Sm", "Sk", "So", "Pc", "Co")
-        and not _LETTERS.isdisjoint((shape[i - 1], shape[i + 1]))
+        symbol
+        for left, symbol, right in zip(shape, shape[1:], shape[2:], strict=False)
+        if unicodedata.category(symbol) in ("Sm", "Sk", "So", "Pc", "Co")
+        and not _LETTERS.isdisjoint((left, right))
     }
 
 
@@ -251,8 +247,8 @@ def describe_text(lines: Sequence[str], *, unspaced: bool = True) -> list[Findin
     """
     sample = _sample(lines)
     findings = _plain_findings(sample, unspaced=unspaced)
-    if any(each.form != UNSPACED for each in findings):
-        return findings  # their symbols would be listed again
+    if any(finding.form != UNSPACED for finding in findings):
+        return findings  # symbols of these forms would be listed again
     beside = Counter(chain.from_iterable(map(_symbols_beside_letters, sample)))
     return findings + [
         Finding(f"{symbol!r} beside letters", count, len(sample), remedy_of(symbol))
@@ -280,35 +276,33 @@ def compare_texts(
 
     ``name`` is that of the other text, such as "references"; ``same_sentences`` in any number and order.
     """
-    texts = [_sample(lines) for lines in (text, other)]
-    counts: list[dict[str, Counter[str]]] = []
-    for sample in texts:
-        counts.append({kind: Counter() for kind in KINDS})
-        for signs in map(_signs, sample):
-            for kind, values in signs.items():
-                counts[-1][kind].update(values)
-    findings, (size, other_size) = list[Finding](), map(len, texts)
+    texts, findings = (_sample(text), _sample(other)), list[Finding]()
+    counts = [Counter(chain.from_iterable(map(_signs, sample))) for sample in texts]
+    size, other_size = map(len, texts)
     for missing in (False, True):
         having, lacking = counts[::-1] if missing else counts
         sizes = (other_size, size) if missing else (size, other_size)
         notable = [
-            (kind, value)
-            for kind in KINDS
-            for value, count in having[kind].items()
-            if _is_notable(
-                (kind, value),
-                (count, lacking[kind][value]),
-                sizes,
-                missing=missing,
-                same_sentences=same_sentences,
-            )
+            sign
+            for sign, count in having.items()
+            if _is_notable(sign, (count, lacking[sign]), sizes, missing=missing, same=same_sentences)
         ]
-        for kind, value in _merge(notable, texts[missing], missing=missing):
-            count, there = (each[kind][value] for each in counts)
-            than = f", but in {there:,} of {other_size:,} of the {name}"
-            remedy = remedy_of(f"no {value}" if missing else value)
-            findings.append(Finding(_spell(kind, value, texts[missing]), count, size, remedy, than))
+        for sign in _merge(notable, texts[missing], missing=missing):
+            count, other_count = (counter[sign] for counter in counts)
+            than = f", but in {other_count:,} of {other_size:,} of the {name}"
+            remedy = remedy_of(f"no {sign[1]}" if missing else sign[1])
+            findings.append(Finding(_spell(*sign, texts[missing]), count, size, remedy, than))
     return findings
+
+
+def describe_beside(
+    lines: Sequence[str], train: Sequence[str] = (), *, unspaced: bool = True
+) -> list[Finding]:
+    """List the forms of a text, with those that the training set does not have; each form only once."""
+    findings = describe_text(lines, unspaced=unspaced)
+    if train:
+        findings += compare_texts(lines, train, "training set", same_sentences=False)
+    return list({finding.form: finding for finding in findings}.values())
 
 
 def _is_general(form: str) -> bool:
@@ -319,7 +313,9 @@ MAX_FINDINGS = 5
 """Findings listed in each direction."""
 
 
-def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_sentences: bool) -> bool:
+def _is_notable(
+    sign: Sign, counts: tuple[int, int], sizes: tuple[int, int], *, missing: bool, same: bool
+) -> bool:
     kind, value = sign
     share, other_share = (count / max(size, 1) for count, size in zip(counts, sizes, strict=True))
     if kind == "end":
@@ -328,7 +324,7 @@ def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_se
     if missing and not (of_text if kind == "form" else kind == "character" and not value.isalnum()):
         return False
     is_style = kind in KINDS[3:] or (kind == "character" and value.isalnum()) or of_text
-    factor = (FACTOR if missing or is_style else 1) * (1 if same_sentences else OTHER_LINES)
+    factor = (FACTOR if missing or is_style else 1) * (1 if same else OTHER_LINES)
     is_of_sentence = kind.endswith("word") or (kind != "form" and not set(".,;:?!").isdisjoint(value))
     least = max(factor * MIN_SHARE, WORD_SHARE * is_of_sentence)
     expected = min(counts[0], share * sizes[1])
@@ -338,17 +334,15 @@ def _is_notable(sign: Sign, counts: _Two, sizes: _Two, *, missing: bool, same_se
 def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> list[Sign]:
     rows: dict[Sign, set[int]] = {sign: set() for sign in signs}
     for row, line in enumerate(sample if signs else ()):
-        present = _signs(line)
-        for kind, value in signs:
-            if value in present[kind]:
-                rows[kind, value].add(row)
+        for sign in _signs(line) & rows.keys():
+            rows[sign].add(row)
     merged: list[Sign] = []
 
     def rank(sign: Sign) -> tuple[float, int, str]:
         kind, value = sign
         is_detail = {"form": _is_general(value) and not missing, "character": value.isalnum()}
-        place = KINDS.index("beside") - 0.5 if is_detail.get(kind) else KINDS.index(kind)
-        return place, -len(rows[sign]), value
+        position = KINDS.index("beside") - 0.5 if is_detail.get(kind) else KINDS.index(kind)
+        return position, -len(rows[sign]), value
 
     def is_told(sign: Sign, by: Sign) -> bool:
         kind, value = sign
@@ -359,7 +353,7 @@ def _merge(signs: Sequence[Sign], sample: Sequence[str], *, missing: bool) -> li
         return len(rows[sign] & rows[by]) >= SAME_LINES * len(lines)
 
     for sign in sorted(signs, key=rank):
-        if not any(is_told(sign, each) for each in merged):
+        if not any(is_told(sign, other) for other in merged):
             merged.append(sign)
     return sorted(merged, key=lambda sign: -len(rows[sign]))[:MAX_FINDINGS]
 
@@ -373,7 +367,7 @@ def _spell(kind: str, value: str, sample: Sequence[str]) -> str:
         return f"{value!r}" if example == value else f"{value!r} (as in {example!r:.40})"
     if kind == "beside":
         names = {"A": "a capital letter", "a": "a letter", "字": "a letter", "0": "a digit", " ": "a space"}
-        left, right = (names.get(each, repr(each)) for each in value)
+        left, right = (names.get(shape, repr(shape)) for shape in value)
         return f"{left} before {right}"
     return f"the {kind} {value!r:.40}"
 
@@ -390,7 +384,9 @@ def remedy_of(form: str) -> str:
         return 'join the pieces, as vocabulary.kind = "given" does'
     if form.startswith(_misread("")):
         return f"line.encode({form.rpartition(' ')[2]!r}).decode() undoes it"
-    other = "is it a text of another language?" if form.endswith(" letters") else "give both texts one form"
+    other = (
+        "is the text in another language?" if form.endswith(" letters") else "give both texts the same form"
+    )
     return REMEDIES.get(form, other)
 
 
@@ -427,7 +423,7 @@ class Order(NamedTuple):
     """Most frequent displacement; 0: line i resembles line i."""
     share: float
     """Share of the lines with this displacement."""
-    own: float
+    unmoved: float
     """Share of the lines that resemble line i most."""
     close: float
     """Share of the lines that have at least half of their rare words in common with that line."""
@@ -457,8 +453,8 @@ def measure_order(text: Sequence[str], other: Sequence[str]) -> Order:
     total = displacements.total()
     if total < 4 * MIN_LINES:
         return Order(0, 1.0, 1.0, 0.0)
-    (shift, count), own = displacements.most_common(1)[0], displacements[0]
-    return Order(shift, count / total, own / total, close / total)
+    shift, count = displacements.most_common(1)[0]
+    return Order(shift, count / total, displacements[0] / total, close / total)
 
 
 OTHER_ORDER = 0.1
@@ -477,25 +473,26 @@ def describe_translations(
     ``unspaced``: name a script without spaces, too.
     """
     compared = compare_texts(lines, list(chain(*zip(*references, strict=True))), "references")
-    findings = {each.form: each for each in [*_plain_findings(_sample(lines), unspaced=unspaced), *compared]}
+    plain = _plain_findings(_sample(lines), unspaced=unspaced)
+    findings = {finding.form: finding for finding in [*plain, *compared]}
     warnings, size = list(map(str, findings.values())), len(lines)
     blank = sum(not line.strip() for line in lines)
     if blank > MIN_SHARE * size:
-        warnings.append(f"nothing in {blank:,} of {size:,} lines: were they lost?")
-    repetition = min((describe_repetition(lines, each) for each in references), key=len)
+        warnings.append(f"{blank:,} of {size:,} lines are blank: were they lost?")
+    repetition = min((describe_repetition(lines, reference) for reference in references), key=len)
     warnings += repetition
     orders = [measure_order(lines, reference) for reference in references]
-    order = max(orders, key=lambda order: order.own)
-    if order.shift and order.share > OTHER_ORDER and order.own < OTHER_ORDER:
+    order = max(orders, key=lambda order: order.unmoved)
+    if order.shift and order.share > OTHER_ORDER and order.unmoved < OTHER_ORDER:
         warnings.append(
             f"{order.share:.0%} of the lines resemble reference i{order.shift:+} instead of i: shift them"
         )
-    elif order.own < OTHER_ORDER and order.close > 0.5 and not repetition:
+    elif order.unmoved < OTHER_ORDER and order.close > 0.5 and not repetition:
         warnings.append(
-            f"{order.close:.0%} of the lines resemble a reference closely, but only {order.own:.0%} "
-            "their own: put them in the order of the references"
+            f"{order.close:.0%} of the lines closely resemble a reference, but only {order.unmoved:.0%} "
+            "the one in the same line: put them in the order of the references"
         )
-    length = len("".join(lines)) / max(1, min(len("".join(each)) for each in references))
+    length = len("".join(lines)) / max(1, min(len("".join(reference)) for reference in references))
     if not LENGTHS[0] <= length <= LENGTHS[1]:
         warnings.append(
             f"{length:.2f} characters per character of the references: are they the same sentences?"
@@ -508,7 +505,7 @@ def describe_repetition(lines: Sequence[str], other: Sequence[str]) -> list[str]
     size, warnings = len(lines), []
     repeated = sum(map(repeats_phrase, lines))
     if repeated > max(MIN_SHARE * size, 2 * sum(map(repeats_phrase, other))):
-        warnings.append(f"a phrase stands three times in a row in {repeated:,} of {size:,} lines")
+        warnings.append(f"a phrase occurs three times in a row in {repeated:,} of {size:,} lines")
     if size >= 4 * MIN_LINES and distinct_lines(lines) < DISTINCT * distinct_lines(other):
         warnings.append(f"only {round(distinct_lines(lines) * size):,} of {size:,} lines are different")
     return warnings
@@ -529,18 +526,14 @@ def describe_corpus(corpus: "Corpus", kind: str, *, unspaced: bool = True) -> li
     samples = {split: (_sample(pairs.src), _sample(pairs.tgt)) for split, pairs in corpus.splits.items()}
     for side, language in enumerate((corpus.src_lang, corpus.tgt_lang)):
         for split, sample in samples.items():
-            findings = describe_text(sample[side], unspaced=unspaced and side == 1)
-            for finding in findings:
-                if finding.form in CUT and finding.most and kind != "given":
+            train = () if split == "train" else samples["train"][side]
+            for finding in describe_beside(sample[side], train, unspaced=unspaced and side == 1):
+                if finding.form in CUT and kind == "given":
+                    continue
+                if finding.form in CUT and finding.most:
                     raise ValueError(
                         f"{corpus.name}, {language}: {finding.form} in {finding.lines} of {finding.total} "
                         f'lines of {split}: set vocabulary.kind = "given", which joins them before scoring'
                     )
-            if split != "train":
-                compared = compare_texts(
-                    sample[side], samples["train"][side], "training set", same_sentences=False
-                )
-                findings = [*findings, *compared]
-            forms = {each.form: each for each in findings if each.form not in CUT or kind != "given"}
-            warnings += [f"{split}, {language}: {finding}" for finding in forms.values()]
+                warnings.append(f"{split}, {language}: {finding}")
     return warnings

@@ -12,7 +12,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -28,7 +27,7 @@ from data.files import (
     no_progress,
     write_atomically,
 )
-from data.text import iter_lines
+from data.text import iter_lines, zip_parallel
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +117,7 @@ def read_catalogue(text: str) -> dict[str, NamedCorpus]:
     corpora = msgspec.convert(tomllib.loads(text)["corpora"], list[NamedCorpus])
     names = [corpus.name for corpus in corpora]
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"corpora.toml: several corpora are named {twice[0]!r}: give each a name of its own")
+        raise ValueError(f"corpora.toml: several corpora are named {twice[0]!r}: rename all but one")
     return dict(zip(names, corpora, strict=True))
 
 
@@ -133,7 +132,7 @@ def list_corpora() -> list[str]:
 def named_corpus(name: str) -> NamedCorpus:
     """Look up a corpus; ValueError if there is none of that name."""
     if name not in CORPORA:
-        raise ValueError(f"unknown corpus {name!r}; known are {', '.join(CORPORA)}")
+        raise ValueError(f"no corpus {name!r}; choose one of {', '.join(CORPORA)}")
     return CORPORA[name]
 
 
@@ -180,7 +179,7 @@ def fetch(
                 members = {text.member for _, *both in texts for text in both if text.remote == remote}
                 if members != {""}:
                     extract(path, members, raw / remote.name)
-            kept, blank = _write_splits(rows, building, pair)
+            written, blank = _write_splits(rows, building, pair)
         except ValueError as error:  # name the download, since the temporary folder is removed
             raise ValueError(str(error).replace(str(raw), str(downloads))) from None
         shutil.rmtree(raw, ignore_errors=True)
@@ -191,13 +190,13 @@ def fetch(
             "citation": corpus.citation,
             "home": corpus.home,
             "downloads": digests,
-            "pairs": kept,
+            "pairs": written,
             "left_out_as_blank": blank,
             "files": {path.name: described(path) for path in sorted(building.iterdir())},
         }
         write_atomically(building / MANIFEST, json_bytes(manifest))
-    for split, count in kept.items():
-        left_out = f", {blank[split]:,} with a blank side left out" if blank[split] else ""
+    for split, count in written.items():
+        left_out = f" ({blank[split]:,} with a blank side were left out)" if blank[split] else ""
         logger.info(f"{split}: {count:,} pairs{left_out}")
     return folder
 
@@ -207,7 +206,7 @@ def downloaded_folder(name: str, src: str, tgt: str, root: Path) -> Path:
     _, pair, folder = _locate(name, src, tgt, root)
     if not folder.exists():
         raise FileNotFoundError(
-            f"{folder}: not downloaded yet; run: attnbench data get {name} --src {pair[0]} --tgt {pair[1]}"
+            f"{folder} has not been downloaded; run attnbench data get {name} --src {pair[0]} --tgt {pair[1]}"
         )
     return folder
 
@@ -221,7 +220,7 @@ def _locate(name: str, src: str, tgt: str, root: Path) -> tuple[NamedCorpus, Pai
 def _write_splits(
     rows: Iterable[tuple[str, str, str]], folder: Path, pair: Pair
 ) -> tuple[Counter[str], Counter[str]]:
-    kept, blank, files = Counter[str](), Counter[str](), dict[str, list[IO[str]]]()
+    written, blank, files = Counter[str](), Counter[str](), dict[str, list[IO[str]]]()
     with ExitStack() as stack:
         for split, *sides in rows:
             if not all(map(str.strip, sides)):
@@ -232,21 +231,14 @@ def _write_splits(
                 files[split] = [
                     stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths
                 ]
-            kept[split] += 1
+            written[split] += 1
             for file, side in zip(files[split], sides, strict=True):
                 file.write(f"{side}\n")
-    return kept, blank
+    return written, blank
 
 
 def _pairs(format_: str, src: Path, tgt: Path) -> Iterator[Pair]:
-    texts = (_read(path, format_, column) for column, path in enumerate((src, tgt)))
-    for number, (left, right) in enumerate(zip_longest(*texts)):
-        if left is None or right is None:
-            shorter, longer = (src, tgt) if left is None else (tgt, src)
-            raise ValueError(
-                f"{shorter} ends after {number:,} sentences, but {longer} is longer: not parallel"
-            )
-        yield left, right
+    return zip_parallel(src, _read(src, format_, 0), tgt, _read(tgt, format_, 1))
 
 
 def _read(path: Path, format_: str, column: int) -> Iterator[str]:
@@ -267,7 +259,7 @@ def _divide(split: str, pairs: Iterable[Pair]) -> Iterator[tuple[str, str, str]]
         yield from _held_out(pairs)
         return
     for number, (src, tgt) in enumerate(pairs, start=1):
-        if split == EVERY_23RD:  # as in fairseq's recipe for IWSLT14
+        if split == EVERY_23RD:  # fairseq's recipe for IWSLT14
             yield "train" if number % 23 else "valid", src, tgt
         else:
             yield split, src, tgt

@@ -5,7 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from itertools import chain, compress
@@ -21,7 +21,7 @@ from data.forms import SAMPLE_LINES, Finding, describe_text
 from data.text import BUFFER, count_words, display_name, is_broken, letters_of, open_text
 from data.workers import map_blocks
 
-# 64-bit hashes of texts, so that repeats among ten million lines are found without keeping the lines.
+# 64-bit hashes of texts, so that repeats among ten million lines are found without storing the lines.
 
 
 Hashes = NDArray[np.uint64]
@@ -131,24 +131,24 @@ def held_out_size(requested: int | None, pairs: int) -> int:
     return min(MAX_HELD_OUT, max(pairs // 10, 1)) if requested is None else requested
 
 
-def assign_splits(src: Hashes, tgt: Hashes, kept: Mask, *, valid: int, test: int, seed: int) -> Labels:
+def assign_splits(src: Hashes, tgt: Hashes, usable: Mask, *, valid: int, test: int, seed: int) -> Labels:
     """Draw valid and test from pairs whose source and target occur only once.
 
     So splits share no source and no target. The draw depends on texts and ``seed``, not on the order of
     lines. Raises ValueError if too few pairs are unique, or none would be left for training.
     """
-    labels = np.where(kept, TRAIN, DROPPED).astype(np.uint8)
-    rows = np.flatnonzero(kept)
+    labels = np.where(usable, TRAIN, DROPPED).astype(np.uint8)
+    rows = np.flatnonzero(usable)
     candidates = rows[is_unique(src[rows]) & is_unique(tgt[rows])]
     if valid + test >= len(rows):
         raise ValueError(
-            f"valid and test are to have {valid + test:,} pairs, but the corpus has {len(rows):,}: "
-            f"give at least {valid + test + 1:,} different pairs"
+            f"valid and test need {valid + test:,} pairs, but the corpus has {len(rows):,}: "
+            f"provide at least {valid + test + 1:,} different pairs"
         )
     if valid + test > len(candidates):
         raise ValueError(
-            f"valid and test are to have {valid + test:,} pairs, but only {len(candidates):,} of "
-            f"{len(rows):,} have a source and a target that occur once; set --valid and --test lower"
+            f"valid and test need {valid + test:,} pairs, but only {len(candidates):,} of "
+            f"{len(rows):,} have a source and a target that occur once; lower --valid and --test"
         )
     order = splitmix64(pair_hashes(src[candidates], tgt[candidates]), seed)
     drawn = candidates[np.argsort(order, kind="stable")[: valid + test]]
@@ -167,7 +167,7 @@ MAX_DISTINCT_WORDS = 50_000
 class BlockFindings(NamedTuple):
     """Findings on the N pairs of a block that need no other pair."""
 
-    kept: Mask
+    usable: Mask
     dropped: Counter[str]
     hashes: Hashes
     """``hash_text`` of the letters of sources and of targets, (2, N); zeros if dropped."""
@@ -182,14 +182,16 @@ def examine(filters: Filters, request: tuple[PairBlock, bool]) -> BlockFindings:
     (src, tgt), with_words = request
     pairs = [(clean(left), clean(right)) for left, right in zip(src, tgt, strict=True)]
     reasons = [filters.drop_reason(*pair) for pair in pairs]
-    kept = np.array([not reason for reason in reasons], dtype=np.bool_)
-    kept_pairs = list(compress(pairs, kept.tolist()))
+    usable = np.array([not reason for reason in reasons], dtype=np.bool_)
+    usable_pairs = list(compress(pairs, usable.tolist()))
     hashes = np.zeros((2, len(pairs)), dtype="<u8")
     for side in (0, 1):
-        hashes[side, kept] = hash_array(b"".join(hash_text(letters_of(pair[side])) for pair in kept_pairs))
-    texts = kept_pairs if with_words else []
+        hashes[side, usable] = hash_array(
+            b"".join(hash_text(letters_of(pair[side])) for pair in usable_pairs)
+        )
+    texts = usable_pairs if with_words else []
     return BlockFindings(
-        kept=kept,
+        usable=usable,
         dropped=Counter(filter(None, reasons)),
         hashes=hashes,
         words=set(" ".join(chain.from_iterable(texts)).casefold().split()),
@@ -218,11 +220,9 @@ class PreparationPlan:
     def __post_init__(self) -> None:
         """Raise ValueError for invalid languages and empty sets."""
         parts = [part for lang in self.langs for part in lang.split(".")]
-        are_two = isinstance(self.langs, tuple) and len(self.langs) == len(set(self.langs)) == 2
-        if not are_two or not all(map(is_language, parts)):
-            raise ValueError(f"langs {self.langs!r}: must be two names, such as ('en', 'de')")
-        for name in ("valid", "test"):
-            size = getattr(self, name)
+        if self.langs[0] == self.langs[1] or not all(map(is_language, parts)):
+            raise ValueError(f"langs {self.langs!r}: expected two different names, such as ('en', 'de')")
+        for name, size in {"valid": self.valid, "test": self.test}.items():
             if size is not None and size < 1:
                 raise ValueError(f"{name} {size}: must be at least 1, or None for a tenth of the corpus")
 
@@ -251,21 +251,21 @@ def run_first_pass(
     plan: PreparationPlan, progress: ProgressCallback = no_progress, *, workers: int | None = None
 ) -> FirstPass:
     """Read all pairs once and label each; memory holds 17 bytes per pair and no text."""
-    src, tgt, kept = bytearray(), bytearray(), bytearray()
+    src, tgt, usable = bytearray(), bytearray(), bytearray()
     dropped = Counter(dict.fromkeys(REASONS, 0))
     words: set[str] = set()
     sample: list[tuple[str, str]] = []
     requests = ((block, len(words) < MAX_DISTINCT_WORDS) for block in _blocks(plan))
     progress("reading", 0, None)
-    for found in map_blocks(partial(examine, plan.filters), requests, workers=workers):
-        kept += found.kept.tobytes()
-        src += found.hashes[0].tobytes()
-        tgt += found.hashes[1].tobytes()
-        dropped.update(found.dropped)
-        words |= found.words
-        sample += found.sample[: SAMPLE_LINES - len(sample)]
-        progress("reading", len(kept), None)
-    mask = np.frombuffer(kept, dtype=np.bool_).copy()
+    for block in map_blocks(partial(examine, plan.filters), requests, workers=workers):
+        usable += block.usable.tobytes()
+        src += block.hashes[0].tobytes()
+        tgt += block.hashes[1].tobytes()
+        dropped.update(block.dropped)
+        words |= block.words
+        sample += block.sample[: SAMPLE_LINES - len(sample)]
+        progress("reading", len(usable), None)
+    mask = np.frombuffer(usable, dtype=np.bool_).copy()
     return FirstPass(
         labels=_assign_labels(plan, hash_array(src), hash_array(tgt), mask, dropped),
         dropped=dict(dropped),
@@ -280,25 +280,25 @@ def _blocks(plan: PreparationPlan) -> Iterator[PairBlock]:
 
 
 def _assign_labels(
-    plan: PreparationPlan, src: Hashes, tgt: Hashes, kept: Mask, dropped: Counter[str]
+    plan: PreparationPlan, src: Hashes, tgt: Hashes, usable: Mask, dropped: Counter[str]
 ) -> Labels:
-    rows = np.flatnonzero(kept)
+    rows = np.flatnonzero(usable)
     if plan.filters.drop_duplicates:
         duplicates = rows[is_repeat(pair_hashes(src[rows], tgt[rows]))]
-        kept[duplicates] = False
+        usable[duplicates] = False
         dropped["duplicate"] = len(duplicates)
     if plan.filters.drop_overlap:
-        overlapping = kept & _in_fixed_splits(plan, src, tgt)
-        kept &= ~overlapping
+        overlapping = usable & _in_fixed_splits(plan, src, tgt)
+        usable &= ~overlapping
         dropped["overlap"] = int(overlapping.sum())
-    count = int(kept.sum())
+    count = int(usable.sum())
     if not count:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in dropped.items() if count)
-        raise ValueError(f"no pair is left of {len(kept):,}: {reasons}; loosen these rules")
+        raise ValueError(f"all {len(usable):,} pairs were dropped ({reasons}); relax these rules")
     if plan.fixed_splits:
-        return np.where(kept, TRAIN, DROPPED).astype(np.uint8)
+        return np.where(usable, TRAIN, DROPPED).astype(np.uint8)
     valid, test = held_out_size(plan.valid, count), held_out_size(plan.test, count)
-    return assign_splits(src, tgt, kept, valid=valid, test=test, seed=plan.seed)
+    return assign_splits(src, tgt, usable, valid=valid, test=test, seed=plan.seed)
 
 
 def _in_fixed_splits(plan: PreparationPlan, src: Hashes, tgt: Hashes) -> Mask:
@@ -343,14 +343,14 @@ def prepare_corpus(
         spool = folder / "spool"
         local = replace(plan, sources=[_spool_streams(source, spool) for source in plan.sources])
         with ensure_unchanged(*_paths(local)):
-            found = run_first_pass(local, progress, workers=workers)
-            _write_divided(local, found.labels, folder, progress)
+            first_pass = run_first_pass(local, progress, workers=workers)
+            _write_divided(local, first_pass.labels, folder, progress)
             fixed_sizes = {name: _copy_fixed_split(plan, name, folder) for name in plan.fixed_splits}
             inputs = list(map(described, _paths(local)))
         shutil.rmtree(spool, ignore_errors=True)
         outputs = sorted(folder.iterdir())
         manifest = {
-            **_summary(plan, found, fixed_sizes),
+            **_summary(plan, first_pass, fixed_sizes),
             "inputs": [
                 {"path": display_name(path), **entry}
                 for path, entry in zip(_paths(plan), inputs, strict=True)
@@ -359,15 +359,15 @@ def prepare_corpus(
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", "utf-8")
         if starter is not None:
-            (folder / EXPERIMENT_FILE).write_text(starter(found, manifest["splits"]), "utf-8")
+            (folder / EXPERIMENT_FILE).write_text(starter(first_pass, manifest["splits"]), "utf-8")
     return manifest
 
 
 def preview_corpus(plan: PreparationPlan, progress: ProgressCallback = no_progress) -> dict[str, Any]:
     """Return the manifest without files and hashes; write nothing. Errors are those of ``prepare_corpus``."""
-    found = run_first_pass(plan, progress)
+    first_pass = run_first_pass(plan, progress)
     fixed_sizes = {name: sum(1 for _ in _fixed_pairs(plan, name)) for name in plan.fixed_splits}
-    return _summary(plan, found, fixed_sizes)
+    return _summary(plan, first_pass, fixed_sizes)
 
 
 def _summary(plan: PreparationPlan, first_pass: FirstPass, fixed_sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -388,12 +388,11 @@ def _paths(plan: PreparationPlan) -> list[Path]:
 
 def _spool_streams(source: Source, spool: Path) -> Source:
     copies = {}
-    for each in fields(source):
-        path = getattr(source, each.name)
+    for name, path in vars(source).items():
         if isinstance(path, Path) and not path.is_file():
             spool.mkdir(exist_ok=True)
-            copies[each.name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
-            with open_text(path) as stream, copies[each.name].open("xb") as file:
+            copies[name] = spool / f"{len(list(spool.iterdir()))}-standard-input"
+            with open_text(path) as stream, copies[name].open("xb") as file:
                 shutil.copyfileobj(stream, file, BUFFER)
     return replace(source, **copies)
 
@@ -436,6 +435,6 @@ def _fixed_pairs(plan: PreparationPlan, name: str) -> Iterator[tuple[str, str]]:
         if not all(map(clean, pair)):
             raise ValueError(
                 f"{display_name(source.paths[0])}, line {number}: a side of this pair is blank, "
-                f"and a given {name} set is never filtered; remove the pair from both files"
+                f"and {name} sets are copied as they are; remove the pair from both files"
             )
         yield pair

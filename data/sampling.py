@@ -46,7 +46,7 @@ class SubwordSampler:
     def __init__(self, vocabulary: Vocabulary, strength: float) -> None:
         if not isinstance(vocabulary, SubwordVocabulary):
             kinds = " or ".join(SUBWORD_KINDS)
-            raise ValueError(f"subword sampling needs a vocabulary of {kinds}, found {vocabulary.kind}")
+            raise ValueError(f"subword sampling needs a {kinds} vocabulary, found {vocabulary.kind}")
         if not 0 < strength < 1:
             raise ValueError(f"the strength of subword sampling must be between 0 and 1, found {strength}")
         self._vocabulary, self._strength = vocabulary, strength

@@ -13,13 +13,13 @@ import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from itertools import islice
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from data.files import ensure_states, file_states
 
-# Visible forms of the characters that a terminal, a browser or a table would obey instead of showing.
+# Visible forms of control characters.
 #
 # File names, labels, error messages and corpora may contain them. ESC becomes ``\x1b``; from DEL on, the form
 # is that of JSON, ``\u202e``, so that JSON stays JSON with the same content.
@@ -50,7 +50,7 @@ def _spell(match: re.Match[str]) -> str:
 
 
 _UNUSUAL = {
-    "Cs": "not text",  # what bytes that are not UTF-8 are read as
+    "Cs": "not text",  # invalid UTF-8 is read as these
     "Cc": "control",
     "Zl": "line break",
     "Zp": "line break",
@@ -82,13 +82,13 @@ def unusual_kind(character: str) -> str:
 def find_unusual(lines: Sequence[str]) -> dict[str, dict[int, list[str]]]:
     """Find unusual characters by kind and index of the line."""
     unusual = {character for character in set("\n".join(lines)) if unusual_kind(character)}
-    found: dict[str, dict[int, list[str]]] = {}
+    by_kind: dict[str, dict[int, list[str]]] = {}
     if unusual:
         pattern = re.compile(f"[{re.escape(''.join(unusual))}]")
         for row, line in enumerate(lines):
             for character in pattern.findall(line):
-                found.setdefault(unusual_kind(character), {}).setdefault(row, []).append(character)
-    return found
+                by_kind.setdefault(unusual_kind(character), {}).setdefault(row, []).append(character)
+    return by_kind
 
 
 def is_broken(line: str) -> bool:
@@ -108,11 +108,11 @@ _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 def list_lines(lines: Iterable[str]) -> list[str]:
     """Return the lines as a list; ValueError for one string or for missing values."""
     if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise ValueError(f"expected a list of lines of text, found {lines!r:.60}")
+        raise ValueError(f"expected a list of strings, found {lines!r:.60}")
     listed = list(lines)
     for line in listed:
         if not isinstance(line, str):
-            raise ValueError(f"expected a list of lines of text, found {line!r:.60}")
+            raise ValueError(f"expected a list of strings, found {line!r:.60}")
     return listed
 
 
@@ -157,11 +157,11 @@ PACKED: Mapping[bytes, Callable[[BinaryIO], Any]] = {
 NOT_TEXT = {
     b"PK\x03\x04": "a zip or office file: unpack it, or save it as plain text",
     b"\xd0\xcf\x11\xe0": "an office file: save it as plain text",
-    b"%PDF": "a PDF: extract its text",
+    b"%PDF": "a PDF file: extract its text",
     b"{\\rtf": "an RTF document: save it as plain text",
     b"PAR1": "a Parquet table: write its texts line by line",
-    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it by unzstd",
-    b"7z\xbc\xaf": "packed by 7-Zip: unpack it",
+    b"\x28\xb5\x2f\xfd": "packed with zstd: unpack it with unzstd",
+    b"7z\xbc\xaf": "packed with 7-Zip: unpack it",
     b"Rar!": "a RAR archive: unpack it",
     b"version https://git-lfs": "a pointer of Git LFS, not the file itself: run `git lfs pull`",
 }
@@ -183,11 +183,13 @@ def describe_start(start: bytes, *, allow_markup: bool = False) -> str:
     if encoding := _wide_encoding(start):
         return f"text in {encoding}: save it as UTF-8"
     if start.count(0) > 0.05 * len(start) and not _is_utf8(start):
-        return "no text: it has many zero bytes"
+        return "not a text file: it has many zero bytes"
     match = None if allow_markup else _MARKUP.match(start.removeprefix(b"\xef\xbb\xbf"))
     if match is None or match[1].lower() in (b"unk", b"s", b"pad", b"bos", b"eos"):
         return ""
-    return f"marked up, it begins with <{match[1].decode()}>: write its segments as plain text, one per line"
+    return (
+        f"a markup file, beginning with <{match[1].decode()}>: save its segments as plain text, one per line"
+    )
 
 
 def _wide_encoding(start: bytes) -> str:
@@ -202,7 +204,7 @@ def _wide_encoding(start: bytes) -> str:
             text = start[: len(start) // width * width].decode(encoding)
         except UnicodeDecodeError:
             continue
-        if set(text) & {" ", "\n"} and all(each.isprintable() or each in "\t\r\n" for each in text):
+        if set(text) & {" ", "\n"} and all(c.isprintable() or c in "\t\r\n" for c in text):
             return encoding[:6]
     return ""
 
@@ -228,7 +230,7 @@ def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedR
         yield _unpacked(stdin, "") if any_packing else stdin
         return
     if path.is_dir():
-        raise FileNotFoundError(f"{path}: this is a folder; give a file")
+        raise FileNotFoundError(f"{path} is a folder; name a file")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     with path.open("rb", buffering=BUFFER) as opened:
@@ -239,14 +241,16 @@ def open_text(path: Path, *, any_packing: bool = False) -> Iterator[io.BufferedR
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             kind = path.suffix if path.suffix in SUFFIXES else "packed"
-            raise ValueError(f"{path}: not a whole {kind} file ({error}); fetch or pack it again") from None
+            raise ValueError(
+                f"{path}: damaged or incomplete {kind} file ({error}); download or pack it again"
+            ) from None
 
 
 def _unpacked(file: io.BufferedReader, suffix: str) -> io.BufferedReader:
     start = file.peek(START_BYTES)
     magic = next((magic for magic in PACKED if start.startswith(magic)), b"")
     if suffix == ".gz" and not magic and not describe_start(start):
-        magic = GZIP  # which raises a fitting error
+        magic = GZIP  # gzip raises a fitting error
     return io.BufferedReader(PACKED[magic](file), BUFFER) if magic else file
 
 
@@ -333,7 +337,7 @@ def iter_lines(
                 line = ended.removesuffix("\n").removesuffix("\r")
                 if not (allow_blank or line.strip()):
                     raise ValueError(
-                        f"{name}, line {number}: the line is empty; remove this pair from both files"
+                        f"{name}, line {number}: the line is blank; remove this pair from both files"
                     )
                 yield line
         except UnicodeDecodeError as error:
@@ -343,7 +347,7 @@ def iter_lines(
                 "save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
             ) from None
         finally:
-            lines.detach()  # which would close standard input
+            lines.detach()  # otherwise it would close standard input
     if not number:
         raise ValueError(f"{name} is empty; expected one sentence per line")
 
@@ -352,9 +356,21 @@ def ensure_parallel(src: Path, src_lines: int, tgt: Path, tgt_lines: int) -> Non
     """Raise ValueError if two files differ in their number of lines."""
     if src_lines != tgt_lines:
         raise ValueError(
-            f"{display_name(src)} has {src_lines} lines but {display_name(tgt)} has {tgt_lines}: "
-            "line i of one must translate line i of the other; make the files parallel"
+            f"{display_name(src)} has {src_lines} lines, but {display_name(tgt)} has {tgt_lines}: "
+            "line i of one must translate line i of the other"
         )
+
+
+def zip_parallel(
+    src: Path, src_lines: Iterator[str], tgt: Path, tgt_lines: Iterator[str]
+) -> Iterator[tuple[str, str]]:
+    """Pair the lines of two files; raise ValueError if their numbers differ."""
+    for number, (left, right) in enumerate(zip_longest(src_lines, tgt_lines)):
+        if left is None or right is None:
+            longer = number + 1 + sum(1 for _ in chain(src_lines, tgt_lines))
+            counts = (number, longer) if left is None else (longer, number)
+            ensure_parallel(src, counts[0], tgt, counts[1])  # always raises
+        yield left, right
 
 
 def hash_texts(texts: Iterable[str]) -> str:

@@ -251,8 +251,8 @@ class SubwordVocabulary(Vocabulary):
 
     def scores(self) -> dict[str, float]:
         """Return the score of each piece: log-probability (unigram), or minus the merge number (BPE)."""
-        own = range(self.first_token, len(self))
-        return {self._processor.id_to_piece(i): self._processor.get_score(i) for i in own}
+        ids = range(self.first_token, len(self))
+        return {self._processor.id_to_piece(i): self._processor.get_score(i) for i in ids}
 
     def piece_ids(self, piece: str) -> list[int]:
         """Return the id of a piece, or the byte ids of a character that is none."""
@@ -306,8 +306,8 @@ def train_subwords(kind: str, lines: Iterable[str], *, size: int) -> SubwordVoca
         if largest is None or int(largest[1]) >= size:
             raise _size_error(kind, size, str(error)) from None
     logger.warning(
-        f"a {kind} vocabulary of size {size} cannot be built from this text: "
-        f"the largest possible vocabulary.size, {largest[1]}, is used"
+        f"this text allows no {kind} vocabulary of size {size}: "
+        f"using the largest possible vocabulary.size, {largest[1]}"
     )
     return train_subwords(kind, lines, size=int(largest[1]))
 
@@ -345,11 +345,10 @@ def _return_freed_memory() -> None:
 
 
 def _size_error(kind: str, size: int, message: str) -> ValueError:
-    context = f"a {kind} vocabulary of size {size} cannot be built from this text"
+    context = f"this text allows no {kind} vocabulary of size {size}"
     if match := re.search(r"required_chars\. \d+ vs (\d+)", message):
         return ValueError(
-            f"{context}: its specials, bytes and characters alone need {match[1]}; "
-            "set a larger size (vocabulary.size)"
+            f"{context}: specials, bytes and characters alone need {match[1]}; increase vocabulary.size"
         )
     return ValueError(f"{context}: {message.strip()}")
 
@@ -452,6 +451,6 @@ def build_vocabulary(kind: str, lines: Iterable[str], *, size: int, min_count: i
         return CountedVocabulary(kind, counts, size, min_count)
     if min_count != 1:
         raise ValueError(
-            f"min_count ({min_count}) must be 1 for a {kind} vocabulary; it counts whole words only"
+            f"min_count ({min_count}) must be 1 for a {kind} vocabulary, because it counts whole words"
         )
     return train_subwords(kind, lines, size=size)

@@ -69,7 +69,7 @@ def map_blocks(
             yield future.result()
     except BrokenProcessPool:
         raise ChildProcessError(
-            "a worker process was ended from outside; if memory is short, let this command use fewer cores"
+            "a worker process was killed; if memory is short, let this command use fewer cores"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -78,9 +78,9 @@ def map_blocks(
 @contextmanager
 def _starting() -> Iterator[None]:
     main, received = sys.modules["__main__"], list[int]()
-    is_main = current_thread() is main_thread()  # in another one Python sets no handlers
-    handled = [each for each in signal.Signals if is_main and callable(signal.getsignal(each))]
-    before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in handled}
+    is_main = current_thread() is main_thread()  # only the main thread may set handlers
+    handled = [number for number in signal.Signals if is_main and callable(signal.getsignal(number))]
+    before = {number: signal.signal(number, lambda signum, _: received.append(signum)) for number in handled}
     sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
