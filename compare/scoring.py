@@ -47,7 +47,7 @@ def outcome_tests(outcome: str, tests: Sequence[str]) -> list[str]:
     """Return the test sets whose mean BLEU decides by ``scoring.outcome``; ValueError if none does."""
     choices = {"first": tests[:1], "mean": tests, **{test: [test] for test in tests}}
     if outcome not in choices:
-        raise ValueError(f'scoring.outcome = "{outcome}": no such test set; choose {", ".join(choices)}')
+        raise ValueError(f'scoring.outcome = "{outcome}" is no test set; choose one of {", ".join(choices)}')
     return list(choices[outcome])
 
 
@@ -167,7 +167,7 @@ def make_bleu(tokenize: str, **options: Any) -> "BLEU":
         language = tokenize.partition("-")[0]
         raise ValueError(
             f"BLEU's tokenizer {tokenize} is not installed: pip install 'attnbench[{language}]', or choose "
-            "another by scoring.tokenize (of attnbench score: --tokenize)"
+            "another with scoring.tokenize (attnbench score: --tokenize)"
         ) from None
 
 
@@ -261,7 +261,7 @@ def register_metric(metric: Metric) -> None:
     if not isinstance(metric, Metric):
         raise ValueError(f"a metric must be an instance of a subclass of Metric, found {metric!r:.80}")
     if not re.fullmatch("[a-z][a-z0-9_]*", metric.name):
-        raise ValueError(f"metric {metric.name!r}: use lower-case letters, digits and underscores alone")
+        raise ValueError(f"metric {metric.name!r}: use only lower-case letters, digits and underscores")
     if metric.name in METRICS or metric.name in {item.name for item in fields(SystemScores)}:
         raise ValueError(f"the metric {metric.name!r} exists already: choose another name")
     METRICS[metric.name] = metric
@@ -286,12 +286,15 @@ class ScoringOptions:
 
     def __post_init__(self) -> None:
         """Reject unknown metrics and tokenizers, and an empty list of metrics."""
-        for choices, names in ((METRICS, self.metrics), (TOKENIZERS, (self.tokenize,))):
+        for kind, choices, names in (
+            ("metric", METRICS, self.metrics),
+            ("tokenizer", TOKENIZERS, [self.tokenize]),
+        ):
             for name in names:
                 if name not in choices:
-                    raise ValueError(f"no {name!r} here: choose from {', '.join(choices)}")
+                    raise ValueError(f"unknown {kind} {name!r}: choose from {', '.join(choices)}")
         if not self.metrics:
-            raise ValueError(f"nothing to compute: choose from {', '.join(METRICS)}")
+            raise ValueError(f"no metrics: choose from {', '.join(METRICS)}")
 
 
 HEADLINE = ScoringOptions()
@@ -435,13 +438,13 @@ def score_files(
     with ensure_unchanged(*paths, *reference_paths):
         outputs, texts = read_scored(paths, reference_paths)
         warnings = tuple(
-            f"{path}: {each}"
+            f"{path}: {warning}"
             for path, text in zip(reference_paths, texts, strict=True)
-            for each in describe_text(text, unspaced=scoring.tokenize in SPACED_TOKENIZERS)
+            for warning in describe_text(text, unspaced=scoring.tokenize in SPACED_TOKENIZERS)
         )
         for path, lines in zip(paths, outputs, strict=True):
-            found = score_texts(lines, *texts, scoring=scoring)
-            scores[str(path)] = replace(found, warnings=found.warnings + warnings)
+            result = score_texts(lines, *texts, scoring=scoring)
+            scores[str(path)] = replace(result, warnings=result.warnings + warnings)
     return scores
 
 
@@ -471,8 +474,8 @@ def bleu_and_length_ratio(
     hypotheses: Sequence[str], references: Sequence[str], tokenize: str = TOKENIZE
 ) -> tuple[float, float]:
     """Compute the ``bleu`` and ``length_ratio`` of ``score_texts`` without an interval."""
-    found = make_bleu(tokenize).corpus_score(*_list_texts(hypotheses, references))
-    return clip(found.score), float(found.ratio)
+    score = make_bleu(tokenize).corpus_score(*_list_texts(hypotheses, references))
+    return clip(score.score), float(score.ratio)
 
 
 def _list_texts(*texts: Sequence[str]) -> tuple[list[str], tuple[list[str], ...]]:
@@ -482,9 +485,9 @@ def _list_texts(*texts: Sequence[str]) -> tuple[list[str], tuple[list[str], ...]
     for lines in references:
         if len(hypotheses) != len(lines):
             raise ValueError(
-                f"{len(hypotheses)} lines of hypotheses but {len(lines)} of references: "
-                "line i of one must translate what line i of the other translates"
+                f"{len(hypotheses)} hypotheses, but {len(lines)} references: "
+                "line i of both must translate the same sentence"
             )
     if not (hypotheses and references):
-        raise ValueError("nothing to score: hypotheses or references have no lines")
+        raise ValueError("nothing to score: hypotheses or references are empty")
     return hypotheses, references

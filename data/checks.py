@@ -50,8 +50,8 @@ class Finding:
 # Detection of pairs whose source and target are swapped, by character bigrams.
 #
 # A line scores the sum of log p(other side) - log p(this side) over its bigrams. A pair is suspected if
-# source and target together exceed ``MIN_SCORE`` in total and ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both sides
-# are in one language, no pair is suspected.
+# source and target together exceed ``MIN_SCORE`` in total and ``MIN_SCORE_PER_BIGRAM`` per bigram. Where both
+# sides are in one language, no pair is suspected.
 
 
 BITS = 16

@@ -81,6 +81,7 @@ def _mismatch(path: Path, digest: str) -> str:
 def _obtain(
     remote: Remote, part: IO[bytes], timeout_s: float, show: Callable[[int, int | None], None]
 ) -> str:
+    """Try the mirrors in order; returns the URL that had the right file."""
     faults = {}
     for url in remote.mirrors * ROUNDS:
         if not remote.hash:
@@ -108,6 +109,7 @@ def _obtain(
 def _pull(
     url: str, digest: str, part: IO[bytes], timeout_s: float, show: Callable[[int, int | None], None]
 ) -> None:
+    """Append the rest of the file to ``part``, or replace it if the server sends everything."""
     done = part.seek(0, os.SEEK_END)
     headers = {"User-Agent": AGENT} | ({"Range": f"bytes={done}-"} if done else {})
     with urlopen(Request(url, headers=headers), timeout=timeout_s) as response:

@@ -258,6 +258,7 @@ def _chunks(lines: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _open(cache: Path) -> EncodedSplit | None:
+    """Open a cache; None if it is missing or damaged."""
     try:
         manifest = json.loads((cache / MANIFEST).read_bytes())
         if {name: hash_file(cache / name) for name in ARRAYS} != manifest["sha256"]:

@@ -86,6 +86,7 @@ def remove_leftovers(folder: Path, name: str = "") -> None:
 
 
 def _is_running(pid: int) -> bool:
+    """Return whether a process of this machine is running; True where the system cannot tell."""
     if os.name == "nt":
         return True  # os.kill would end it
     try:

@@ -132,6 +132,7 @@ class Table(OneFile):
 
 
 def _unquoted(cell: str) -> str:
+    # Spreadsheets double the quotes inside quotes; other quotes belong to the text.
     is_quoted = re.fullmatch(r'"(?:[^"]|"")*""(?:[^"]|"")*"', cell)
     return cell[1:-1].replace('""', '"') if is_quoted else cell
 

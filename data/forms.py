@@ -150,6 +150,7 @@ def _misread(encoding: str) -> str:
 
 @cache
 def _wrong_encoding(run: str) -> str:
+    """Return the encoding in which UTF-8 was read, if that explains these characters."""
     for encoding in _ENCODINGS if len(run) > 1 else ():
         try:  # Windows reads the bytes that CP1252 does not define as the controls of Latin-1
             content = b"".join(bytes([ord(c)]) if "\x80" <= c < "\xa0" else c.encode(encoding) for c in run)

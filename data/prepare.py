@@ -302,6 +302,7 @@ def _assign_labels(
 
 
 def _in_fixed_splits(plan: PreparationPlan, src: Hashes, tgt: Hashes) -> Mask:
+    """Return True at pairs whose source or target occurs in a fixed split, (N,)."""
     fixed_src, fixed_tgt = bytearray(), bytearray()
     for source in plan.fixed_splits.values():
         for src_text, tgt_text in source.pairs():
@@ -387,6 +388,7 @@ def _paths(plan: PreparationPlan) -> list[Path]:
 
 
 def _spool_streams(source: Source, spool: Path) -> Source:
+    """Copy input that can be read only once (standard input, pipes) to ``spool``."""
     copies = {}
     for name, path in vars(source).items():
         if isinstance(path, Path) and not path.is_file():

@@ -71,6 +71,7 @@ class SubwordSampler:
         return result
 
     def _merge(self, word: str, generator: Random) -> list[str]:
+        # Only the draws that decide are made.
         symbols, scores = list(word), self._scores
         while True:
             best, first = -inf, -1
@@ -90,6 +91,8 @@ class SubwordSampler:
             start = end
 
     def _find_choices(self, word: str) -> list[tuple[list[int], list[float]]]:
+        """Return the ends of the pieces at each position, with their cumulative weights."""
+        # The weights of all continuations are summed from the end of the word to its start.
         totals = [0.0] * (len(word) + 1)  # logarithms of the sums
         choices = []
         for start in reversed(range(len(word))):

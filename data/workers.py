@@ -77,6 +77,7 @@ def map_blocks(
 
 @contextmanager
 def _starting() -> Iterator[None]:
+    # A new process would run the user's script again, and print a traceback if a signal stopped its start.
     main, received = sys.modules["__main__"], list[int]()
     is_main = current_thread() is main_thread()  # only the main thread may set handlers
     handled = [number for number in signal.Signals if is_main and callable(signal.getsignal(number))]
@@ -96,6 +97,7 @@ _function: Callable[[Any], Any]
 
 
 def _begin(function: Callable[[Any], Any]) -> None:
+    # Ctrl-C is handled by the parent, with which the worker ends.
     global _function
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)

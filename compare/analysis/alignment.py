@@ -65,7 +65,9 @@ def shared_bytes(vocabulary: Vocabulary, text: str, ids: Sequence[int], words: S
     elif vocabulary.kind == "characters":
         lengths = [len(character.encode()) for character in text]
     else:  # SentencePiece writes a space as SPACE, and adds one before the text
-        spelled = [(ESCAPED.get(each, each).replace(" ", SPACE), number) for each, number in written]
+        spelled = [
+            (ESCAPED.get(character, character).replace(" ", SPACE), number) for character, number in written
+        ]
         written = [(SPACE, -1), *spelled]
         labels = vocabulary.pieces(ids)
         lengths = [1 if BYTE_PIECE.fullmatch(label) else len(label.encode()) for label in labels]
@@ -190,7 +192,7 @@ def method_number(name: str) -> int:
 
     Raises ValueError if there is no such method.
     """
-    names = [each.name if each.value is None else str(each.value) for each in METHODS]
+    names = [method.name if method.value is None else str(method.value) for method in METHODS]
     if name not in names:
         raise ValueError(f"unknown method {name!r}: choose from {', '.join(names)}")
     return names.index(name)

@@ -112,7 +112,7 @@ class Comparison:
         """The outcome in words."""
         winner, loser = (self.first, self.second) if self.difference > 0 else (self.second, self.first)
         return {
-            "failed": f"not compared, as runs failed: {', '.join(self.failed)}",
+            "failed": f"not compared, because runs failed: {', '.join(self.failed)}",
             "one seed": "significant on this test set, with one seed",
             "decided": f"{winner} beats {loser}" + (f", {WITHIN}" if self.is_alike else ""),
             "alike": WITHIN,
@@ -125,19 +125,19 @@ WITHIN = f"alike within {ALIKE:g} BLEU"
 
 def describe_detectable(comparisons: Sequence[Comparison]) -> str:
     """State the range of minimum detectable differences."""
-    low, high = (end(comparisons, key=lambda each: each.smallest) for end in (min, max))
+    low, high = (end(comparisons, key=lambda pair: pair.smallest) for end in (min, max))
     if low.smallest >= 100:
         return "no difference would have been detected"
-    sizes = dict.fromkeys(each.size(each.smallest) for each in (low, high))
-    # Of one seed no variance is known, so nothing is said of other seeds.
-    models = " between trained models" if min(min(each.seeds) for each in comparisons) == 1 else ""
+    sizes = dict.fromkeys(pair.size(pair.smallest) for pair in (low, high))
+    # One seed shows no variance, so the sentence is about these very models.
+    models = " between trained models" if min(min(pair.seeds) for pair in comparisons) == 1 else ""
     return f"a difference of about {' to '.join(sizes)}{models} would probably have been detected"
 
 
 def compared_with(comparisons: Iterable[Comparison], label: str) -> dict[str, Comparison]:
     """Index the comparisons with one model by the other, which is first."""
-    both = (direction for each in comparisons for direction in (each, each.swapped()))
-    return {each.first: each for each in both if each.second == label}
+    both = (direction for pair in comparisons for direction in (pair, pair.swapped()))
+    return {pair.first: pair for pair in both if pair.second == label}
 
 
 def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -> list[Comparison]:
@@ -155,12 +155,12 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
     test = decisive_scores(scored)
     if len(set(test.settings.values())) > 1:
         raise ValueError(
-            "runs were trained or decoded with different settings (see settings_hash), so no test can "
-            "compare their models: keep them in folders of their own"
+            "the runs were trained or decoded with different settings (see settings_hash), so no test can "
+            "compare their models: put them into separate folders"
         )
     first_run = next(iter(next(iter(test.models.values())).values()))
     if first_run.units < 2:
-        raise ValueError(f"{test.name} has one sentence or document, which says nothing about others")
+        raise ValueError(f"{test.name} has only one sentence or document: a test needs several")
     baseline = baseline or test.baseline
     if not baseline:
         pairs = [(first, second) for second, first in combinations(test.models, 2)]
@@ -174,17 +174,17 @@ def compare_models(scored: Mapping[str, ScoredTestSet], *, baseline: str = "") -
 
 def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Comparison:
     runs = [list(test.models[label].values()) for label in (first, second)]
-    found = welch_test(*runs)
+    test_result = welch_test(*runs)
     return Comparison(
         first=first,
         second=second,
         seeds=(len(runs[0]), len(runs[1])),
-        difference=found.difference,
-        interval=found.interval(),
-        interval_90=found.interval(0.9),
-        p_alone=found.p,
-        p=found.p,
-        smallest=found.smallest_difference(tests),
+        difference=test_result.difference,
+        interval=test_result.interval(),
+        interval_90=test_result.interval(0.9),
+        p_alone=test_result.p,
+        p=test_result.p,
+        smallest=test_result.smallest_difference(tests),
         failed=tuple(
             f"{label} seed {seed}" for label in (first, second) for seed in test.failed.get(label, ())
         ),
@@ -219,7 +219,7 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     Failed models without a finished run are named, too. The reference is that of ``choose_reference``.
     """
     failed = [label for label in finished.failed_seeds if label not in finished.labels]
-    lost = [f"Not compared, as runs failed and none ended: {', '.join(failed)}."] if failed else []
+    lost = [f"Not compared, because all their runs failed: {', '.join(failed)}."] if failed else []
     means = mean_bleu(finished)
     highest = max(means.values())
     if len(means) == 1:
@@ -235,10 +235,10 @@ def headlines(finished: FinishedExperiment, comparisons: Sequence[Comparison]) -
     ordered = sorted(means, key=lambda label: means[label], reverse=True)
     others = [label for label in ordered if label != best]
     against = compared_with(comparisons, best)
-    found = [against[label].swapped() for label in others]
-    where = f"On {found[0].test}, " if len(finished.corpus.tests) > 1 else ""
-    sentences = [f"{where}{clause}." for clause in _clauses(best, found, means)]
-    if any(min(each.seeds) == 2 and not each.failed for each in found):
+    pairs = [against[label].swapped() for label in others]
+    where = f"On {pairs[0].test}, " if len(finished.corpus.tests) > 1 else ""
+    sentences = [f"{where}{clause}." for clause in _clauses(best, pairs, means)]
+    if any(min(pair.seeds) == 2 and not pair.failed for pair in pairs):
         sentences.append(
             f"With two seeds, the test calls one of two equal models better in up to {FALSE_WINS:.0%} of "
             f"experiments, and some pair of four equal ones in up to {FALSE_FAMILIES:.0%}, not in 5%."
@@ -250,44 +250,44 @@ MOST_NAMED = 5
 """Most models that a sentence names one by one."""
 
 
-def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float]) -> list[str]:
+def _clauses(best: str, pairs: Sequence[Comparison], means: Mapping[str, float]) -> list[str]:
     """Compare ``best``, the first model of every comparison: a clause per kind of verdict."""
     top = [label for label, mean in means.items() if mean > CEILING]
     clauses = []
     if len(top) > 1:
         names = _join(top, f"{len(top)} models")
         clauses.append(f"{names} are at the ceiling (above {CEILING:g} BLEU), where they cannot be separated")
-        found = [each for each in found if not {each.first, each.second} <= {*top}]
+        pairs = [pair for pair in pairs if not {pair.first, pair.second} <= {*top}]
     decided, likely, alike, unclear = (
-        [each for each in found if each.kind == kind] for kind in ("decided", "one seed", "alike", "open")
+        [pair for pair in pairs if pair.kind == kind] for kind in ("decided", "one seed", "alike", "open")
     )
-    wins = [each for each in decided if each.difference > 0 and not each.is_alike]
+    wins = [pair for pair in decided if pair.difference > 0 and not pair.is_alike]
     if wins:
-        numbers = {number for each in wins for number in each.seeds}
+        numbers = {number for pair in wins for number in pair.seeds}
         seeds = f", {numbers.pop()} seeds each" if len(numbers) == 1 else ""
         clauses.append(f"{best} beats {_leads(wins)}{seeds}")
-    for each in decided:
-        first, second = (each.first, each.second)[:: 1 if each.difference > 0 else -1]
-        if each.is_alike:
-            lead = f"{each.lead} ahead of {second} ({describe_p(each.p)})"
+    for pair in decided:
+        first, second = (pair.first, pair.second)[:: 1 if pair.difference > 0 else -1]
+        if pair.is_alike:
+            lead = f"{pair.lead} ahead of {second} ({describe_p(pair.p)})"
             clauses.append(f"{first} is {lead}, {WITHIN}")
-        elif each.difference < 0:
-            clauses.append(f"{first} beats {_leads([each.swapped()])}")
+        elif pair.difference < 0:
+            clauses.append(f"{first} beats {_leads([pair.swapped()])}")
     for side, some in (
-        ("ahead of", [each for each in likely if each.difference > 0]),
-        ("behind", [each for each in likely if each.difference <= 0]),
+        ("ahead of", [pair for pair in likely if pair.difference > 0]),
+        ("behind", [pair for pair in likely if pair.difference <= 0]),
     ):
         if some:
             clauses.append(f"{best} is {side} {_leads(some)}: significant on this test set, with one seed")
     if alike:
-        names = _join([each.second for each in alike], f"{len(alike)} models")
+        names = _join([pair.second for pair in alike], f"{len(alike)} models")
         clauses.append(f"{names} {'is' if len(alike) == 1 else 'are'} within {ALIKE:g} BLEU of {best}: alike")
-    if broken := [run for each in found for run in each.failed]:
+    if broken := [run for pair in pairs for run in pair.failed]:
         clauses.append(f"{best} is not compared where runs failed: {', '.join(dict.fromkeys(broken))}")
     if unclear:
         parts = [
-            f"{each.second} is {each.lead} {'behind' if each.difference >= 0 else 'ahead of'} {best}"
-            for each in unclear
+            f"{pair.second} is {pair.lead} {'behind' if pair.difference >= 0 else 'ahead of'} {best}"
+            for pair in unclear
         ]
         many = f"{len(unclear)} models are {_range(unclear)} from {best}"
         detectable = f"With these seeds {describe_detectable(unclear)}"
@@ -295,14 +295,14 @@ def _clauses(best: str, found: Sequence[Comparison], means: Mapping[str, float])
     return clauses
 
 
-def _leads(found: Sequence[Comparison]) -> str:
-    leads = [f"{each.second} by {each.lead} ({describe_p(each.p)})" for each in found]
-    highest = describe_p(max(each.p for each in found))
-    return _join(leads, f"{len(found)} models by {_range(found)} ({highest} at most)")
+def _leads(pairs: Sequence[Comparison]) -> str:
+    leads = [f"{pair.second} by {pair.lead} ({describe_p(pair.p)})" for pair in pairs]
+    highest = describe_p(max(pair.p for pair in pairs))
+    return _join(leads, f"{len(pairs)} models by {_range(pairs)} ({highest} at most)")
 
 
-def _range(found: Sequence[Comparison]) -> str:
-    low, high = (end(found, key=lambda each: abs(each.difference)) for end in (min, max))
+def _range(pairs: Sequence[Comparison]) -> str:
+    low, high = (end(pairs, key=lambda pair: abs(pair.difference)) for end in (min, max))
     return f"{low.size(low.difference)} to {high.lead}"
 
 
@@ -350,7 +350,9 @@ def _describe_speeds(best: str, others: Sequence[str], finished: FinishedExperim
         return []
     sentences = []
     for phase, verb in VERBS.items():
-        clauses = [_describe_ratio(label, each[phase]) for label, each in ratios.items() if phase in each]
+        clauses = [
+            _describe_ratio(label, speeds[phase]) for label, speeds in ratios.items() if phase in speeds
+        ]
         if clauses:
             sentences.append(f"{best} {verb} {_join(clauses)}, with the range over the rounds.")
     results = [run.result for label in named for run in finished.labels[label]]
@@ -392,7 +394,7 @@ def compare_all(
     Without comparisons, the sentences state the reason.
     """
     if not all(run.run.translates for run in finished.runs):
-        return {}, [], ["Language models have no translations to compare: their figures are perplexities."]
+        return {}, [], ["Language models have no translations to compare, only perplexities."]
     if finished.no_texts:
         return {}, [], [f"{NO_INTERVALS}: {finished.no_texts}"]
     scored = score_tests(finished)

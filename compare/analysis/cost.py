@@ -43,7 +43,7 @@ COSTS = {
 """Training costs: columns of ``cost_points`` and their names in text."""
 QUALITIES = {"bleu": "highest BLEU", "loss": "lowest validation loss"}
 """Columns of ``cost_points``, and the names of their optimum."""
-NO_BLEU = "there is no BLEU: language models translate nothing; tables have their perplexities"
+NO_BLEU = "language models have no BLEU; see the perplexities in the tables"
 BELOW_BEST = (6, 4, 2)
 """Points below the best BLEU, rounded down, at which ``time_to_quality`` has its levels."""
 
@@ -53,7 +53,7 @@ def cost_points(finished: FinishedExperiment) -> Table:
     if len(finished.budgets) < 2:
         return progress(finished)
     experiments = map(finished.at_budget, finished.budgets)
-    rows = [_result_row(each, run) for each in experiments for run in each.trained.runs]
+    rows = [_result_row(experiment, run) for experiment in experiments for run in experiment.trained.runs]
     return Table(f"BLEU of {finished.outcome_name} at each budget.", rows)
 
 
@@ -189,9 +189,9 @@ def time_to_quality(points: Sequence[Row], levels: Sequence[int] = ()) -> Table:
             row[f"updates_to_{level}"] = None if updates is None else round(updates)
         rows.append(row)
     caption = (
-        f"Training until the mean over seeds first has a BLEU of {', '.join(map(str, levels))} (best of all: "
-        f"{best:.1f}), by straight lines between the points of the curve, without the time of validation; a "
-        "dash where a model does not get there."
+        f"Training until the mean over seeds first reaches a BLEU of {', '.join(map(str, levels))} (best of "
+        f"all: {best:.1f}), interpolated between the points of the curve, without the time of validation. A "
+        "dash: never reached."
     )
     return Table(caption, rows, "Time to quality")
 
@@ -214,9 +214,7 @@ def budget_table(points: Sequence[Row]) -> Table:
     interval = Column("slope_low", "95% interval", ends=[("slope_low", "slope_high")], decimals=2)
     layout = [Column("label", "model", left=True), plain_column("seeds"), *columns, slope, interval]
     outcome = next((point["outcome"] for point in points), "")
-    caption = (
-        f"BLEU ({outcome}), means over seeds ± standard deviation. A dash: not all seeds have this budget."
-    )
+    caption = f"BLEU ({outcome}), means over seeds ± standard deviation. A dash: a seed lacks this budget."
     return Table(caption, rows, "BLEU by training budget", layout=layout)
 
 
@@ -233,11 +231,11 @@ class SlopeDifference(NamedTuple):
     """p-value with Holm's correction for all pairs of the call."""
 
     def __str__(self) -> str:
-        gains = [f"{each.label} {each.slopes.mean():.2f} BLEU" for each in (self.first, self.second)]
+        gains = [f"{curve.label} {curve.slopes.mean():.2f} BLEU" for curve in (self.first, self.second)]
         low, high = self.test.interval()
         verdict = describe_p(self.p) if self.p < ALPHA else f"{describe_p(self.p)}, not significant"
         return (
-            f"Per doubling of the training FLOPs {gains[0]} and {gains[1]} are gained: a difference of "
+            f"Each doubling of the training FLOPs gains {gains[0]} and {gains[1]}: a difference of "
             f"{self.test.difference:z.2f} (95% interval {low:z.2f} to {high:z.2f}; {verdict})."
         )
 
@@ -248,8 +246,11 @@ def compare_slopes(pairs: Sequence[tuple[Curve, Curve]]) -> list[SlopeDifference
     for pair in pairs:
         slopes = [curve.slopes for curve in pair]
         if single := [curve.label for curve in pair if len(curve.scores) < 2]:
-            raise ValueError(f"{single[0]} has one seed: slopes are compared over two seeds or more")
-        parts = [(float(each.var(ddof=1)) / len(each), len(each) - 1) for each in slopes]
+            raise ValueError(f"{single[0]} has one seed; comparing slopes needs two or more")
+        parts = [
+            (float(model_slopes.var(ddof=1)) / len(model_slopes), len(model_slopes) - 1)
+            for model_slopes in slopes
+        ]
         tests.append(WelchTest.of(float(slopes[0].mean() - slopes[1].mean()), parts))
     corrected = holm_correction([test.p for test in tests])
     return [SlopeDifference(*pair, test, p) for pair, test, p in zip(pairs, tests, corrected, strict=True)]
@@ -318,8 +319,8 @@ def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Cr
 
 def _common_grid(*curves: Curve) -> FloatArray:
     """Return the binary logarithms of all costs in the common range, (G,)."""
-    low, high = (end(each.doublings[i] for each in curves) for end, i in ((max, 0), (min, -1)))
-    grid = np.concatenate([each.doublings for each in curves])
+    low, high = (end(curve.doublings[i] for curve in curves) for end, i in ((max, 0), (min, -1)))
+    grid = np.concatenate([curve.doublings for curve in curves])
     return np.unique(np.clip(grid, low, high)) if low < high else grid[:0]
 
 
@@ -350,12 +351,12 @@ def describe_costs(
     """
     for label, curve in curves.items():
         if (number := len(curve.updates)) < 2:
-            raise ValueError(f"{label}: its seeds have {number} budgets in common; a curve needs two")
+            raise ValueError(f"{label}: its seeds share {number} budgets, but a curve needs two")
     sentences = []
     for first, second in pairs:
-        verdicts = {budget: compared_with(each, second).get(first) for budget, each in comparisons.items()}
-        known = {budget: verdict for budget, verdict in verdicts.items() if verdict is not None}
-        sentences.append(describe_curves(curves[first], curves[second], known))
+        verdicts = {budget: compared_with(pairs, second).get(first) for budget, pairs in comparisons.items()}
+        made = {budget: verdict for budget, verdict in verdicts.items() if verdict is not None}
+        sentences.append(describe_curves(curves[first], curves[second], made))
     planned = [(curves[first], curves[second]) for first, second in pairs]
     tested = [pair for pair in planned if min(len(curve.scores) for curve in pair) > 1]
     return [*sentences, *map(str, compare_slopes(tested))]
@@ -364,7 +365,7 @@ def describe_costs(
 def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparison]) -> str:
     """Say who leads at which budgets, and where the curves cross; ``verdicts`` are by budget."""
     budgets = [budget for budget in first.updates if budget in second.updates]
-    means = [dict(zip(each.updates, each.means, strict=True)) for each in (first, second)]
+    means = [dict(zip(curve.updates, curve.means, strict=True)) for curve in (first, second)]
     leads = {budget: float(means[0][budget] - means[1][budget]) for budget in budgets}
     groups = groupby(
         budgets,
@@ -386,9 +387,9 @@ def describe_curves(first: Curve, second: Curve, verdicts: Mapping[int, Comparis
     parts = [" and ".join(certain)] * bool(certain) + uncertain
     crossing = find_crossing(first, second)
     if crossing.cost == 0:
-        where = f"by the means {crossing.leader} is ahead throughout"
+        where = f"on average {crossing.leader} is ahead throughout"
     elif crossing.cost == math.inf:
-        where = "by the means neither is ahead at the end"
+        where = "on average neither is ahead at the end"
     else:
         where = f"the curves cross {'last ' * crossing.several}at {format_cost(crossing.cost)} FLOPs"
     interval = crossing.describe_interval()
@@ -420,7 +421,7 @@ def name_leaders(curves: Mapping[str, Curve], quality: str, cost: str) -> str:
     """Say which model is best at which cost, by the means over seeds; empty without two curves."""
     long = [curve for curve in curves.values() if len(curve.updates) > 1]
     grid = _common_grid(*long) if len(long) > 1 else ()
-    leaders = [max(long, key=lambda curve: curve.score_at(2**place)).label for place in grid]
+    leaders = [max(long, key=lambda curve: curve.score_at(2**doubling)).label for doubling in grid]
     first, *others = (label for label, _ in groupby(leaders)) if leaders else ("",)
     best = QUALITIES[quality]
     if not others:

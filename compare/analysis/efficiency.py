@@ -22,7 +22,7 @@ def pareto(finished: FinishedExperiment) -> Table:
     if all(run.result.bleu is None for run in finished.runs):
         raise ValueError(NO_BLEU)
     if not rows:
-        raise ValueError("no model has been timed: run the experiment again, which does what is left")
+        raise ValueError("no model has been timed: run the experiment again to complete it")
     spreads = [Spread(row[f"{SPEED}_low"], row[f"{SPEED}_high"]) for row in rows]
     speed_front = pareto_front([(row[SPEED], row["bleu"]) for row in rows], spreads)
     size_front = pareto_front([(-row[SIZE], row["bleu"]) for row in rows])

@@ -18,7 +18,7 @@ from compare.system.timer import Speed
 from data.corpus import Corpus, Pairs
 from data.text import read_lines
 
-OWN_COPY = "name your copy of the corpus with --set data.root=FOLDER"
+OWN_COPY = "point to your copy of the corpus with --set data.root=FOLDER"
 """Remedy for a missing or different corpus."""
 
 
@@ -103,7 +103,7 @@ class FinishedExperiment:
     def outcome_bleu(self, result: Result) -> float | None:
         """Return the decisive BLEU of a result, or None."""
         first, *_ = tests = self.corpus.tests
-        scores: dict[str, Any] = {test: each.get("bleu") for test, each in result.tests.items()}
+        scores: dict[str, Any] = {test: figures.get("bleu") for test, figures in result.tests.items()}
         scores[first] = result.bleu
         bleu: float | None = seed_mean([scores.get(test) for test in outcome_tests(self.outcome, tests)])
         return bleu
@@ -141,7 +141,7 @@ def load_runs(folder: str | Path, *, data_root: str = "", budget: int | None = N
     results = tuple(of_budget(every, budget))
     done = [result for result in results if result.status == "done"]
     if not done:
-        raise ValueError(f"{folder} holds no finished run: run the experiment to its end first")
+        raise ValueError(f"{folder} has no finished run: run the experiment first")
     runs = []
     for result in done:
         read = RunFolder.read(folder / result.run, data_root=data_root)
@@ -178,9 +178,9 @@ def load_finished(
     finished = load_runs(folder, data_root=data_root, budget=budget)
     reason = ""
     if not all(run.run.translates for run in finished.runs):
-        reason = f"{folder} holds language models, which have no translations: their figures are perplexities"
+        reason = f"{folder} has language models: they have perplexities, but no translations"
     elif are_trials(finished.results):
-        reason = f"{folder} holds a search, whose trials translate no test set: run its best.toml"
+        reason = f"{folder} is a search, whose trials do not translate test sets: run its best.toml"
     if reason:
         if needs_texts:
             raise ValueError(reason)
@@ -197,17 +197,17 @@ def load_finished(
 
 def _corpus_of(runs: Sequence[FinishedRun]) -> Corpus:
     roots = [run.run.data for run in runs]
-    data = next((each for each in roots if Path(each.root).is_dir()), roots[0])  # it may have moved
+    data = next((root for root in roots if Path(root.root).is_dir()), roots[0])  # it may have moved
     try:
         corpus = load_corpus(data)
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{error}; {OWN_COPY}") from None
     for run in runs:
-        known = run.result.data_hash
-        if known is not None and known != corpus.content_hash:
+        recorded = run.result.data_hash
+        if recorded is not None and recorded != corpus.content_hash:
             raise ValueError(
-                f"{data.root or 'built in'}: the corpus is another than that of the runs (sha256 "
-                f"{corpus.content_hash[:12]}, not {known[:12]}); {OWN_COPY}"
+                f"{data.root or 'built in'}: the corpus is not that of the runs (sha256 "
+                f"{corpus.content_hash[:12]}, not {recorded[:12]}); {OWN_COPY}"
             )
     return corpus
 
@@ -258,7 +258,11 @@ def speed_ratios(one: Sequence[FinishedRun], other: Sequence[FinishedRun]) -> di
     ratios = {}
     for phase in ("train", "greedy", "beam"):
         pair: list[Speed | None] = [getattr(timings, phase, None) for timings in (first, second)]
-        rates = [[each.sentences / seconds for seconds in each.seconds] for each in pair if each]
+        rates = [
+            [speed_of_phase.sentences / seconds for seconds in speed_of_phase.seconds]
+            for speed_of_phase in pair
+            if speed_of_phase
+        ]
         if len(rates) == 2 and len(rates[0]) > 1:
             ratios[phase] = [a / b for a, b in zip(*rates, strict=True)]
     return ratios

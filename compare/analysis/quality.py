@@ -84,7 +84,7 @@ def by_length(finished: FinishedExperiment, *, most: int = MAX_BUCKETS) -> Table
     tests = finished.corpus.tests
     lengths = np.array(word_counts([line for test in tests for line in finished.sources(test)]))
     buckets = make_buckets(lengths.tolist(), most=most)
-    groups = {str(each): (each.low <= lengths) & (lengths <= each.high) for each in buckets}
+    groups = {str(bucket): (bucket.low <= lengths) & (lengths <= bucket.high) for bucket in buckets}
     rows = [
         row
         for run in finished.runs
@@ -183,9 +183,9 @@ def rare_words(finished: FinishedExperiment) -> Table:
     rows = []
     for run in finished.runs:
         outputs = [extract_words(line) for line in run.outputs[test]]
-        found = count_matches(outputs, references, lambda word: _bucket_name(training_counts[word]))
+        by_kind = count_matches(outputs, references, lambda word: _bucket_name(training_counts[word]))
         for bucket in BUCKET_NAMES:
-            both, ref, hyp = (counts[bucket] for counts in found)
+            both, ref, hyp = (counts[bucket] for counts in by_kind)
             rows.append(
                 run.names
                 | {"training_count": bucket, "ref_words": ref, "hyp_words": hyp}
@@ -214,7 +214,7 @@ def _percent(part: int, whole: int) -> float | None:
 FAULTS_CAPTION = (
     "Length ratio: tokens of the translations over those of the references. REP score: words repeated "
     "beyond the reference, per 100 of its words (Malaviya et al. 2018); repeating: translations with any. "
-    "Empty: nothing but white space."
+    "Empty: only white space."
 )
 
 
@@ -229,9 +229,9 @@ def faults(finished: FinishedExperiment) -> Table:
                 repetition_penalty(split_words(line), reference)
                 for line, reference in zip(outputs, references, strict=True)
             ]
-            own = result.tests.get(test, {"length_ratio": result.length_ratio})
+            figures = result.tests.get(test, {"length_ratio": result.length_ratio})
             rates = {
-                "length_ratio": own["length_ratio"],
+                "length_ratio": figures["length_ratio"],
                 "rep_score": 100 * sum(penalties) / sum(map(len, references)),
                 "repeating_percent": _percent(sum(penalty > 0 for penalty in penalties), len(outputs)),
                 "empty_percent": _percent(sum(not line.strip() for line in outputs), len(outputs)),

@@ -31,8 +31,8 @@ def find_groups(scores: Sequence[float]) -> tuple[list[float], list[float]] | No
     ordered = sorted(scores)
     if len(ordered) < 3:
         return None
-    gap, place = max((after - before, i + 1) for i, (before, after) in enumerate(pairwise(ordered)))
-    sides = ordered[:place], ordered[place:]
+    gap, cut = max((after - before, i + 1) for i, (before, after) in enumerate(pairwise(ordered)))
+    sides = ordered[:cut], ordered[cut:]
     squares = sum((score - fmean(side)) ** 2 for side in sides for score in side)
     inside = len(ordered) - 2
     limit = 4 * (1 + 1 / inside) * max(0.5, (squares / inside) ** 0.5)

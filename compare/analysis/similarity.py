@@ -51,13 +51,13 @@ def find_nearest(train: Sequence[str], test: Sequence[str]) -> Nearest:
     test_rows, test_grams = _list_grams(test)
     names, columns = np.unique(np.concatenate([train_grams, test_grams]), return_inverse=True)
     split, shape = len(train_grams), len(names)
-    known = _count(train_rows, columns[:split], (len(train), shape))
+    stored = _count(train_rows, columns[:split], (len(train), shape))
     asked = _count(test_rows, columns[split:], (len(test), shape))
-    weights = np.log(len(train) / np.maximum(1, known.getnnz(axis=0))) + 1.0
-    known, asked = _normalize(known, weights).T.tocsr(), _normalize(asked, weights)
+    weights = np.log(len(train) / np.maximum(1, stored.getnnz(axis=0))) + 1.0
+    stored, asked = _normalize(stored, weights).T.tocsr(), _normalize(asked, weights)
     index, similarity = np.zeros(len(test), dtype=np.int64), np.zeros(len(test))
     for start in range(0, len(test), BLOCK):
-        cosines = (asked[start : start + BLOCK] @ known).toarray()
+        cosines = (asked[start : start + BLOCK] @ stored).toarray()
         index[start : start + BLOCK] = cosines.argmax(axis=1)
         similarity[start : start + BLOCK] = cosines.max(axis=1)
     return Nearest(index, np.clip(similarity, 0.0, 1.0))

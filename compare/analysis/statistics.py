@@ -194,7 +194,9 @@ def _resample(
         np.add.at(totals, numbers, values)
         return SampledScore.of(totals, score, draws)
 
-    models = {label: {seed: sample(each) for seed, each in runs.items()} for label, runs in counts.items()}
+    models = {
+        label: {seed: sample(values) for seed, values in runs.items()} for label, runs in counts.items()
+    }
     return ScoredTestSet(models=models, **more)
 
 
@@ -267,10 +269,10 @@ def decisive_scores(scored: Mapping[str, ScoredTestSet]) -> ScoredTestSet:
 def mean_score(scores: Sequence[SampledScore]) -> SampledScore:
     """Average the scores of a run on several test sets, resampled independently."""
     # Test sets of one size share their draws, so that each is shifted by another number of resamples.
-    resampled = [np.roll(each.resampled, shift) for shift, each in enumerate(scores)]
+    resampled = [np.roll(sampled.resampled, shift) for shift, sampled in enumerate(scores)]
     return SampledScore(
-        units=sum(each.units for each in scores),
-        score=fmean(each.score for each in scores),
+        units=sum(sampled.units for sampled in scores),
+        score=fmean(sampled.score for sampled in scores),
         resampled=np.mean(resampled, axis=0),
     )
 
@@ -338,7 +340,7 @@ def model_intervals(runs: Sequence[SampledScore]) -> Intervals:
 
 def clip_intervals(intervals: Intervals) -> Intervals:
     """Clip the limits to the range of scores, 0 to 100."""
-    return Intervals(*(each and Interval(*map(clip, each)) for each in intervals))
+    return Intervals(*(interval and Interval(*map(clip, interval)) for interval in intervals))
 
 
 def confidence_intervals(scores: FloatArray, resampled: FloatArray, sentences: int) -> Intervals:
@@ -450,12 +452,12 @@ def welch_test(first: Sequence[SampledScore], second: Sequence[SampledScore]) ->
     ]
     over_seeds = [estimate_variances(*model) for model in models]
     resampled = models[0][1].mean(axis=0) - models[1][1].mean(axis=0)
-    shared = float(resampled.var(ddof=1)) - sum(each.interaction for each in over_seeds)
+    shared = float(resampled.var(ddof=1)) - sum(variances.interaction for variances in over_seeds)
     of_sentences = first[0].units - 1
     parts = [(max(shared, 0.0), of_sentences)]
-    for each, runs in zip(over_seeds, (first, second), strict=True):
-        is_seeds = each.seeds >= each.interaction
-        parts.append((each.seeds, len(runs) - 1) if is_seeds else (each.interaction, of_sentences))
+    for variances, runs in zip(over_seeds, (first, second), strict=True):
+        is_seeds = variances.seeds >= variances.interaction
+        parts.append((variances.seeds, len(runs) - 1) if is_seeds else (variances.interaction, of_sentences))
     return WelchTest.of(float(models[0][0].mean() - models[1][0].mean()), parts)
 
 
@@ -477,7 +479,7 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
       ``bleu_combined_low`` and ``_high``, with the suffix of further test sets. Without translations only
       the interval over seeds, or that of the only run, is known.
     """
-    tests = {f"_{test}" if number else "": each for number, (test, each) in enumerate(scored.items())}
+    tests = {f"_{test}" if number else "": scores for number, (test, scores) in enumerate(scored.items())}
     is_mean = finished.outcome == "mean"
     if is_mean and scored:
         tests["_mean"] = decisive_scores(scored)
@@ -584,7 +586,7 @@ def compare_files(
     counts = [np.array(metric._extract_corpus_statistics(lines, None)) for lines in outputs]
     rng, pairs = np.random.default_rng(BOOTSTRAP_SEED), list(combinations(counts, 2))
     differences = [float(bleu(one.sum(0)) - bleu(other.sum(0))) for one, other in pairs]
-    as_large = [1] * len(pairs)  # what was found
+    as_large = [1] * len(pairs)  # the observed difference
     for _ in range(RANDOMISATIONS // 100):  # in parts, since all need 160 kB of memory per line
         swapped = rng.integers(2, size=(100, len(texts[0]))).astype(np.float64)
         for index, (one, other) in enumerate(pairs):

@@ -172,7 +172,7 @@ def parse_pharaoh(line: str, context: str, *, first_word: int = 0) -> Links:
         match = PHARAOH.fullmatch(text)
         if match is None:
             raise ValueError(
-                f"{context}: {text!r:.60} is not a link: write i-j for a sure one, i?j for a possible one"
+                f"{context}: {text!r:.60} is not a link: write i-j for a sure link, i?j for a possible one"
             )
         link = (int(match[1]) - first_word, int(match[2] or match[4]) - first_word)
         marked.append((link, match[4] is None and match[3] != "P"))
@@ -188,8 +188,8 @@ def read_links(path: Path, sentences: int, *, first_word: int = 0) -> list[Links
     lines = read_lines(path, allow_blank=True)
     if re.fullmatch(r"\d+ \d+ \d+( [SP])?", lines[0]):
         raise ValueError(
-            f"{path} is in NAACL format, a link per line ({lines[0]}): write it in Pharaoh format, with the "
-            "links of a sentence in one line (1-1 2?3)"
+            f"{path} is in NAACL format, with one link per line ({lines[0]}): convert it to Pharaoh format, "
+            "with all links of a sentence on one line (1-1 2?3)"
         )
     if len(lines) != sentences:
         raise ValueError(
@@ -201,13 +201,13 @@ def read_links(path: Path, sentences: int, *, first_word: int = 0) -> list[Links
 
 
 def _warn_of_outside(path: Path, links: Sequence[Collection[Link]], pairs: Sequence[WordPair]) -> None:
-    outside = [len(links_outside(found, pair.size)) for found, pair in zip(links, pairs, strict=True)]
+    outside = [len(links_outside(proposed, pair.size)) for proposed, pair in zip(links, pairs, strict=True)]
     if any(outside):
         first = next(number for number, count in enumerate(outside, start=1) if count)
         logger.warning(
-            f"{path}: {sum(outside):,} of {sum(map(len, links)):,} links are to words that the sentence does "
-            f"not have (the first: sentence {first}); they count. Is the direction right, and the number of "
-            "the first word?"
+            f"{path}: {sum(outside):,} of {sum(map(len, links)):,} links are outside their sentences "
+            f"(the first: sentence {first}); they count as links. Check the direction, and the number of the "
+            "first word."
         )
 
 
@@ -230,9 +230,9 @@ def read_gold(
     """
     pairs = word_pairs(read_pairs(Path(src), Path(tgt)), "given")
     read = read_links(Path(links), len(pairs), first_word=first_word)
-    found = tuple(each.exchanged() if reverse else each for each in read)
-    _warn_of_outside(Path(links), [each.possible for each in found], pairs)
-    return Gold(pairs=pairs, links=found)
+    gold_links = tuple(sentence.exchanged() if reverse else sentence for sentence in read)
+    _warn_of_outside(Path(links), [sentence.possible for sentence in gold_links], pairs)
+    return Gold(pairs=pairs, links=gold_links)
 
 
 # Links that a word aligner proposes.
@@ -243,7 +243,7 @@ def read_proposed_links(path: str | Path, gold: Gold) -> tuple[frozenset[Link], 
 
     Raises ValueError if a line is malformed or the number of sentences is not that of ``gold``.
     """
-    links = [each.possible for each in read_links(Path(path), len(gold.pairs))]
+    links = [sentence.possible for sentence in read_links(Path(path), len(gold.pairs))]
     _warn_of_outside(Path(path), links, gold.pairs)
     return tuple(links)
 
@@ -253,7 +253,7 @@ def count_proposed_links(links: Sequence[Collection[Link]], gold: Gold) -> Align
     pairs = list(zip(gold.links, links, strict=True))
     return AlignmentCounts(
         proposed=sum(map(len, links)),
-        sure=sum(len(each.sure) for each in gold.links),
-        sure_matches=sum(len(each.sure.intersection(part)) for each, part in pairs),
-        possible_matches=sum(len(each.possible.intersection(part)) for each, part in pairs),
+        sure=sum(len(sentence.sure) for sentence in gold.links),
+        sure_matches=sum(len(sentence.sure.intersection(part)) for sentence, part in pairs),
+        possible_matches=sum(len(sentence.possible.intersection(part)) for sentence, part in pairs),
     )

@@ -67,10 +67,10 @@ def draw_heads(
     figure.text(0.1 / width, 1 - 0.1 / height, heading, va="top", fontsize=TITLE_POINTS, parse_math=False)
     for layer, (heads, weights) in enumerate(layers):
         bottom = height - top - layer_height * (layer + 1) + NAME_INCHES
-        for place, head in enumerate(heads):
-            x = left + (map_width + GAP_INCHES) * place
+        for position, head in enumerate(heads):
+            x = left + (map_width + GAP_INCHES) * position
             axes = figure.add_axes((x / width, bottom / height, map_width / width, map_height / height))
-            _draw_map(axes, weights[place], rows if place == 0 else [], columns, points, shades)
+            _draw_map(axes, weights[position], rows if position == 0 else [], columns, points, shades)
             below = -0.1 / map_height
             axes.text(0, below, str(head), va="top", fontsize=points + 1, transform=axes.transAxes)
     first = figure.axes[0]
@@ -142,16 +142,16 @@ def find_fonts(characters: frozenset[str]) -> list[str]:
     """Return names of fonts that have the characters; warn of scripts without a font."""
     default = font_manager.findfont(font_manager.FontProperties())
     families = [font_manager.get_font(default).family_name]
-    missing = {each for each in characters if each.isprintable()} - _characters_of(default)
+    missing = {character for character in characters if character.isprintable()} - _characters_of(default)
     fonts = sorted(font_manager.findSystemFonts()) if missing else []
     while best := max(fonts, key=lambda font: len(_characters_of(font) & missing), default=""):
-        if not (found := _characters_of(best) & missing):
+        if not (covered := _characters_of(best) & missing):
             break
-        font_manager.fontManager.addfont(best)  # its list may be older than the font
+        font_manager.fontManager.addfont(best)  # matplotlib's list may be older than the font
         families.append(font_manager.get_font(best).family_name)
-        missing -= found
+        missing -= covered
     letters = set(filter(str.isalpha, missing)) or missing  # a script's punctuation comes with its letters
-    for script in sorted({unicodedata.name(each, "unnamed").split()[0] for each in letters}):
+    for script in sorted({unicodedata.name(letter, "unnamed").split()[0] for letter in letters}):
         _warn_of(script)
     return families
 
@@ -168,6 +168,6 @@ def _characters_of(font: str) -> set[str]:
 def _warn_of(script: str) -> None:
     package = "fonts-noto-cjk" if script in ("CJK", "HIRAGANA", "KATAKANA", "HANGUL") else "fonts-noto-core"
     logger.warning(
-        f"no font on this machine has {script} characters, which are boxes in pictures: install one, such as "
-        f"Noto (package {package} of Debian and Ubuntu); the viewer and SVG files use the reader's fonts"
+        f"no font on this machine has {script} characters, so pictures show boxes: install one, such as "
+        f"Noto (package {package} on Debian and Ubuntu); the viewer and SVG files use the reader's fonts"
     )

@@ -23,8 +23,8 @@ FURTHER = {
 """Columns of joined and aggregated tables, by the figure before them."""
 FIGURES = {
     column.name: column
-    for each in fields(Result)
-    for column in (Column(each.name, **each.metadata), FURTHER.get(each.name))
+    for field in fields(Result)
+    for column in (Column(field.name, **field.metadata), FURTHER.get(field.name))
     if column is not None
 }
 """Every field of ``Result``, and the columns of joined and aggregated tables."""
@@ -40,7 +40,7 @@ SPREAD_ENDS = tuple(f"{name}_{end}" for name in SPREADS for end in ("low", "high
 
 def setting_column(name: str) -> Column:
     """Return the column of a setting, "section.key"."""
-    about = SETTINGS[name].metadata["about"] if name in SETTINGS else "a dash: as in the model's preset"
+    about = SETTINGS[name].metadata["about"] if name in SETTINGS else "a dash: the preset's value"
     return Column(name, name, about, form=_setting, shown="where rows differ")
 
 
@@ -116,7 +116,8 @@ def text_columns(test: str = "") -> list[Column]:
     """Return the columns of ``TEXT_FIGURES`` on the first test set, or on a further one."""
     columns = [COLUMNS[name] for name in TEXT_FIGURES]
     return [
-        replace(each, name=of_test(each.name, test), title=f"{each.title} {test}".strip()) for each in columns
+        replace(column, name=of_test(column.name, test), title=f"{column.title} {test}".strip())
+        for column in columns
     ]
 
 
@@ -136,8 +137,8 @@ def bleu_interval_column(kind: str, test: str = "") -> Column:
 def external_metrics(columns: Iterable[str], test: str = "") -> list[str]:
     """List the unregistered metrics of a row, of outside programs or missing plug-ins."""
     names, end = list(columns), of_test("_signature", test)
-    found = [name.removesuffix(end) for name in names if name.endswith(end) and metric_of(name) is None]
-    return [metric for metric in found if of_test(metric, test) in names]
+    external = [name.removesuffix(end) for name in names if name.endswith(end) and metric_of(name) is None]
+    return [metric for metric in external if of_test(metric, test) in names]
 
 
 def external_columns(columns: Iterable[str]) -> list[Column]:
@@ -147,7 +148,7 @@ def external_columns(columns: Iterable[str]) -> list[Column]:
         Column(
             of_test(metric, test),
             f"{metric} {test}".strip(),
-            "of an external metric (attnbench score FOLDER --external); check recomputes only the mean",
+            "external metric (attnbench score FOLDER --external); check recomputes only the mean",
             group="quality",
             shown="where known",
         )
@@ -161,13 +162,13 @@ def further_tests(columns: Iterable[str]) -> list[str]:
     names = list(columns)
     deviations = {f"{name}_sd" for name in names}
     prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, earlier versions the second
-    found = (
+    tests = (
         name.removeprefix(prefix)
         for name in names
         for prefix in prefixes
         if name.startswith(prefix) and name not in deviations
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(tests))
 
 
 def are_language_models(rows: Iterable[Row]) -> bool:
@@ -183,8 +184,8 @@ def with_scores(scores: Sequence[Column]) -> list[Column]:
     """List all columns in the order of tables, ``scores`` first in the group of quality."""
     names = {column.name for column in scores}
     others = [column for column in COLUMNS.values() if column.name not in names]
-    place = next(index for index, column in enumerate(others) if column.group == "quality")
-    return [*others[:place], *scores, *others[place:]]
+    position = next(index for index, column in enumerate(others) if column.group == "quality")
+    return [*others[:position], *scores, *others[position:]]
 
 
 def list_columns(tests: Iterable[str] = ()) -> list[Column]:
@@ -211,9 +212,9 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
             by_title.setdefault(spelling.format(column).casefold(), column)
     if heading.casefold() in by_title:
         return by_title[heading.casefold()]
-    known = [text for column in list_columns(tests) for text in (column.name, column.title)]
-    close = nearest(heading, [*known, *SHARED], 0.6)
-    hint = f"; did you mean {close!r}?" if close else ": attnbench table --list explains all"
+    names = [text for column in list_columns(tests) for text in (column.name, column.title)]
+    close = nearest(heading, [*names, *SHARED], 0.6)
+    hint = f"; did you mean {close!r}?" if close else "; attnbench table --list explains all columns"
     raise ValueError(f"no column {heading!r}{hint}")
 
 
@@ -222,13 +223,13 @@ def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
 
     Raises ValueError if the rows have no such column.
     """
-    if own := [field for field in (name, f"model.{name}") if field in fields]:
-        return own[:1]
+    if stored := [field for field in (name, f"model.{name}") if field in fields]:
+        return stored[:1]
     column = find_column(name, further_tests(fields))
     for names in column.stored:
-        if all(each in fields for each in names):
+        if all(field in fields for field in names):
             return names
-    raise ValueError(f"no column {name!r} in these rows, which have no value for it")
+    raise ValueError(f"these rows have no value for the column {name!r}")
 
 
 PATTERNS = {

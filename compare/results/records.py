@@ -18,7 +18,7 @@ from compare.training.loss import perplexity
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 MEASURED_AGAIN = (
-    "put the run's own {} back, or delete it and the run's result.json and run the experiment again"
+    "restore the original {}, or delete it and the run's result.json and run the experiment again"
 )
 
 
@@ -84,7 +84,7 @@ class RawSpeed:
 
 def read_speed(path: Path) -> RawSpeed:
     """Read a speed.json; errors are those of ``read_record``."""
-    return read_record(path, RawSpeed, "put the run's own speed.json back")
+    return read_record(path, RawSpeed, "restore the original speed.json")
 
 
 # The file perplexity.json of a run: the likelihood that its model gives to the references.
@@ -161,14 +161,14 @@ class Selection:
 def read_selection(path: Path, penalties: Sequence[LengthPenalty]) -> Selection:
     """Read a selection.json; ValueError if it is missing, damaged, or does not fit config and rule."""
     if not path.exists():
-        raise ValueError(f"{path}: no such file: run the experiment again, which chooses a length penalty")
+        raise ValueError(f"{path} does not exist: run the experiment again to choose a length penalty")
     remedy = MEASURED_AGAIN.format(SELECTION)
-    found = read_record(path, Selection, remedy)
-    if [point.penalty for point in found.grid] != list(penalties):
-        raise ValueError(f"{path}: grid is not that of config.toml: {remedy}")
-    if found.chosen != (chosen := choose_penalty(found.grid)):
-        raise ValueError(f"{path}: chosen is {found.chosen}, but the rule gives {chosen}: {remedy}")
-    return found
+    selection = read_record(path, Selection, remedy)
+    if [point.penalty for point in selection.grid] != list(penalties):
+        raise ValueError(f"{path}: the grid differs from config.toml: {remedy}")
+    if selection.chosen != (chosen := choose_penalty(selection.grid)):
+        raise ValueError(f"{path}: chosen is {selection.chosen}, but the rule gives {chosen}: {remedy}")
+    return selection
 
 
 # The file external.json of a run: scores of its translations by external metrics, such as COMET.
@@ -209,5 +209,5 @@ def read_external(path: Path) -> External:
     """Read an external.json, if there is one; errors are those of ``read_record``."""
     if not path.exists():
         return {}
-    remedy = "put the run's own back, or delete it and run attnbench score --external again"
+    remedy = "restore the original, or delete it and run attnbench score --external again"
     return read_record(path, External, remedy)

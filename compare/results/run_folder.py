@@ -48,7 +48,7 @@ class RunFolder:
         # A relative data.root, as of published runs, is relative to the working directory.
         runs = resolve_models(load_experiment(path, base=Path()), str(path), other_machine=True)
         if len(runs) > 1:
-            raise ValueError(f"{path} has {len(runs)} [[models]] tables, but a run has one")
+            raise ValueError(f"{path} has {len(runs)} [[models]] tables; a run has exactly one")
         run = runs[0]
         if data_root:
             run = dataclasses.replace(run, data=dataclasses.replace(run.data, root=data_root))
@@ -161,14 +161,14 @@ class RunFolder:
 
         Raises ValueError if external.json is damaged.
         """
-        found: dict[str, float | str] = {}
+        columns: dict[str, float | str] = {}
         metrics = read_external(self.external).get(test, {})
         if metrics and self.output(test).is_file():
             translations = hash_decompressed(self.output(test))
             for name, recorded in metrics.items():
                 if recorded.translations == translations:
-                    found |= recorded.columns(name)
-        return found
+                    columns |= recorded.columns(name)
+        return columns
 
     def hashes(self) -> dict[str, str]:
         """Return the sha256 of the decompressed content of ``files``."""
@@ -192,8 +192,8 @@ def find_run(folder: Path) -> Path:
         stem = f"{folder.name}-budget"
         budgets = [
             int(number)
-            for each in folder.parent.glob("*-budget*")
-            if (number := each.name.removeprefix(stem)).isdigit()
+            for path in folder.parent.glob("*-budget*")
+            if (number := path.name.removeprefix(stem)).isdigit()
         ]
         paths = [folder.with_name(f"{stem}{budget}") for budget in sorted(budgets)]
         folder = next((path for path in reversed(paths) if (path / WEIGHTS).is_file()), folder)
@@ -201,7 +201,7 @@ def find_run(folder: Path) -> Path:
     if not (folder / "config.toml").is_file():
         runs = sorted(path.parent for path in folder.glob("*/config.toml"))
         example = runs[0] if runs else "runs/demo/bahdanau-seed1"
-        raise ValueError(f"{folder}: no config.toml: give the folder of one run, such as {example}")
+        raise ValueError(f"{folder} has no config.toml: name the folder of one run, such as {example}")
     return folder
 
 
@@ -227,12 +227,12 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     trained = RunFolder.read(folder)
     vocabularies, recorded = load_pair(folder), read_result(folder).files
     for name, path in {FILE_NAME: plain_or_gzip(folder / FILE_NAME), **trained.masks()}.items():
-        _ensure_recorded(path, recorded.get(name), "is not what this run was trained with")
+        _ensure_recorded(path, recorded.get(name), "is not the file that this run was trained with")
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     architecture, weights = trained.run.model.architecture, trained.weights
     if not weights.parent.is_dir():
         raise ValueError(
-            f"{folder} has no weights (published runs may have none): "
+            f"{folder} has no weights (published runs may lack them): "
             "train it again to translate or to see attention"
         )
     model = build(architecture, *sizes)
@@ -242,16 +242,16 @@ def load_model(run: str | Path, device: str = "cpu") -> Translator:
     try:
         set_numerics(torch.device(device), deterministic=torch.are_deterministic_algorithms_enabled())
         model.to(device)
-    except (RuntimeError, AssertionError) as error:  # of torch: no such device, or one it is not built for
+    except (RuntimeError, AssertionError) as error:  # torch: no such device, or no support for it
         raise ValueError(f"device {device!r} cannot be used: {first_line(error)}") from None
     where, decode, label = torch.device(device), trained.run.decode, trained.run.label
     return Translator(model, vocabularies, decode, where, penalty, folder=folder.resolve(), label=label)
 
 
 def _ensure_recorded(path: Path, recorded: str | None, problem: str) -> None:
-    if recorded is not None and (found := hash_decompressed(path)) != recorded:
+    if recorded is not None and (actual := hash_decompressed(path)) != recorded:
         raise ValueError(
-            f"{path} {problem} (sha256 {found[:12]}, not {recorded[:12]}): restore the run's own file"
+            f"{path} {problem} (sha256 {actual[:12]}, not {recorded[:12]}): restore the original file"
         )
 
 
@@ -265,12 +265,12 @@ def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator
     """
     folders = as_paths(runs)
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):
-        raise ValueError("an ensemble needs at least two runs, each given once")
+        raise ValueError("an ensemble needs at least two different runs")
     first, *others = (load_model(folder, device) for folder in folders)
     for folder, other in zip(folders[1:], others, strict=True):
         if other.vocabularies.content_hash != first.vocabularies.content_hash:
             raise ValueError(
-                f"{folder} has another vocabulary than {folders[0]}: the members of an ensemble share one"
+                f"{folder} and {folders[0]} have different vocabularies; an ensemble needs the same one"
             )
     ensemble = Ensemble([translator.model for translator in (first, *others)])
     return Translator(cast("Model", ensemble), first.vocabularies, first.decode, first.device, first.penalty)

@@ -251,7 +251,7 @@ class Result:
                 column = of_test(name, test)
                 if column in row:
                     kind = f"test set {test!r}" if test else "metric"
-                    raise ValueError(f"column {column!r} is a field already: rename the {kind}")
+                    raise ValueError(f"column {column!r} already exists: rename the {kind}")
                 row[column] = value
         return row
 
@@ -268,7 +268,7 @@ def json_text(content: Any, indent: int = 2) -> str:
     """
 
     def plain(value: Any) -> str | float:
-        """Convert what is no plain value: numpy's numbers, and the version of torch, a string of its own."""
+        """Convert numpy's numbers and subclasses of str, such as torch's version."""
         return str(value) if isinstance(value, str) else float(value)
 
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=indent).decode()
@@ -290,7 +290,7 @@ def setting_text(value: Any) -> Any:
 def setting_of(row: Row, name: str) -> Any:
     """Return the value of a setting in a row; None if it is that of the preset, or unknown."""
     value = row.get(name)
-    has_begun = row.get("train.precision") is not None  # which never is the default, auto
+    has_begun = row.get("train.precision") is not None  # never the default, auto
     return setting_text(SHARED.get(name)) if value is None and has_begun else value
 
 
@@ -342,7 +342,7 @@ def read_result(folder: Path) -> Result:
     """
     path = folder / "result.json"
     if path.exists():
-        return read_record(path, Result, "put the run's own back, or delete it and run the experiment again")
+        return read_record(path, Result, "restore the original, or delete it and run the experiment again")
     label, seed, budget = _split_name(folder.name)
     return Result(label=label, preset="", seed=seed, budget=budget, status="unfinished")
 
@@ -357,7 +357,7 @@ def read_results(experiment: Path) -> list[Result]:
     planned = read_registry(experiment).runs
     started = [child.name for child in experiment.glob("*/") if is_run(child)]
     if not planned and not started:
-        raise ValueError(f"{experiment} holds no runs: expected <label>-seed<k>/result.json in it")
+        raise ValueError(f"{experiment} has no runs: expected <label>-seed<k>/result.json in it")
     others = sorted(
         set(started) - set(planned), key=lambda name: [*_split_name(name)[:2], _split_name(name)[2] or 0]
     )
@@ -375,8 +375,8 @@ def of_budget(results: Iterable[Result], budget: int | None = None) -> list[Resu
         finished = [run.budget for run in results if run.status == "done" and run.budget]
         budget = max(finished or budgets, default=None)
     elif budget not in budgets:
-        there = ", ".join(map(str, sorted(filter(None, budgets)))) or "none: train.budgets was not set"
-        raise ValueError(f"no run has the budget {budget}; there are {there}")
+        there = ", ".join(map(str, sorted(filter(None, budgets)))) or "none (train.budgets was not set)"
+        raise ValueError(f"no run has the budget {budget}; choose one of {there}")
     return [run for run in results if run.budget in (None, budget)]
 
 
@@ -403,9 +403,9 @@ def load_results(
     """
     import pandas as pd
 
-    paths = [path.resolve() for each in folders for path in as_paths(each)]
+    paths = [path.resolve() for argument in folders for path in as_paths(argument)]
     if not paths:
-        raise ValueError("no folder: name at least one experiment, such as runs/demo")
+        raise ValueError("no folders: name at least one experiment, such as runs/demo")
     rows: dict[tuple[Path, str], Result] = {}
     for folder in paths:
         if is_run(folder):
@@ -416,7 +416,7 @@ def load_results(
         rows |= {(experiment, result.run): result for result in results}
     names = experiment_names(experiment for experiment, _ in rows)
     frame = to_frame(rows.values()).copy()  # in one piece: pandas warns above 100 pieces
-    experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # as all texts
+    experiments = pd.Series([names[experiment] for experiment, _ in rows], dtype=object)  # like all texts
     frame.insert(0, "experiment", experiments)
     return frame
 
@@ -436,7 +436,7 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
     """Convert results to a data frame: fields of ``Result``, then the others of ``Result.flat``."""
     import pandas as pd
 
-    types = {each.name: each.type for each in fields(Result) if each.name not in NESTED}
+    types = {item.name: item.type for item in fields(Result) if item.name not in NESTED}
     rows = fill_settings(result.flat() for result in results)
     further = dict.fromkeys(name for row in rows for name in row if name not in types)
     texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
@@ -453,12 +453,12 @@ def _read_own_result(folder: Path) -> Result:
     headings.
     """
     if problem := plugin_problem(folder):
-        _warn(f"{problem}; the stored figures of each run are shown, no means")
+        _warn(f"{problem}; only the stored figures of single runs are shown")
     result = read_result(folder)
     if result.run not in (folder.name, run_name(*_split_name(folder.name))):
         raise ValueError(
-            f"{folder / 'result.json'} is of label {abbreviate(result.label)} and seed {result.seed}, "
-            f"but its folder is not {abbreviate(result.run)}: rename it, or move it out of the experiment"
+            f"{folder / 'result.json'} belongs to label {abbreviate(result.label)} and seed {result.seed}: "
+            f"rename the folder to {abbreviate(result.run)}, or move it out of the experiment"
         )
     return result
 
@@ -578,7 +578,7 @@ def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
     for label in dict.fromkeys(result.label for result in trained):
         runs = [result for result in trained if result.label == label]
         numbers = ({run.seed for run in runs}, {run.budget for run in runs if run.budget})
-        seeds, budgets = (",".join(map(str, sorted(each))) for each in numbers)
+        seeds, budgets = (",".join(map(str, sorted(values))) for values in numbers)
         groups.setdefault((seeds, budgets), []).append(label)
     have_same_budgets = len({budgets for _, budgets in groups}) == 1
     commands = []
@@ -607,7 +607,7 @@ def write_protection(folder: Path) -> str:
 def check_output_folder(folder: Path) -> None:
     """Raise ValueError if ``folder`` is a file or a protected experiment."""
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder: choose another one with --out")
+        raise ValueError(f"{folder} is not a folder: choose another with --out")
     refuse_writing(folder, "choose another folder with --out")
 
 

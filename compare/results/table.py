@@ -250,5 +250,5 @@ def plain_column(name: str, heading: str = "") -> Column:
 
 def heading_of(name: str) -> str:
     """Return the name of a figure in words: "BLEU difference" for "bleu_difference"."""
-    spellings = SPELLINGS | {metric: each.heading for metric, each in METRICS.items()}
+    spellings = SPELLINGS | {metric: definition.heading for metric, definition in METRICS.items()}
     return " ".join(spellings.get(word, word) for word in name.split("_"))

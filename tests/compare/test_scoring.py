@@ -96,11 +96,11 @@ def test_unusual_texts():
     assert corpus_bleu(["", *REFERENCE], REFERENCE * 2) == pytest.approx(100 * math.exp(1 - 12 / 6))
     for function in (score_texts, corpus_bleu):
         for hypotheses, references, message in (
-            (HYPOTHESIS * 2, REFERENCE, "2 lines of hypotheses but 1 of references"),
+            (HYPOTHESIS * 2, REFERENCE, "2 hypotheses, but 1 references"),
             ([], [], "nothing to score"),
-            ("the cat", ["the cat"], "expected a list of lines of text, found 'the cat'"),
-            (["the cat"], "the cat", "expected a list of lines of text, found 'the cat'"),
-            ([None], ["the cat"], "expected a list of lines of text, found None"),
+            ("the cat", ["the cat"], "expected a list of strings, found 'the cat'"),
+            (["the cat"], "the cat", "expected a list of strings, found 'the cat'"),
+            ([None], ["the cat"], "expected a list of strings, found None"),
         ):
             with pytest.raises(ValueError, match=message):
                 function(hypotheses, references)
@@ -187,11 +187,11 @@ def test_what_does_not_fit_is_named(texts: list[str], tmp_path: Path, refusal: R
     short = tmp_path / "short"
     short.write_text("one\n")
     message = refusal("score", texts[0], short, "--ref", texts[2])
-    assert message.startswith(f"{short} has 1 lines but {texts[2]} has 3: ")
+    assert message.startswith(f"{short} has 1 lines, but {texts[2]} has 3: ")
     for options, message in (
-        (["-m", "bleu,meteor"], "no 'meteor' here: choose from bleu, chrf, chrf++, ter"),
-        (["-m", " , "], "nothing to compute: choose from bleu, chrf, chrf++, ter"),
-        (["--tokenize", "flores200"], "no 'flores200' here: choose from 13a, "),  # fetches a model
+        (["-m", "bleu,meteor"], "unknown metric 'meteor': choose from bleu, chrf, chrf++, ter"),
+        (["-m", " , "], "no metrics: choose from bleu, chrf, chrf++, ter"),
+        (["--tokenize", "flores200"], "unknown tokenizer 'flores200': choose from 13a, "),  # fetches a model
     ):
         assert refusal("score", texts[0], "--ref", texts[2], *options).startswith(message)
 
@@ -202,7 +202,7 @@ def test_empty_lists_of_files_are_refused(texts: list[str]):
         lambda: score_files(texts, []),
         lambda: score_runs([], *texts[:2]),
     ):
-        with pytest.raises(ValueError, match="an empty list: name at least one"):
+        with pytest.raises(ValueError, match="the list of paths is empty: name at least one"):
             empty()
 
 

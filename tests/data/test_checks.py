@@ -180,5 +180,5 @@ def test_line_numbers_of_tables_with_a_header_are_those_of_the_file(
     assert main(["data", "check", str(path), "--columns", "de,en", "-q"]) == 1
     assert "a blank side                     1  line 3\n" in capsys.readouterr().out
     path.write_text("de\ten\n")
-    with pytest.raises(ValueError, match=r"t\.tsv: no pair: only a header line"):
+    with pytest.raises(ValueError, match=r"t\.tsv: it has only a header line, no pairs"):
         check_corpus({"": [source]})

@@ -80,8 +80,8 @@ FORMS: list[tuple[list[str], str]] = [
     (PLAIN[::-1], "put them in the order of the references"),
     (random.Random(1).sample(PLAIN, 400), "put them in the order of the references"),
     (each(lambda line: f"{line} {line} {line}"), "3.02 characters per character"),
-    (["", *PLAIN[:394], *[""] * 5], "nothing in 6 of 400 lines: were they lost?"),
-    (each(lambda line: f"wird wird wird {line}"), "a phrase stands three times in a row in 400 of 400"),
+    (["", *PLAIN[:394], *[""] * 5], "6 of 400 lines are blank: were they lost?"),
+    (each(lambda line: f"wird wird wird {line}"), "a phrase occurs three times in a row in 400 of 400"),
 ]  # fmt: skip
 
 

@@ -263,7 +263,7 @@ def test_too_little_to_divide(tmp_path: Path):
     parts = ("2 pairs, but only 0 of 30", "--valid and --test")
     refused(lambda: prepare(tmp_path, repeated, valid=1, test=1), *parts)
     refused(lambda: prepare(tmp_path, made_up(4), valid=2, test=2), "4 pairs, but the corpus has 4")
-    refused(lambda: prepare(tmp_path, made_up(4), max_words=1), "no pair is left of 4: max_words 4", "loosen")
+    refused(lambda: prepare(tmp_path, made_up(4), max_words=1), "all 4 pairs were dropped (max_words 4", "relax")
     blank = write(tmp_path / "blank", lines([" ", ""]))
     refused(lambda: prepare_corpus(plan_of(blank, blank), tmp_path / "out"), "empty 2")
     assert not list(tmp_path.glob("*out*"))
@@ -296,19 +296,19 @@ def test_standard_input_is_read_once_for_both_passes(
     [
         ([], ["0 files: expected source and target in turn", "--columns", "--fields"]),
         (["--columns", "1,2"], ["0 files: expected source and target in turn"]),
-        (["a.en", "a.en"], ["a.en is given as source and as target"]),
-        (["a.en", "a.de", "b.de", "b.en"], ["b.de is given as a source and a.en too", "name b.en first"]),
+        (["a.en", "a.en"], ["a.en is both source and target"]),
+        (["a.en", "a.de", "b.de", "b.en"], ["b.de and a.en are both sources", "put b.en first"]),
         (["a.en", "--src", "b"], ["--src names 1 files, --tgt 0, and 1 are without"]),
-        (["-", "-"], ["standard input is given as source and as target"]),
+        (["-", "-"], ["standard input is both source and target"]),
         (["a.jsonl"], ["--fields (none)", "translation.en"]),
         (["a.jsonl", "--fields", "en"], ["--fields en:"]),
         (["a.tsv", "--columns", "0,1"], ["--columns 0,1:", "from 1 on"]),
-        (["a.tsv", "--columns", "1,2", "--fields", "a,b"], ["give one of them"]),
+        (["a.tsv", "--columns", "1,2", "--fields", "a,b"], ["use one of them"]),
         (["a.en", "a.de", "--langs", "en,../de"], ["--langs en,../de:"]),
         (["a.en", "a.de", "--langs", "de,en"], ["contradicts the names of the files", "en and de"]),
         (["a.en", "a.de", "--drop-overlap"], ["--drop-overlap is for a folder"]),
         (["a.en", "gone.de"], ["gone.de: no such file"]),
-        (["."], ["train files end in nothing known", "--langs"]),
+        (["."], ["expected train files in two languages, found none", "--langs"]),
         ([".", "--columns", "1,2"], ["is a folder", "are for files"]),
     ],
 )
@@ -323,7 +323,7 @@ def test_mistakes_are_named(
     assert all(part in message for part in parts), message
     assert sorted(tmp_path.iterdir()) == before
     assert "--out is missing" in refusal("data", "prepare", "a.en", "a.de")
-    assert "holds something already" in refusal("data", "prepare", "a.en", "a.de", "--out", "a.en")
+    assert "already exists" in refusal("data", "prepare", "a.en", "a.de", "--out", "a.en")
 
 
 @pytest.mark.parametrize("change", ["grown", "touched", "gone"])
@@ -340,6 +340,6 @@ def test_a_file_that_changes_between_the_passes_is_an_error(tmp_path: Path, chan
                 "gone": src.unlink,
             }[change]()
 
-    message = f"{src}: no such file" if change == "gone" else f"{src} was changed while it was read"
+    message = f"{src}: no such file" if change == "gone" else f"{src} changed while it was being read"
     refused(lambda: prepare_corpus(plan_of(src, tgt), tmp_path / "out", progress=meddle), message)
     assert not list(tmp_path.glob("*out*"))

@@ -155,7 +155,7 @@ def test_a_sample_depends_on_text_and_seed_alone(kind: str, monkeypatch: pytest.
 
 def test_a_vocabulary_of_one_segmentation_is_refused():
     words = build_vocabulary("words", lines(), size=100)
-    with pytest.raises(ValueError, match="needs a vocabulary of unigram or bpe, found words"):
+    with pytest.raises(ValueError, match="needs a unigram or bpe vocabulary, found words"):
         SubwordSampler(words, 0.1)
     for strength in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match=f"must be between 0 and 1, found {strength}"):

@@ -191,7 +191,7 @@ def test_a_pair_is_built_from_train_and_survives_saving(kind: str, joint: bool, 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_an_unreachable_size_is_reduced_with_a_note(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     largest = build_vocabulary(kind, LINES, size=50_000)
-    note = f"a {kind} vocabulary of size 50000 cannot be built from this text: "
+    note = f"this text allows no {kind} vocabulary of size 50000: "
     note += f"the largest possible vocabulary.size, {len(largest)}, is used"
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", note)]
     caplog.clear()
@@ -211,7 +211,7 @@ def test_the_smallest_texts_have_a_vocabulary(kind: str, lines: list[str]) -> No
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_size_below_bytes_and_characters_names_the_smallest_possible(kind: str) -> None:
-    with pytest.raises(ValueError, match=r"alone need (\d+); set a larger size \(vocabulary.size\)$"):
+    with pytest.raises(ValueError, match=r"alone need (\d+); increase vocabulary.size$"):
         build_vocabulary(kind, LINES, size=100)
 
 

@@ -206,7 +206,7 @@ def test_the_mean_over_test_sets_decides_where_the_experiment_says_so():
     (found,) = compare_models(named)
     assert (found.test, found.difference) == ("short", compare_models({"short": short})[0].difference)
     missing = {name: replace(test, outcome="test_x") for name, test in sets.items()}
-    with pytest.raises(ValueError, match=r'"test_x": no such test set; choose first, mean, long, short$'):
+    with pytest.raises(ValueError, match=r'"test_x" is no test set; choose one of first, mean, long, short$'):
         compare_models(missing)
 
 
@@ -272,7 +272,7 @@ PROBABLY = "would probably have been detected"
             {"seeds": (1, 1), "p": 0.3, "interval_90": Interval(-0.5, 0.5)},
             f"not significant; a difference of about 3.2 between trained models {PROBABLY}",
         ),
-        ({"failed": ("old seed 4",)}, "not compared, as runs failed: old seed 4"),
+        ({"failed": ("old seed 4",)}, "not compared, because runs failed: old seed 4"),
     ],
 )
 def test_the_verdict_follows_from_the_corrected_p_the_interval_and_the_seeds(
@@ -430,7 +430,7 @@ def test_no_model_wins_by_a_seed_that_failed(tmp_path: Path):
     assert found.failed == ("X seed 2",)
     assert headlines(finished, [replace(found, p=0.001)]) == [
         "On test, X is not compared where runs failed: X seed 2.",
-        "Not compared, as runs failed and none ended: Z.",
+        "Not compared, because all their runs failed: Z.",
     ]
 
 

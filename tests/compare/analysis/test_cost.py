@@ -170,7 +170,7 @@ def test_slopes_and_their_tests_are_those_of_scipy():
     assert found[1].test.interval() == pytest.approx(tuple(tests[1].confidence_interval()))
     assert [each.p for each in found] == pytest.approx(holm_correction([test.pvalue for test in tests]))
     assert str(found[0]).startswith("Per doubling of the training FLOPs a ")
-    with pytest.raises(ValueError, match=r"^one has one seed: slopes are compared over two seeds or more$"):
+    with pytest.raises(ValueError, match=r"^one has one seed; comparing slopes needs two or more$"):
         compare_slopes([(curves[0], curve("one", [1, 2, 3, 4]))])
 
 
@@ -260,7 +260,7 @@ def test_the_outcome_over_budgets_is_a_sentence():
     )
     below = replace(other, scores=other.scores - 9)
     assert describe_curves(one, below, later) == (
-        "flat leads steep at all budgets, 1,000 to 8,000 updates; by the means flat is ahead throughout."
+        "flat leads steep at all budgets, 1,000 to 8,000 updates; on average flat is ahead throughout."
     )
     assert describe_curves(one, below, {}).startswith(
         "flat is 11.0 to 7.7 BLEU ahead of steep at all budgets"
@@ -279,5 +279,5 @@ def test_all_sentences_come_from_scores_and_comparisons_by_budget():
     (expected,) = compare_slopes([(FLAT, STEEP)])
     assert slopes == str(expected)
     short = Curve(label="short", updates=BUDGETS[:1], costs=COSTS[:1], scores=np.array([[1.0]]))
-    with pytest.raises(ValueError, match=r"^short: its seeds have 1 budgets in common; a curve needs two$"):
+    with pytest.raises(ValueError, match=r"^short: its seeds share 1 budgets, but a curve needs two$"):
         describe_costs({**curves, "short": short}, planned, comparisons)

@@ -107,7 +107,7 @@ def test_files_that_differ_are_told_from_those_that_do_not(tmp_path: Path):
     assert first.p == second.p == pytest.approx(3 * exact, rel=0.15)  # Holm, of three
     assert [each.p for each in compare_files([files[0], files[0]], [tmp_path / "ref"])] == [1]
     (tmp_path / "short").write_text("one line\n")
-    with pytest.raises(ValueError, match=r"short has 1 lines but \S*ref has 6"):
+    with pytest.raises(ValueError, match=r"short has 1 lines, but \S*ref has 6"):
         compare_files([files[0], tmp_path / "short"], [tmp_path / "ref"])
 
 

@@ -25,7 +25,7 @@ def test_tables_show_the_largest_budget_or_the_one_asked_for(
     assert "1,000 | lstm" in shown
     assert "4,000" not in shown
     assert main(["table", str(budgets), "--budget", "50"]) == 2
-    assert "no run has the budget 50; there are 1000, 4000" in capsys.readouterr().err
+    assert "no run has the budget 50; choose one of 1000, 4000" in capsys.readouterr().err
 
 
 def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path):
