@@ -43,7 +43,10 @@ FAULTS: dict[str, tuple[str, int]] = {
         "error: ... is not what its result was computed from: restore it, ...",
         2,
     ),
-    "file changed while it is read": ("error: ... changed while it was being read; run the command again ...", 2),
+    "file changed while it is read": (
+        "error: ... changed while it was being read; run the command again ...",
+        2,
+    ),
     "vocabulary of another run": (
         "error: .../vocabulary.json is not the file that this run was trained with ...: restore ...",
         2,

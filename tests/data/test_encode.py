@@ -245,7 +245,7 @@ def test_only_a_large_corpus_starts_processes(monkeypatch: pytest.MonkeyPatch) -
         assert list(map_blocks(eval, [PID] * 3)) == [os.getpid()] * 3
     assert os.getpid() not in list(map_blocks(eval, [PID] * 5))[3:]
     monkeypatch.setattr(pool, "available_cores", lambda: 12)
-    for processes, workers in (("1", 8), ("4", 3), ("16", 1)):  # of torchrun, which share the cores
+    for processes, workers in (("1", 8), ("4", 3), ("16", 1)):  # processes of torchrun share the cores
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
         assert worker_count() == workers
 

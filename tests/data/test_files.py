@@ -88,7 +88,7 @@ def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):
     [
         (None, None, True),  # the process is running
         (PermissionError(), None, True),  # so is one of another user
-        (ProcessLookupError(), "0123abcd", True),  # of another machine, in a folder that both share
+        (ProcessLookupError(), "0123abcd", True),  # another machine shares the folder
         (ProcessLookupError(), None, False),
     ],
 )
@@ -214,9 +214,9 @@ def test_a_folder_is_replaced_only_when_asked_and_never_lost(tmp_path: Path, mon
         patch.setattr(os, "rename", lambda *paths: next(renames)(*paths))  # killed before the second
         with pytest.raises(RuntimeError):
             fill(out, replace=True)
-    (kept,) = tmp_path.iterdir()
-    assert kept.name.startswith("out.old-")
-    kept.rename(out)
+    (old,) = tmp_path.iterdir()
+    assert old.name.startswith("out.old-")
+    old.rename(out)
     fill(out, replace=True)
     assert sorted(os.listdir(out)) == ["deep", "y"]
     assert os.listdir(tmp_path) == ["out"]

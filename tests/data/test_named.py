@@ -69,7 +69,7 @@ def serve(server: Server, monkeypatch: pytest.MonkeyPatch):
 def test_two_corpora_of_one_name_are_refused():
     text = Path(named.__file__).with_name("corpora.toml").read_text("utf-8")
     assert read_catalogue(text) == CORPORA
-    with pytest.raises(ValueError, match=r"^corpora.toml: several corpora are named 'multi30k': give each a"):
+    with pytest.raises(ValueError, match=r"^corpora.toml: several corpora are named 'multi30k': rename all"):
         read_catalogue(text.replace('name = "tatoeba"', 'name = "multi30k"'))
 
 
@@ -108,9 +108,9 @@ def test_the_manifest_describes_corpus_and_downloads(serve, tmp_path: Path):
     assert manifest["licence"] == CORPORA["iwslt17"].licence
     assert manifest["pairs"]["test_2017"] == LINES
     files = {name: entry["sha256"] for name, entry in manifest["files"].items()}
-    for where, known in ((tmp_path / "downloads" / "iwslt17", manifest["downloads"]), (folder, files)):
-        assert known
-        for name, sha256 in known.items():
+    for where, digests in ((tmp_path / "downloads" / "iwslt17", manifest["downloads"]), (folder, files)):
+        assert digests
+        for name, sha256 in digests.items():
             assert hashlib.sha256((where / name).read_bytes()).hexdigest() == sha256
 
 
@@ -144,14 +144,16 @@ def test_a_fault_in_a_published_text_leaves_no_corpus(serve, tmp_path: Path, en:
 
 def test_a_corpus_without_splits_is_divided_by_its_sources_alone(serve, tmp_path: Path):
     rows = [f"a {n % 1000}\tb {n}\tCC-BY" for n in range(3000)]
-    found = []
+    divisions = []
     for run, given_rows in enumerate((rows, rows[::-1])):
         serve("tatoeba", {("deu-eng.zip", "deu.txt"): lines(*given_rows)})
         corpus = read_corpus(fetch("tatoeba", "de", "en", tmp_path / str(run)), "en", "de")
-        found.append({split: sorted(zip(*pairs[:2], strict=True)) for split, pairs in corpus.splits.items()})
-    assert found[0] == found[1]
-    assert all(10 < len(found[0][split]) < 60 for split in ("valid", "test"))
-    assert sum(map(len, found[0].values())) == 3000
+        divisions.append(
+            {split: sorted(zip(*pairs[:2], strict=True)) for split, pairs in corpus.splits.items()}
+        )
+    assert divisions[0] == divisions[1]
+    assert all(10 < len(divisions[0][split]) < 60 for split in ("valid", "test"))
+    assert sum(map(len, divisions[0].values())) == 3000
 
 
 @given(st.lists(st.tuples(st.text("abc", max_size=2), st.text("xyz", max_size=2)), max_size=60))
@@ -254,11 +256,11 @@ def test_a_download_is_complete_and_leaves_no_other_file(server: Server, tmp_pat
     remote = server.remote(server.at("/f", plain), server.at("/2", plain), digest=digest)
     path = download(remote, tmp_path, progress=lambda *call: seen.append(call))
     assert path.read_bytes() == CONTENT
-    assert [each.name for each in tmp_path.iterdir()] == ["file.bin"]
+    assert [path.name for path in tmp_path.iterdir()] == ["file.bin"]
     counts = [done for _, done, _ in seen]
     assert counts == sorted(counts)
     assert (seen[0], seen[-1]) == tuple(("file.bin", n, len(CONTENT)) for n in (0, len(CONTENT)))
-    assert fetched(remote, tmp_path) == CONTENT  # which asks nobody
+    assert fetched(remote, tmp_path) == CONTENT  # without asking a server
     assert [asked.path for asked in server.asked] == ["/f"]
     path.write_bytes(CONTENT[:-1])
     if digest:
@@ -352,8 +354,8 @@ def pack(folder: Path, name: str, files: dict[str, bytes]) -> Path:
 def test_only_wanted_members_are_written(tmp_path: Path, name: str):
     archive = pack(tmp_path, name, {"de/x.txt": TEXT, "y.txt": b"y", "../escaped": b"bad", "other": b"bad"})
     extract(archive, ["de/x.txt", "y.txt"], tmp_path / "out")
-    found = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
-    assert found == {Path(archive.name), Path("out/de/x.txt"), Path("out/y.txt")}
+    files_there = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files_there == {Path(archive.name), Path("out/de/x.txt"), Path("out/y.txt")}
     assert (tmp_path / "out" / "de" / "x.txt").read_bytes() == TEXT
 
 

@@ -204,7 +204,9 @@ def test_a_file_that_was_rewritten_is_refused(path: Path, content: bytes):
     """The error names the change even if the new content is itself invalid."""
     text = TextFile(path)
     write(path, content)
-    with pytest.raises(ValueError, match=f"{path.name} changed while it was being read; run the command again"):
+    with pytest.raises(
+        ValueError, match=f"{path.name} changed while it was being read; run the command again"
+    ):
         tuple(text)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=path.name):

@@ -149,8 +149,8 @@ def test_text_that_looks_like_a_special_is_only_text() -> None:
         ids = vocabulary.encode("<eos> <pad>")
         assert not {PAD, UNK, BOS, EOS} & set(ids)
         assert vocabulary.decode(ids) == "<eos> <pad>"
-    given = build_vocabulary("given", ["a b"], size=100)
-    assert given.encode("a <eos> <bos> <pad> b") == [4, UNK, UNK, UNK, 5]
+    vocabulary = build_vocabulary("given", ["a b"], size=100)
+    assert vocabulary.encode("a <eos> <bos> <pad> b") == [4, UNK, UNK, UNK, 5]
 
 
 @pytest.mark.parametrize("line", ["rid@@ ing a hor@@ se .", "▁rid ing ▁a ▁hor se ▁."])
@@ -193,7 +193,7 @@ def test_an_unreachable_size_is_reduced_with_a_note(kind: str, caplog: pytest.Lo
     largest = build_vocabulary(kind, LINES, size=50_000)
     note = f"this text allows no {kind} vocabulary of size 50000: "
     note += f"the largest possible vocabulary.size, {len(largest)}, is used"
-    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", note)]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("WARNING", note)]
     caplog.clear()
     asked = build_vocabulary(kind, LINES, size=len(largest))
     assert not caplog.records

@@ -45,8 +45,8 @@ def test_scores_equal_the_formulas_over_sets(proposed: np.ndarray, sure: np.ndar
         pairs=(WordPair("", "", ("x",) * 3, ("y",) * 4),),
         links=(Links(frozenset(s), frozenset(p)).exchanged(),),
     )
-    for links, found in zip(proposed, gold.count(0, proposed), strict=True):
-        a, counts = {tuple(link) for link in np.argwhere(links)}, AlignmentCounts(*found.tolist())
+    for links, sums in zip(proposed, gold.count(0, proposed), strict=True):
+        a, counts = {tuple(link) for link in np.argwhere(links)}, AlignmentCounts(*sums.tolist())
         assert counts == (len(a), len(s), len(a & s), len(a & p))
         if a or s:
             assert counts.aer == pytest.approx(formulas.alignment_error_rate(a, s, p))
@@ -100,8 +100,7 @@ def test_links_outside_the_sentence_are_warned_of_and_kept(
     matrices = [link_matrix(links.possible, (2, 3)) for links in gold.links]
     assert [np.argwhere(matrix).tolist() for matrix in matrices] == [[[2, 0]], [[0, 1]], [[0, 0]]]
     assert caplog.messages[0].startswith(
-        f"{tmp_path / 'gold'}: 2 of 5 links are outside their sentences (the first: "
-        "sentence 1)"
+        f"{tmp_path / 'gold'}: 2 of 5 links are outside their sentences (the first: sentence 1)"
     )
     perfect = [gold.count(number, link_matrix(links.sure, (2, 3))) for number, links in enumerate(gold.links)]
     total = AlignmentCounts(*np.sum(perfect, axis=0).tolist())

@@ -22,8 +22,8 @@ from compare.results.store import write_record
 PENALTIES = [LengthPenalty(alpha, "wu") for alpha in (0.0, 0.5, 1.0)]
 SUMS = LikelihoodSums(nll=12.5, tokens=5, characters=20, unknown=1)
 GRID = [
-    GridPoint(normalization="wu", length_penalty=each.alpha, bleu=bleu, length_ratio=1.0)
-    for each, bleu in zip(PENALTIES, (29.0, 30.0, 30.0), strict=True)
+    GridPoint(normalization="wu", length_penalty=penalty.alpha, bleu=bleu, length_ratio=1.0)
+    for penalty, bleu in zip(PENALTIES, (29.0, 30.0, 30.0), strict=True)
 ]
 SELECTION = Selection(grid=GRID, chosen=choose_penalty(GRID), weights="0" * 64)
 LIKELIHOODS = Likelihoods(
