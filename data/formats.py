@@ -154,7 +154,7 @@ class Records(OneFile):
                 remedy = (
                     "convert the array with jq -c '.[]'" if line[:1] == "[" else "write one object per line"
                 )
-                raise ValueError(f"the line is not a JSON object ({error}); {remedy}") from None
+                raise ValueError(f"not a JSON object ({error}); {remedy}") from None
             return _field_text(record, src), _field_text(record, tgt)
 
         return parse

@@ -195,8 +195,8 @@ def _compare(test: ScoredTestSet, first: str, second: str, tests: int) -> Compar
 
 def choose_reference(finished: FinishedExperiment) -> str:
     """Return the finished baseline, or else the model with the highest ``mean_bleu``."""
-    if finished.baseline in finished.labels:
-        return finished.baseline
+    if (baseline := finished.scoring.baseline) in finished.labels:
+        return baseline
     means = mean_bleu(finished)
     return max(means, key=lambda label: means[label])
 
@@ -316,20 +316,22 @@ def _join(parts: Sequence[str], many: str = "") -> str:
 def further_outcomes(finished: FinishedExperiment, scored: Mapping[str, ScoredTestSet]) -> list[str]:
     """Compare by the other test sets and by likelihood, a sentence each."""
     best, sentences = choose_reference(finished), []
-    decisive = outcome_tests(finished.outcome, list(scored))
+    decisive = outcome_tests(finished.scoring.outcome, list(scored))
     further = {
         f"On {name}, which does not decide": replace(test, outcome="first")
         for name, test in scored.items()
         if [name] != decisive
     }
     if likelihoods := score_likelihoods(finished):
-        further["By log-likelihood, the second outcome"] = decisive_scores(likelihoods)
+        further["By log-likelihood, the second outcome"] = replace(
+            decisive_scores(likelihoods), outcome="first"
+        )
     for where, test in further.items():
         means = {label: fmean(run.score for run in runs.values()) for label, runs in test.models.items()}
         if best not in means or len(means) < 2 or (test.metric != NATS and not any_translates(means)):
             continue
         try:
-            against = compared_with(compare_models({test.name: replace(test, outcome="first")}), best)
+            against = compared_with(compare_models({test.name: test}), best)
         except ValueError as error:
             sentences.append(f"{where}: the models were not compared: {explain(error)}.")
             continue

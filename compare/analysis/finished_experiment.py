@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from compare.analysis.seeds import seed_mean
+from compare.config.sections import ScoringConfig
 from compare.experiment.prepare import load_corpus
 from compare.models.styles import Style, styles_of
 from compare.results.columns import further_tests
@@ -80,24 +81,14 @@ class FinishedExperiment:
         return seeds
 
     @property
-    def tokenize(self) -> str:
-        """BLEU's tokenizer."""
-        return self.runs[0].run.scoring.tokenize
-
-    @property
-    def baseline(self) -> str:
-        """Label of the model that the others are tested against; empty: all pairs are."""
-        return self.runs[0].run.scoring.baseline
-
-    @property
-    def outcome(self) -> str:
-        """Value of ``scoring.outcome``: which test set decides."""
-        return self.runs[0].run.scoring.outcome
+    def scoring(self) -> ScoringConfig:
+        """Settings of the scores, which all runs share."""
+        return self.runs[0].run.scoring
 
     @property
     def outcome_name(self) -> str:
         """Name of the decisive test set, or "the mean of 3 test sets"."""
-        names = outcome_tests(self.outcome, self.corpus.tests)
+        names = outcome_tests(self.scoring.outcome, self.corpus.tests)
         return names[0] if len(names) == 1 else f"the mean of {len(names)} test sets"
 
     def outcome_bleu(self, result: Result) -> float | None:
@@ -105,7 +96,9 @@ class FinishedExperiment:
         first, *_ = tests = self.corpus.tests
         scores: dict[str, Any] = {test: figures.get("bleu") for test, figures in result.tests.items()}
         scores[first] = result.bleu
-        bleu: float | None = seed_mean([scores.get(test) for test in outcome_tests(self.outcome, tests)])
+        bleu: float | None = seed_mean(
+            [scores.get(test) for test in outcome_tests(self.scoring.outcome, tests)]
+        )
         return bleu
 
     def sources(self, split: str) -> Sequence[str]:

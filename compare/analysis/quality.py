@@ -107,7 +107,7 @@ def _group_rows(
     """Score the translations of each group of sentences, a mask (N,), as a corpus of its own."""
     counts = np.concatenate(
         [
-            sentence_counts(outputs[test], finished.references(test), finished.tokenize)
+            sentence_counts(outputs[test], finished.references(test), finished.scoring.tokenize)
             for test in finished.corpus.tests
         ]
     )

@@ -84,7 +84,7 @@ def nearest_row(finished: FinishedExperiment) -> Row:
     """Score the baseline on all test sets, as the row of a result table."""
     row: Row = {"label": NEAREST}
     for number, test in enumerate(finished.corpus.tests):
-        scoring = all_metrics(finished.tokenize)
+        scoring = all_metrics(finished.scoring.tokenize)
         scores = score_texts(copy_nearest(finished, test), finished.references(test), scoring=scoring)
         row |= {of_test(name, test if number else ""): value for name, value in scores.columns().items()}
     return row

@@ -211,7 +211,7 @@ def score_tests(finished: FinishedExperiment, *, resamples: int = 1000) -> dict[
                 for label, runs in finished.labels.items()
             },
             resamples=resamples,
-            tokenize=finished.tokenize,
+            tokenize=finished.scoring.tokenize,
             documents=finished.corpus.docs.get(test, ()),
             **_planned(finished),
         )
@@ -224,8 +224,8 @@ def _planned(finished: FinishedExperiment) -> dict[str, Any]:
     return {
         "settings": settings,
         "failed": finished.failed_seeds,
-        "baseline": finished.baseline,
-        "outcome": finished.outcome,
+        "baseline": finished.scoring.baseline,
+        "outcome": finished.scoring.outcome,
     }
 
 
@@ -480,7 +480,7 @@ def aggregate_seeds(finished: FinishedExperiment, scored: Mapping[str, ScoredTes
       the interval over seeds, or that of the only run, is known.
     """
     tests = {f"_{test}" if number else "": scores for number, (test, scores) in enumerate(scored.items())}
-    is_mean = finished.outcome == "mean"
+    is_mean = finished.scoring.outcome == "mean"
     if is_mean and scored:
         tests["_mean"] = decisive_scores(scored)
     rows = []

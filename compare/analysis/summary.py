@@ -33,8 +33,8 @@ def _compare_budgets(largest: FinishedExperiment, its_comparisons: list[Comparis
     comparisons[last] = its_comparisons
     curves = make_curves(cost_points(largest).rows)
     pairs = list(combinations(curves, 2))
-    if largest.baseline in curves:
-        pairs = [(label, largest.baseline) for label in curves if label != largest.baseline]
+    if (baseline := largest.scoring.baseline) in curves:
+        pairs = [(label, baseline) for label in curves if label != baseline]
     try:
         return describe_costs(curves, pairs, comparisons)
     except ValueError as error:

@@ -20,7 +20,6 @@ FURTHER = {
     ),
     "seed": Column("seeds", "seeds", "number of runs behind a mean", shown="where known"),
 }
-"""Columns of joined and aggregated tables, by the figure before them."""
 FIGURES = {
     column.name: column
     for field in fields(Result)
@@ -199,10 +198,7 @@ def list_columns(tests: Iterable[str] = ()) -> list[Column]:
 
 
 def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
-    """Return the column with a heading, with or without unit or "[95%]", in any case.
-
-    Raises ValueError for others, with the nearest name.
-    """
+    """Return the column with a heading, with or without unit or "[95%]"; ValueError for others."""
     if is_setting(heading):
         return setting_column(heading)
     intervals = map(bleu_and_interval_column, ("", *tests))
@@ -219,10 +215,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
 
 
 def stored_fields(name: str, fields: Sequence[str]) -> Sequence[str]:
-    """Return the field called ``name``, or the fields behind that heading.
-
-    Raises ValueError if the rows have no such column.
-    """
+    """Return the field called ``name``, or the fields behind that heading; ValueError without any."""
     if stored := [field for field in (name, f"model.{name}") if field in fields]:
         return stored[:1]
     column = find_column(name, further_tests(fields))
@@ -242,7 +235,6 @@ PATTERNS = {
     "FIELD_sd": "standard deviation of a field over seeds, in aggregated tables",
     "FIELD_TEST": "a score, interval, length or perplexity on a further test set, such as bleu_test_long",
 }
-"""Explanations of fields without a column, by pattern."""
 
 
 def explain_columns() -> list[Row]:

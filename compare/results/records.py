@@ -70,7 +70,6 @@ class RawSpeed:
     """Content of speed.json."""
 
     decode_s: Positive | None
-    """Seconds of decoding all test sets."""
     peak_memory_bytes: Count | None
     """Peak of training and decoding, if one process did both."""
     train_peak_memory_bytes: Count | None = None
@@ -120,7 +119,6 @@ class Likelihoods:
 
     tests: Mapping[str, LikelihoodSums]
     weights: str
-    """sha256 of the weights file."""
     at_limit: Mapping[str, int] = field(default_factory=dict)
     """Translations that search ended at the limit, by test set; early versions lack it."""
     sentences: Mapping[str, list[float]] = field(default_factory=dict)
@@ -150,7 +148,6 @@ class Selection:
     chosen: int
     """Index in ``grid``."""
     weights: str
-    """sha256 of the weights file."""
 
     @property
     def penalty(self) -> LengthPenalty:

@@ -39,11 +39,7 @@ class RunFolder:
 
     @classmethod
     def read(cls, folder: Path, *, data_root: str = "") -> "RunFolder":
-        """Read a run that has begun, from its config.toml.
-
-        An empty ``data_root`` means that of the config. Raises ValueError if config.toml is damaged or no
-        run.
-        """
+        """Read a run that has begun, from its config.toml; ValueError if that is damaged or no run."""
         path = folder / "config.toml"
         # A relative data.root, as of published runs, is relative to the working directory.
         runs = resolve_models(load_experiment(path, base=Path()), str(path), other_machine=True)
@@ -98,10 +94,7 @@ class RunFolder:
         return self.folder / "external.json"
 
     def penalty(self) -> LengthPenalty:
-        """Return the length penalty chosen on validation, or the only one of the config.
-
-        Raises ValueError if none is chosen yet, or selection.json is damaged or of another grid.
-        """
+        """Return the length penalty chosen on validation, or the config's only one; ValueError if none is."""
         penalties = length_penalties(self.run.decode)
         if len(penalties) == 1:
             return penalties[0]
@@ -122,17 +115,11 @@ class RunFolder:
         return sorted({name.removesuffix(".gz").removesuffix(".hyp") for name in names})
 
     def masks(self) -> dict[str, Path]:
-        """Return the files of attention masks by the name of their copy, such as ``cross_mask.npy``.
-
-        Published and saved models have copies, which ``read`` puts into the settings.
-        """
+        """Return the files of attention masks by the name of their copy, such as ``cross_mask.npy``."""
         return {f"{name}.npy": path for name, path in _mask_files(self.run).items()}
 
     def files(self) -> dict[str, Path]:
-        """Return the existing files behind the run's figures by their plain path in the folder.
-
-        Masks may lie elsewhere and stand under the names of their copies.
-        """
+        """Return the existing files behind the run's figures; masks stand under the names of copies."""
         names = [self.config, self.folder / FILE_NAME, self.metrics, self.speed, self.weights, self.selection]
         names += [self.likelihoods, self.external]
         names += [self.plain_output(test) for test in self.tests]
@@ -140,10 +127,7 @@ class RunFolder:
         return {name: path for name, path in (files | self.masks()).items() if path.exists()}
 
     def model_figures(self, test: str) -> dict[str, float | int | None]:
-        """Return perplexities and translations at the limit of a test set, if measured.
-
-        Raises ValueError if perplexity.json is damaged.
-        """
+        """Return perplexities and translations at the limit of a test set, if measured."""
         if not self.likelihoods.exists():
             return {}
         measured = read_likelihoods(self.likelihoods)
@@ -157,10 +141,7 @@ class RunFolder:
         }
 
     def external_columns(self, test: str) -> dict[str, float | str]:
-        """Return the columns of external metrics for the present translations of a test set.
-
-        Raises ValueError if external.json is damaged.
-        """
+        """Return the columns of external metrics for the present translations of a test set."""
         columns: dict[str, float | str] = {}
         metrics = read_external(self.external).get(test, {})
         if metrics and self.output(test).is_file():
@@ -184,10 +165,7 @@ def _mask_files(run: Run) -> dict[str, Path]:
 
 
 def find_run(folder: Path) -> Path:
-    """Return the folder of a run; without a budget in its name, the largest that has weights.
-
-    Raises ValueError if there is no such run.
-    """
+    """Return the folder of a run; without a budget in its name, the largest that has weights."""
     if not folder.exists() and folder.parent.is_dir():
         stem = f"{folder.name}-budget"
         budgets = [
@@ -208,16 +186,13 @@ def find_run(folder: Path) -> Path:
 def load_model(run: str | Path, device: str = "cpu") -> Translator:
     """Load the model of a finished run, or one that ``save_pretrained`` wrote.
 
-    The weights are hashed once and compared with the hash in result.json.
-
     Args:
-        run: the folder of one run, such as runs/demo/bahdanau-seed1, or of one saved model. Of several
-            budgets, runs/demo/bahdanau-seed1 is the largest that has weights.
+        run: the folder of one run, such as runs/demo/bahdanau-seed1; without a budget in its name, the
+            largest.
         device: where the model computes, such as cpu, cuda or cuda:1.
 
     Returns:
-        A translator with the run's length penalty: ``translate(lines)`` gives strings, ``attend(line)``
-            attention weights.
+        A translator: ``translate(lines)`` gives strings, ``attend(line)`` attention weights.
 
     Raises:
         ValueError: the folder is no run, a file is missing, damaged or not the recorded one, no length
@@ -256,12 +231,9 @@ def _ensure_recorded(path: Path, recorded: str | None, problem: str) -> None:
 
 
 def load_ensemble(runs: Sequence[str | Path], device: str = "cpu") -> Translator:
-    """Load the models of several finished runs as one that averages their probabilities.
+    """Load the models of two or more finished runs as one that averages their probabilities.
 
-    Settings of decoding and the length penalty are those of the first run; ``attend`` gives no weights.
-
-    Raises:
-        ValueError: fewer than two runs, a run given twice, different vocabularies, or as ``load_model``.
+    Decoding and the length penalty are those of the first run; vocabularies must be equal.
     """
     folders = as_paths(runs)
     if len({folder.resolve() for folder in folders}) < max(2, len(folders)):

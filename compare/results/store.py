@@ -239,10 +239,7 @@ class Result:
         return self.preset == EXTERNAL
 
     def flat(self) -> dict[str, Any]:
-        """Return one value per column; score s of further test set t is ``s_t``.
-
-        Raises ValueError if two values have the same column name.
-        """
+        """Return one value per column; score s of further test set t is ``s_t``."""
         row = asdict(self)
         del row["files"]
         row |= {name: setting_text(value) for name, value in row.pop("settings").items()}
@@ -262,10 +259,7 @@ def of_test(name: str, test: str) -> str:
 
 
 def json_text(content: Any, indent: int = 2) -> str:
-    """Format dataclasses and plain values as JSON; NaN and infinities become null.
-
-    An ``indent`` of 0 gives one line.
-    """
+    """Format as JSON, on one line if ``indent`` is 0; NaN and infinities become null."""
 
     def plain(value: Any) -> str | float:
         """Convert numpy's numbers and subclasses of str, such as torch's version."""
@@ -305,18 +299,15 @@ def fill_settings(rows: Iterable[Row], further: Iterable[str] = ()) -> list[dict
 
 
 NESTED = ("settings", "tests", "scores", "files")
-"""Fields that become several columns of the frame, or none."""
 DTYPES: dict[Any, str] = {int: "int64", int | None: "Int64", float | None: "float64"}
 Record = TypeVar("Record")
 RUN_NAME = re.compile(r"(?P<label>.+)-seed(?P<seed>0|[1-9]\d{0,17})(?:-budget(?P<budget>[1-9]\d{0,17}))?")
 
 
 def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
-    """Read a JSON file as a typed record, a type that msgspec decodes.
+    """Read a JSON file as a typed record.
 
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is damaged; the message names the value and the ``remedy``.
+    Raises OSError if it cannot be read, and ValueError with value and ``remedy`` if it is damaged.
     """
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
@@ -336,10 +327,7 @@ def save_result(folder: Path, result: Result) -> None:
 
 
 def read_result(folder: Path) -> Result:
-    """Read the result of a run; without a result.json the run is unfinished.
-
-    Raises ValueError if result.json is damaged.
-    """
+    """Read the result of a run; without a result.json the run is unfinished."""
     path = folder / "result.json"
     if path.exists():
         return read_record(path, Result, "restore the original, or delete it and run the experiment again")
@@ -348,10 +336,9 @@ def read_result(folder: Path) -> Result:
 
 
 def read_results(experiment: Path) -> list[Result]:
-    """Read the results of all runs of an experiment, unfinished ones included.
+    """Read the results of all runs, unfinished ones included; ValueError if there are none.
 
-    Those in experiment.json come first, in that order. Raises ValueError if there are none, or one is
-    damaged.
+    Those in experiment.json come first, in that order.
     """
     ensure_folder(experiment)
     planned = read_registry(experiment).runs
@@ -365,9 +352,9 @@ def read_results(experiment: Path) -> list[Result]:
 
 
 def of_budget(results: Iterable[Result], budget: int | None = None) -> list[Result]:
-    """Return the results of one of several budgets, and of external systems.
+    """Return the results of a budget, and of external systems; ValueError if no run has it.
 
-    The default is the largest budget with a finished run. Raises ValueError if no run has this budget.
+    The default is the largest budget with a finished run.
     """
     results = list(results)
     budgets = {run.budget: None for run in results if run.budget is not None}
@@ -397,9 +384,6 @@ def load_results(
     Returns:
         The frame of ``to_frame``, after the column ``experiment``, a name of ``experiment_names``.
             ``attnbench table --list`` explains the columns.
-
-    Raises:
-        ValueError: no folder is given, a folder holds no runs, or a result is damaged.
     """
     import pandas as pd
 
@@ -447,11 +431,7 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
 
 
 def _read_own_result(folder: Path) -> Result:
-    """Read the result of a run, whose folder must bear its label and seed, with its plug-ins.
-
-    Tables, plots and ``check`` find the other files by that name. Without plug-ins, their metrics have no
-    headings.
-    """
+    """Read the result of a run, whose folder must bear its label and seed, and import its plug-ins."""
     if problem := plugin_problem(folder):
         _warn(f"{problem}; only the stored figures of single runs are shown")
     result = read_result(folder)
@@ -593,10 +573,7 @@ def train_commands(experiment: str, results: Sequence[Result]) -> list[str]:
 
 
 def write_protection(folder: Path) -> str:
-    """Return "published" or "read-only" if an experiment's folder is protected, else "".
-
-    A folder without any write permissions is read-only for the superuser too.
-    """
+    """Return "published" or "read-only" if an experiment's folder is protected, else ""."""
     if read_registry(folder).published is not None:
         return "published"
     if not folder.is_dir() or (os.access(folder, os.W_OK) and folder.stat().st_mode & 0o222):

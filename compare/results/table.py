@@ -1,7 +1,4 @@
-"""The table: rows of figures and their columns, outcome, conditions, warnings; and figures as text.
-
-``compare.report.render`` draws it for a terminal, as Markdown, as LaTeX and as HTML.
-"""
+"""The table: rows of figures and their columns, outcome, conditions, warnings; and figures as text."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -79,7 +76,6 @@ class Column:
     unit: str = ""
     """Unit of the printed value, where the title does not name it."""
     decimals: int | None = None
-    """Decimal places of the printed value; None: as ``format_number``."""
     shown: Shown = "if chosen"
     left: bool = False
     spread: bool = False
@@ -200,7 +196,7 @@ class Table:
 
     @property
     def headings(self) -> list[str]:
-        """The headings of the columns."""
+        """Headings of the columns."""
         return [column.heading for column in self.columns]
 
     @property
@@ -227,7 +223,6 @@ SPELLINGS = {
     **{"label": "model", "aer": "AER", "f1": "F1", "flops": "FLOPs", "percent": "(%)", "rep": "REP"},
     **{"ref": "reference", "hyp": "translation", "holm": "Holm", "params": "parameters"},
 }
-"""Spelling of words of column names; metrics have their own headings."""
 DECIMALS = {
     **dict.fromkeys(("words", "seconds", "tokens", "flops", "updates"), 0),
     **dict.fromkeys(("percent", "minutes", "score", "difference", "s", *METRICS), 1),

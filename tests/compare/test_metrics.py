@@ -157,7 +157,7 @@ def test_a_metric_is_registered_once_and_whole():
     for metric, message in (
         (ExactMatch(), "the metric 'exact' exists already: choose another name"),
         (ExactMatch, "a metric must be an instance of a subclass of Metric, found <class "),
-        (changed(name="Exact"), "metric 'Exact': use lower-case letters"),
+        (changed(name="Exact"), "metric 'Exact': use only lower-case letters"),
         (changed(name="warnings"), "the metric 'warnings' exists already"),
     ):
         with pytest.raises(ValueError, match=message):

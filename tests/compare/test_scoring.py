@@ -148,7 +148,11 @@ def test_scores_are_those_of_sacrebleus_own_program(texts: list[str], tokenize: 
 
 @pytest.mark.parametrize(
     ("line", "mark"),
-    [("the c@@ at sat on m@@ at", "@@"), ("the cat sat on mat .", "a space before"), ("", "nothing")],
+    [
+        ("the c@@ at sat on m@@ at", "@@"),
+        ("the cat sat on mat .", "a space before"),
+        ("", "1 of 1 lines are blank"),
+    ],
 )
 def test_text_that_is_not_plain_is_scored_with_a_warning(texts: list[str], line: str, mark: str, capsys):
     """As the last lines of the text, and in JSON; the plain reference has none."""

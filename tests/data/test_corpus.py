@@ -233,11 +233,11 @@ def test_the_quotes_of_spreadsheets_are_read_and_others_stay(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
-        (b'[\n{"a": "x"}\n]', ("line 1: not JSON", "jq -c '.[]'")),
+        (b'[\n{"a": "x"}\n]', ("line 1: not a JSON object", "jq -c '.[]'")),
         (b"\n[1, 2]\n", ("line 2: no field 'a'", "--fields")),
         (b'{"b": 1, "c": {}}', ("line 1: no field 'a' (it has 'b', 'c')",)),
         (b'{"a": null}', ("line 1: field 'a' must be a text, found NoneType",)),
-        (b'{"a": "x"', ("line 1: not JSON", "one object per line")),
+        (b'{"a": "x"', ("line 1: not a JSON object", "one object per line")),
         (b'{"a": "\\ud800"}', ("line 1: field 'a' has a lone surrogate",)),
         (b"", ("r.jsonl is empty",)),
     ],

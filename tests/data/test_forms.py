@@ -181,5 +181,5 @@ def test_published_translations_have_the_form_of_their_reference():
     for path in sorted((folder / "sys").iterdir()):
         warnings = describe_translations(read_lines(path, allow_blank=True), reference)
         assert [re.findall(r"'(.)' \(as", warning) for warning in warnings] == (
-            [["„"], ['"']] if path.name.startswith("online-F") else []
+            [["“"], ['"']] if path.name.startswith("online-F") else []
         )

@@ -124,7 +124,7 @@ def test_pairs_with_a_blank_side_are_left_out_and_counted(serve, tmp_path: Path,
     train = read_corpus(fetch("wmt14", "en", "de", tmp_path), "en", "de").splits["train"]
     assert train.src[:3] == ("a", "c", "d\u2028d")
     assert train.tgt[:3] == ("A", "C", "D")
-    assert f"train: {2 * LINES + 3} pairs, 2 with a blank side left out" in caplog.messages
+    assert f"train: {2 * LINES + 3} pairs (2 with a blank side were left out)" in caplog.messages
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_download_is_complete_and_leaves_no_other_file(server: Server, tmp_pat
     assert [asked.path for asked in server.asked] == ["/f"]
     path.write_bytes(CONTENT[:-1])
     if digest:
-        with pytest.raises(ValueError, match=r"file\.bin: its \w+ is [0-9a-f]{32,}, not .*delete it"):
+        with pytest.raises(ValueError, match=r"file\.bin: \w+ is [0-9a-f]{32,}, expected .*delete it"):
             fetched(remote, tmp_path)
 
 

@@ -39,10 +39,10 @@ def plan_of(src: Path, tgt: Path, **settings: Any) -> PreparationPlan:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"langs": ("en", "en")}, {"langs": "en"}, {"langs": ("gz", "de")}, {"valid": 0}, {"test": -1}],
+    [{"langs": ("en", "en")}, {"langs": ("gz", "de")}, {"valid": 0}, {"test": -1}],
 )
 def test_a_plan_names_two_languages_and_sets_with_sentences(settings: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match=r"must be at least 1|expected two different names"):
         PreparationPlan(**{"sources": [], "langs": ("en", "lc.de"), **settings})
 
 
@@ -300,7 +300,7 @@ def test_standard_input_is_read_once_for_both_passes(
         (["--columns", "1,2"], ["0 files: expected source and target in turn"]),
         (["a.en", "a.en"], ["a.en is both source and target"]),
         (["a.en", "a.de", "b.de", "b.en"], ["b.de and a.en are both sources", "put b.en first"]),
-        (["a.en", "--src", "b"], ["--src names 1 files, --tgt 0, and 1 are without"]),
+        (["a.en", "--src", "b"], ["--src names 1 files, --tgt 0, and 1 have no option"]),
         (["-", "-"], ["standard input is both source and target"]),
         (["a.jsonl"], ["--fields (none)", "translation.en"]),
         (["a.jsonl", "--fields", "en"], ["--fields en:"]),

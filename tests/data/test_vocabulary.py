@@ -192,7 +192,7 @@ def test_a_pair_is_built_from_train_and_survives_saving(kind: str, joint: bool, 
 def test_an_unreachable_size_is_reduced_with_a_note(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     largest = build_vocabulary(kind, LINES, size=50_000)
     note = f"this text allows no {kind} vocabulary of size 50000: "
-    note += f"the largest possible vocabulary.size, {len(largest)}, is used"
+    note += f"using the largest possible vocabulary.size, {len(largest)}"
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [("WARNING", note)]
     caplog.clear()
     asked = build_vocabulary(kind, LINES, size=len(largest))

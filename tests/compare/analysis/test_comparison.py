@@ -228,7 +228,7 @@ def test_documents_are_resampled_instead_of_sentences():
 
 def test_one_sentence_says_nothing_about_others():
     one = score_test_set("test", REFERENCES[:1], {"a": {1: REFERENCES[:1]}, "b": {1: ["x"]}}, resamples=50)
-    with pytest.raises(ValueError, match="test has one sentence"):
+    with pytest.raises(ValueError, match="test has only one sentence"):
         compare_models({"test": one})
 
 

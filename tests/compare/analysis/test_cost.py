@@ -134,7 +134,7 @@ def test_time_to_quality_is_that_of_the_mean_curve():
     assert [name for name in time_to_quality(points).rows[0] if "minutes" in name] == [
         *("minutes_to_24", "minutes_to_26", "minutes_to_28")
     ]
-    with pytest.raises(ValueError, match="language models translate nothing"):
+    with pytest.raises(ValueError, match="language models have no BLEU"):
         time_to_quality([point("lm", 1, 1000, 1e14, None)])
 
 
@@ -171,7 +171,7 @@ def test_slopes_and_their_tests_are_those_of_scipy():
     assert [difference.p for difference in differences] == pytest.approx(
         holm_correction([test.pvalue for test in tests])
     )
-    assert str(differences[0]).startswith("Per doubling of the training FLOPs a ")
+    assert str(differences[0]).startswith("Each doubling of the training FLOPs gains a ")
     with pytest.raises(ValueError, match=r"^one has one seed; comparing slopes needs two or more$"):
         compare_slopes([(curves[0], curve("one", [1, 2, 3, 4]))])
 

@@ -43,5 +43,5 @@ def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: P
     flops = [1e6 * 100 * budget for budget in (1_000, 4_000)]
     crossing = float(next(word for word in pair.replace(",", "").split() if "e1" in word))
     assert flops[0] < crossing < flops[1]
-    assert sum(line.startswith("Per doubling of the training FLOPs") for line in outcome) == 3
+    assert sum(line.startswith("Each doubling of the training FLOPs") for line in outcome) == 3
     assert not any("cross" in line for line in summarise(budgets, budget=1_000).outcome)

@@ -156,7 +156,7 @@ def test_a_report_of_several_budgets_begins_with_sentences_table_and_curve(budge
     assert found.budgets is not None
     assert found.budgets.headings[2:4] == ["1,000 updates", "4,000 updates"]
     assert [row["label"] for row in found.budgets.rows] == ["lstm", "rnn", "transformer"]
-    assert any("Per doubling of the training FLOPs" in line for line in found.summary)
+    assert any("Each doubling of the training FLOPs" in line for line in found.summary)
     assert found.sections[0].name == "cost"
     assert [each.choice for each in found.sections[0].drawings][:2] == ["training FLOPs", "updates"]
     assert found.results.rows[-1]["title"] == "nearest-neighbour"
