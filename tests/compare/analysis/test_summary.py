@@ -25,7 +25,7 @@ def test_tables_show_the_largest_budget_or_the_one_asked_for(
     assert "1,000 | lstm" in shown
     assert "4,000" not in shown
     assert main(["table", str(budgets), "--budget", "50"]) == 2
-    assert "no run has the budget 50; there are 1000, 4000" in capsys.readouterr().err
+    assert "no run has the budget 50; choose one of 1000, 4000" in capsys.readouterr().err
 
 
 def test_the_summary_that_is_stored_is_that_of_the_largest_budget(budgets: Path):
@@ -43,5 +43,5 @@ def test_the_outcome_names_who_leads_where_and_where_the_curves_cross(budgets: P
     flops = [1e6 * 100 * budget for budget in (1_000, 4_000)]
     crossing = float(next(word for word in pair.replace(",", "").split() if "e1" in word))
     assert flops[0] < crossing < flops[1]
-    assert sum(line.startswith("Per doubling of the training FLOPs") for line in outcome) == 3
+    assert sum(line.startswith("Each doubling of the training FLOPs") for line in outcome) == 3
     assert not any("cross" in line for line in summarise(budgets, budget=1_000).outcome)

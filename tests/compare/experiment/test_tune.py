@@ -205,7 +205,7 @@ def test_the_best_is_chosen_by_mean_bleu_then_failures_loss_and_number():
     (row,) = summarize(steady)
     assert row["validation_bleu"] is row["lowest_validation_bleu"] is None
     assert row["chosen_by"] == "loss"
-    with pytest.raises(ValueError, match="there is no BLEU"):
+    with pytest.raises(ValueError, match="language models have no BLEU"):
         tuning_curve(steady)
     (row,) = summarize([one, two, third, *again])
     assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)

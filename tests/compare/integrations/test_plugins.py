@@ -169,7 +169,7 @@ def test_without_the_plug_in_a_table_shows_the_stored_figures(
     shown = capsys.readouterr()
     assert shown.err == (
         f"warning: plug-in '{NAME}' cannot be used: it is not installed here: install it, or put its folder "
-        "on PYTHONPATH; the stored figures of each run are shown, no means\n"
+        "on PYTHONPATH; only the stored figures of single runs are shown\n"
     )
     for run in ("conv-gru", "cosine-rnn"):
         score = read_result(without_plugin / f"{run}-seed1").scores["repetition"]
