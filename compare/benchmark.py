@@ -414,9 +414,9 @@ def run_benchmark(runs: Sequence[Run], plan: BenchPlan = DEFAULT_PLAN) -> Benchm
     set_numerics(device, deterministic=train.deterministic)
     plan = replace(plan, batches=plan.batches or BATCHES[device.type])
     inputs = make_inputs(runs[0], plan)
-    if (found := len(inputs.updates)) < plan.updates:
+    if (available := len(inputs.updates)) < plan.updates:
         raise ValueError(
-            f"an epoch has {found} batches, too few for --updates {plan.updates}: lower train.batch_tokens"
+            f"an epoch has {available} batches, but --updates is {plan.updates}: lower train.batch_tokens"
         )
     rows: list[Measurement] = []
     all_repeats: list[TimedRepeat] = []

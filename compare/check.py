@@ -359,7 +359,7 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
         return
     if run.prepared is None:
         return
-    if any(each.dtype == torch.bfloat16 for each in load_weights(run.folder.weights).values()):
+    if any(tensor.dtype == torch.bfloat16 for tensor in load_weights(run.folder.weights).values()):
         yield Gap("translations, because the weights were rounded to bf16 after translating", run.name)
         return
     train = run.folder.run.train

@@ -67,9 +67,9 @@ def check(
 
     splits, _ = _splits(files or [], src or [], tgt or [], columns, fields, langs)
     with counting("pairs") as progress:
-        found = compute(splits, progress=progress)
-    cli.show(found.to_json(), render_check(found), as_json=as_json)
-    return 1 if found.num_unusable else 0
+        report = compute(splits, progress=progress)
+    cli.show(report.to_json(), render_check(report), as_json=as_json)
+    return 1 if report.num_unusable else 0
 
 
 @data_app.command()
@@ -256,22 +256,25 @@ def models(
             )
         from compare.models.presets import PRESETS
 
-        kept = ("about", "source", "paper_size")
+        shown = ("about", "source", "paper_size")
         presets = [
-            {"preset": name} | {each: getattr(preset, each) for each in kept}
+            {"preset": name} | {field: getattr(preset, field) for field in shown}
             for name, preset in PRESETS.items()
         ]
         cli.show(presets, _preset_list(presets), as_json=as_json)
         return 0
     if verify:
         verdicts = compare.verify_preset(name)
-        rows = [{"check": each.check, "outcome": "ok" if each.holds else each.problem} for each in verdicts]
+        rows = [
+            {"check": verdict.check, "outcome": "ok" if verdict.holds else verdict.problem}
+            for verdict in verdicts
+        ]
         cli.show(verdicts, list_text(rows), as_json=as_json)
         return 0 if all(verdict.holds for verdict in verdicts) else 1
     from compare.models.presets import render_description
 
-    found = compare.describe_preset(name, vocabulary)
-    cli.show(found, render_description(found), as_json=as_json)
+    description = compare.describe_preset(name, vocabulary)
+    cli.show(description, render_description(description), as_json=as_json)
     return 0
 
 
@@ -280,9 +283,9 @@ def _preset_list(presets: list[dict[str, Any]]) -> str:
     tables = [
         list_text(
             [
-                {"preset": each["preset"], "what it is": each["about"], "source": each["source"]}
-                for each in presets
-                if each["paper_size"] == paper_size
+                {"preset": preset["preset"], "what it is": preset["about"], "source": preset["source"]}
+                for preset in presets
+                if preset["paper_size"] == paper_size
             ]
         )
         for paper_size in (False, True)

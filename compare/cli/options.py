@@ -202,8 +202,8 @@ def print_visible(text: object, *, end: str = "\n", file: TextIO | None = None, 
     print(visible_lines(str(text)), end=end, file=file, flush=flush)
 
 
-def show(found: Any, text: str, *, as_json: bool) -> None:
+def show(value: Any, text: str, *, as_json: bool) -> None:
     """Print a result as JSON, from dataclasses or plain values, or the text that describes it."""
     from compare.results.store import json_text
 
-    print_visible(json_text(found) if as_json else text)
+    print_visible(json_text(value) if as_json else text)

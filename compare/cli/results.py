@@ -170,8 +170,8 @@ def plot(
             written = compare.draw_figure(folder, kind, formats, out=out, data_root=corpus)
         else:
             written = compare.draw_plots(folder, out=out, data_root=corpus)
-    for each in written:
-        cli.print_visible(each)
+    for path in written:
+        cli.print_visible(path)
     return 0
 
 
@@ -222,16 +222,16 @@ def check(
     if decode != "all" and not decode.isdecimal():
         raise ValueError(f"--decode {decode}: must be a whole number of lines, such as 50, or all")
     lines = sys.maxsize if decode == "all" else int(decode)
-    found = compare.check_experiment(folder, decode=lines, retrain=retrain, data_root=corpus)
-    differences = [str(finding) for finding in found.differences]
+    report = compare.check_experiment(folder, decode=lines, retrain=retrain, data_root=corpus)
+    differences = [str(finding) for finding in report.differences]
     content = {
-        "compared": len(found.findings),
+        "compared": len(report.findings),
         "differ": differences,
-        "notes": found.notes,
-        "not_checked": found.not_checked,
+        "notes": report.notes,
+        "not_checked": report.not_checked,
     }
-    not_checked = [f"not checked: {line}" for line in found.not_checked]
-    shown = map(visible, [*differences, *found.notes, *not_checked, found.summary])
+    not_checked = [f"not checked: {line}" for line in report.not_checked]
+    shown = map(visible, [*differences, *report.notes, *not_checked, report.summary])
     width = terminal_width()
     text = "\n".join(fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in shown)
     cli.show(content, text, as_json=as_json)

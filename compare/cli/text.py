@@ -52,13 +52,13 @@ def translate(
     from compare.system.device import tune_cpu
 
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    overrides: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if sample and (beam is not None or n_best > 1):
         raise ValueError("--sample draws translations, --beam and --n-best search: leave one of them out")
-    if given and not sample:
-        option = next(iter(given)).replace("_", "-")
+    if overrides and not sample:
+        option = next(iter(overrides)).replace("_", "-")
         raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
-    sampling = compare.Sampling(**given) if sample else None
+    sampling = compare.Sampling(**overrides) if sample else None
     if texts := [str(run) for run in runs if " " in str(run) and not run.exists()]:
         raise ValueError(
             f"{texts[0]}: no such folder; text comes from standard input: "
@@ -67,23 +67,32 @@ def translate(
     tune_cpu()
     model = compare.load_ensemble(runs, device) if len(runs) > 1 else compare.load_model(runs[0], device)
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # as all our files are, whatever the terminal
+        sys.stdout.reconfigure(encoding="utf-8")  # like every file, whatever the terminal uses
     if sys.stdin.isatty():
         cli.print_visible("one sentence per line; Ctrl-D ends", file=sys.stderr)
     lines = read_lines(STDIN, allow_blank=True)
-    found = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
+    translations = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
     if as_json:
         records = [
-            {"source": line, "translations": [{"text": each.text, "score": each.score} for each in several]}
-            for line, several in zip(lines, found, strict=True)
+            {
+                "source": line,
+                "translations": [
+                    {"text": translation.text, "score": translation.score} for translation in several
+                ],
+            }
+            for line, several in zip(lines, translations, strict=True)
         ]
         print(json_text(records))
     else:
-        for number, several in enumerate(found):
-            for each in several:  # the text itself, whatever it holds
+        for number, several in enumerate(translations):
+            for translation in several:  # the text itself, whatever it holds
                 several_asked = max(sample, n_best) > 1
-                print(f"{number} ||| {each.text} ||| {each.score:.6f}" if several_asked else each.text)
-    for warning in model.describe_translations(lines, [several[0] for several in found]):
+                print(
+                    f"{number} ||| {translation.text} ||| {translation.score:.6f}"
+                    if several_asked
+                    else translation.text
+                )
+    for warning in model.describe_translations(lines, [several[0] for several in translations]):
         cli.print_visible(f"warning: {warning}", file=sys.stderr)
     return 0
 
@@ -140,13 +149,13 @@ def score(
     from compare.system.device import tune_cpu
     from compare.system.messages import ensure_folder
 
-    given: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
-    given |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
-    given |= {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out}
-    given["--device"] = device != "cpu"
+    entered: dict[str, Any] = {"--src": src, "--metrics": metrics, "--tokenize": tokenize != "13a"}
+    entered |= {"--lowercase": lowercase, "--external": external, "--test": test, "--set": corpus}
+    entered |= {"--probabilities": probabilities, "--ensemble": ensemble, "--out": out}
+    entered["--device"] = device != "cpu"
 
     def ensure_only(what: str, *names: str) -> None:
-        for name, value in given.items():
+        for name, value in entered.items():
             if value and name not in names:
                 raise ValueError(f"{name} has no effect with {what}: leave it out")
 
@@ -209,7 +218,7 @@ def _show_scores(
         {"system": name, **system.columns(), "warnings": system.warnings} for name, system in scores.items()
     ]
     for record in records if differences else ():
-        record["differences"] = [each._asdict() for each in differences if record["system"] in each[:2]]
+        record["differences"] = [test._asdict() for test in differences if record["system"] in test[:2]]
     first = next(iter(scores.values()))
     columns = first.columns()
     signatures = {metric.heading: columns.get(f"{name}_signature") for name, metric in METRICS.items()}
@@ -218,10 +227,10 @@ def _show_scores(
     if differences:
         notes.append(f"BLEU on this test set ({RANDOMISATIONS:,} randomisations, Holm's correction):")
     short = _shortest_names(list(scores))
-    for each in differences:
-        verdict = "differ" if each.p < ALPHA else "no difference shown"
-        pair = f"{short[each.first]} and {short[each.second]}: {each.difference:+.2f}"
-        notes.append(f"{pair}, {describe_p(each.p)}: {verdict}")
+    for test in differences:
+        verdict = "differ" if test.p < ALPHA else "no difference shown"
+        pair = f"{short[test.first]} and {short[test.second]}: {test.difference:+.2f}"
+        notes.append(f"{pair}, {describe_p(test.p)}: {verdict}")
     table = listing(
         [_score_row(short[name], system) for name, system in scores.items()],
         conditions=notes,
@@ -265,14 +274,14 @@ def _show_forced_scores(scores: Mapping[str, "ForcedScores"], *, as_json: bool) 
         f"perplexity {sums.perplexity:.4f} per token ({sums.tokens:,} tokens, {sums.unknown:,} unknown), "
         f"{sums.char_perplexity:.4f} per character ({sums.characters:,} characters)"
     )
-    rows = [_forced_row(name, found) for name, found in scores.items()]
+    rows = [_forced_row(name, result) for name, result in scores.items()]
     text = table_text(rows, width=terminal_width()) if len(scores) > 1 else "\n".join(lines)
-    records = [{"run": name, **found.to_json()} for name, found in scores.items()]
+    records = [{"run": name, **result.to_json()} for name, result in scores.items()]
     cli.show(_one_or_all(records), text, as_json=as_json)
 
 
-def _forced_row(name: str, found: "ForcedScores") -> Row:
-    sums = found.sums
+def _forced_row(name: str, result: "ForcedScores") -> Row:
+    sums = result.sums
     return {
         "run": name,
         "log-probability": round(-sums.nll, 2),
@@ -340,8 +349,10 @@ def align(
         rows += [{"system": str(run)} | row for row in measured.rows(method)]
         if links is not None:
             write_link_files(translator, pairs, links / run.resolve().name, method)
-    for name, found in alignments.items():
-        rows.append({"system": name, "method": "links"} | compare.count_proposed_links(found, pairs).scores())
+    for name, alignment in alignments.items():
+        rows.append(
+            {"system": name, "method": "links"} | compare.count_proposed_links(alignment, pairs).scores()
+        )
     cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
     return 0
 
@@ -362,7 +373,7 @@ def export(
 
     Example: attnbench export runs/demo/transformer-seed1 --out exported
     """
-    found = compare.export_model(run, out, lines=lines, data_root=corpus)
-    text = f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {run}"
-    cli.show(found, text, as_json=as_json)
+    report = compare.export_model(run, out, lines=lines, data_root=corpus)
+    text = f"{out}: {report.equal:,} of {report.lines:,} greedy translations equal those of {run}"
+    cli.show(report, text, as_json=as_json)
     return 0

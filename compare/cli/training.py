@@ -102,19 +102,19 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
     """Format what runs are expected to take, with what the figures include."""
     rows = [
         {
-            "run": each.name,
-            "status": each.status,
-            "params (M)": f"{each.params / 1e6:,.2f}",
-            "memory (GB)": format_number(each.memory_bytes / 1e9, 2),
-            "updates": f"{each.updates:,}",
-            "updates left": f"{each.updates_left:,}",
-            "training": UNKNOWN if each.train_s is None else format_duration(each.train_s),
+            "run": estimate.name,
+            "status": estimate.status,
+            "params (M)": f"{estimate.params / 1e6:,.2f}",
+            "memory (GB)": format_number(estimate.memory_bytes / 1e9, 2),
+            "updates": f"{estimate.updates:,}",
+            "updates left": f"{estimate.updates_left:,}",
+            "training": UNKNOWN if estimate.train_s is None else format_duration(estimate.train_s),
         }
-        for each in estimates
+        for estimate in estimates
     ]
-    seconds = [each.train_s for each in estimates]
+    seconds = [estimate.train_s for estimate in estimates]
     total = None if None in seconds else sum(filter(None, seconds))
-    timing = sum({each.name.rpartition("-")[0]: each.timing_s for each in estimates}.values())
+    timing = sum({estimate.name.rpartition("-")[0]: estimate.timing_s for estimate in estimates}.values())
     conditions = [
         "memory: weights, gradients and optimizer; activations come on top",
         "training: from a few updates of each model timed on this machine just now, one run after the other, "
@@ -123,7 +123,7 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
         if total is not None
         else "training: unknown where the device is not here, or a model is too large for it",
     ]
-    changes = {each.name.rpartition("-seed")[0]: each.budget_changes for each in estimates}
+    changes = {estimate.name.rpartition("-seed")[0]: estimate.budget_changes for estimate in estimates}
     conditions[:0] = [f"changed by the budget: {label}: {text}" for label, text in changes.items() if text]
     if total is not None:
         shorter = "for a shorter one: --minutes 60, or --quick, a try of 5 minutes"
@@ -249,10 +249,10 @@ def bench(
         names = compare.planned_timings(runs, plan)
         cli.show(names, "\n".join(names), as_json=as_json)
         return 0
-    found = compare.run_benchmark(runs, plan)
+    results = compare.run_benchmark(runs, plan)
     if out is not None:
-        write_atomically(out, found.to_json())
-    cli.print_visible(found.to_json() if as_json else found.render(terminal_width()), end="")
+        write_atomically(out, results.to_json())
+    cli.print_visible(results.to_json() if as_json else results.render(terminal_width()), end="")
     return 0
 
 

@@ -158,11 +158,11 @@ class _Search:
         return Fit(model, self.measure(model.architecture) / self.amount - 1, max(factors) - min(factors))
 
 
-def _is_sensible(widths: Mapping[str, int], given: Mapping[str, int]) -> bool:
+def _is_sensible(widths: Mapping[str, int], original: Mapping[str, int]) -> bool:
     """Return whether ffn_size / d_model is within ``FFN_RATIOS``, or no further outside than it was given."""
     if not {"d_model", "ffn_size"} <= widths.keys():
         return True
-    ratio, before = widths["ffn_size"] / widths["d_model"], given["ffn_size"] / given["d_model"]
+    ratio, before = widths["ffn_size"] / widths["d_model"], original["ffn_size"] / original["d_model"]
     low, high = FFN_RATIOS
     return min(low, before) <= ratio <= max(high, before)
 

@@ -232,11 +232,11 @@ def score_runs(
     for name, translator in _load_systems(folders, device, ensemble=ensemble):
         logger.info(f"{name}: translating {len(lines):,} sentences")
         best = [first for (first,) in translator.generate(lines)]
-        translations.append([each.text for each in best])
+        translations.append([translation.text for translation in best])
         scored = score_texts(translations[-1], *joined, scoring=scoring)
         warnings = [
             *translator.describe_sources(lines),
-            *describe_cuts(sum(each.is_cut for each in best), len(best)),
+            *describe_cuts(sum(translation.is_cut for translation in best), len(best)),
         ]
         scores[name] = replace(scored, warnings=(*warnings, *scored.warnings))
     for path, hypotheses in zip(files, translations, strict=False):  # an error above leaves no file

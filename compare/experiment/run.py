@@ -94,7 +94,7 @@ def run_experiment(
     folder, reporter, timing = Path(folder), reporter or Reporter(), timing and tests
     seeds = seeds or experiment.seeds
     tune_cpu(batch_tokens=experiment.train.batch_tokens)
-    code_version()  # of the sources as they are now: they may be edited during a long run
+    code_version()  # read now: sources may be edited during a long run
 
     def finish_all(train: RunModel) -> list[Result]:
         models = plan_models(experiment, folder, context, launch)
@@ -139,7 +139,7 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
         from compare.experiment.budget import find_reference
 
         find_reference(models)
-    make_bleu(models[0].scoring.tokenize)  # which may lack a package
+    make_bleu(models[0].scoring.tokenize)  # raises if the tokenizer's package is missing
     ensure_columns_of_metrics()
     for run in models:
         if run.model.plugin_part() is not None:
@@ -148,9 +148,9 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
             ensure_verified(run)
     _ensure_memory(models, (len(SPECIALS) + 1,) * 2)  # the smallest vocabularies, while others are unknown
     check_output_folder(folder)
-    labels = {each.label for each in models} | {each.label for each in experiment.systems}
+    labels = {entry.label for entry in models} | {entry.label for entry in experiment.systems}
     if (folder / REGISTRY).is_file():
-        labels |= {result.label for result in read_results(folder)}  # which names what is damaged
+        labels |= {result.label for result in read_results(folder)}  # raises if a result is damaged
     if (baseline := models[0].scoring.baseline) and baseline not in labels:
         raise ValueError(
             f"{context}: scoring.baseline = {abbreviate(baseline)} is no model of the experiment; "

@@ -155,8 +155,10 @@ def evaluate_run(folder: RunFolder, translator: Translator, corpus: Corpus) -> f
             start = time.perf_counter()
             translations = [best for (best,) in translator.generate(corpus.splits[test].src)]
             seconds += time.perf_counter() - start
-            at_limit[test] = sum(each.is_cut for each in translations)
-            write_atomically(folder.plain_output(test), "".join(f"{each.text}\n" for each in translations))
+            at_limit[test] = sum(translation.is_cut for translation in translations)
+            write_atomically(
+                folder.plain_output(test), "".join(f"{translation.text}\n" for translation in translations)
+            )
     if corpus.tests:
         scores = {
             test: score_translations(translator, corpus.splits[test].src, corpus.splits[test].tgt)

@@ -72,7 +72,7 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
             return
         runs = {label: run for label, run in _runs_to_time(folder, results).items() if run}
         logger.info(f"{folder}: timing {len(runs)} models in turn: {', '.join(runs)}")
-        if earlier := list(dict.fromkeys(each.label for each in results if each.timed_together)):
+        if earlier := list(dict.fromkeys(result.label for result in results if result.timed_together)):
             logger.info(f"timed again, to compare with what was added: {', '.join(earlier)}")
         for result in results:  # a damaged file is found before the timing, which takes minutes
             run = RunFolder.read(folder / result.run)
@@ -133,7 +133,7 @@ def results_to_time(folder: Path) -> list[Result]:
 def _runs_to_time(folder: Path, results: Sequence[Result]) -> dict[str, RunFolder | None]:
     """Open of each label the run of the lowest seed that has weights; None where no seed has."""
     runs: dict[str, RunFolder | None] = dict.fromkeys(result.label for result in results)
-    for result in sorted(results, key=lambda each: (each.seed, -(each.budget or 0))):
+    for result in sorted(results, key=lambda result: (result.seed, -(result.budget or 0))):
         if runs[result.label] is None and (run := RunFolder.read(folder / result.run)).weights.is_file():
             runs[result.label] = run
     return runs
@@ -157,7 +157,7 @@ def write_timings(run: RunFolder, result: Result, timings: Timings) -> None:
     save_result(run.folder, dataclasses.replace(result, files=files, **figures))
 
 
-# What is timed: training, greedy and beam search of many lines, and beam search of single lines.
+# The timed work: training, greedy and beam search of many lines, and beam search of single lines.
 
 
 def first_updates(stream: BatchStream, number: int, accumulate: int) -> list[Sequence[Batch]]:

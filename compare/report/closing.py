@@ -1,4 +1,4 @@
-"""What `run` prints below its table: BLEU by length, one sentence, a picture, the next commands."""
+"""Text that `run` prints below its table: BLEU by length, one sentence, a picture, the next commands."""
 
 import os
 import shlex
@@ -32,7 +32,7 @@ def show_closing(folder: Path, labels: Collection[str]) -> str:
     """
     finished = load_finished(folder, needs_texts=False)
     finished = replace(finished, runs=tuple(run for run in finished.runs if run.result.label in labels))
-    if finished.no_texts:  # as those of language models
+    if finished.no_texts:  # language models translate nothing
         return ""
     rows = by_length(finished).rows
     figure = PLOTS["length"].plot(rows, finished.styles)
@@ -86,7 +86,7 @@ def _cut(name: str) -> str:
 def program_name() -> str:
     """Return how this shell starts the program: its name if that is found, else its path."""
     script = Path(sys.executable).with_name("attnbench")
-    if (found := which("attnbench")) and Path(found).parent == script.parent:
+    if (installed := which("attnbench")) and Path(installed).parent == script.parent:
         return "attnbench"
     if script.is_file():
         return shlex.quote(os.path.relpath(script))

@@ -140,7 +140,7 @@ def render_catalogue() -> str:
 def _paragraph(corpus: NamedCorpus) -> str:
     """Render one corpus; its files are those of its first language pair."""
     remotes = corpus.remotes(corpus.languages[0])
-    known = sum(bool(remote.hash) for remote in remotes)
+    hashed = sum(bool(remote.hash) for remote in remotes)
     sizes = ", ".join(f"{split} {size:,}" for split, size in corpus.sizes.items())
     details = {
         "languages": ", ".join("-".join(pair) for pair in corpus.languages),
@@ -148,7 +148,7 @@ def _paragraph(corpus: NamedCorpus) -> str:
         "licence": corpus.licence,
         "cite": corpus.citation,
         "see": corpus.home,
-        "hashes": f"{known} of {len(remotes)} files published",
+        "hashes": f"{hashed} of {len(remotes)} files published",
     }
     width, later = terminal_width(), " " * 13
     lines = (f"  {label:<10} {text}" for label, text in details.items())

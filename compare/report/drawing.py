@@ -102,8 +102,10 @@ def finish_figure(figure: Figure, labels: Sequence[str], caption: str = "") -> F
         tidy_axes(axes)
     lines = figure.axes[0].lines[: len(labels)]
     columns = min(len(labels), LEGEND_COLUMNS)
-    place: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
-    legend = figure.legend(lines, labels, title=caption or None, title_fontproperties={"size": 9}, **place)
+    legend_position: dict[str, Any] = {"loc": "outside lower center", "ncols": columns, "frameon": False}
+    legend = figure.legend(
+        lines, labels, title=caption or None, title_fontproperties={"size": 9}, **legend_position
+    )
     legend.get_title().set(color=CAPTION_COLOR, parse_math=False)
     for text in legend.get_texts():
         text.set_parse_math(False)
@@ -138,7 +140,7 @@ def by_label(rows: Iterable[Row]) -> dict[str, list[Row]]:
 def draw_line(axes: Axes, points: Points, style: Style) -> None:
     """Draw one model's means over its seeds, and the band from lowest to highest where they differ."""
     filled = [(x, values) for x, values in points if values]
-    x = [place for place, _ in filled]
+    x = [position for position, _ in filled]
     axes.plot(x, [fmean(values) for _, values in filled], **line_style(style))
     low, high = ([end(values) for _, values in filled] for end in (min, max))
     if low != high:
@@ -234,8 +236,8 @@ def curves_plot(
     Raises:
         ValueError: there are no rows, one lacks that cost, or none has any of the columns.
     """
-    known = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
-    if rows and not known:
+    drawn = {name: title for name, title in columns.items() if any(row[name] is not None for row in rows)}
+    if rows and not drawn:
         raise ValueError(NO_BLEU)
     _ensure_cost(rows, against)
 
@@ -243,8 +245,8 @@ def curves_plot(
         for curve in make_curves(model_rows, column, against).values():
             yield from zip(curve.costs, curve.scores.T.tolist(), strict=True)
 
-    figure, panels = draw_lines(rows, styles, known, points)
-    for axes, column in zip(panels, known, strict=True):
+    figure, panels = draw_lines(rows, styles, drawn, points)
+    for axes, column in zip(panels, drawn, strict=True):
         axes.set(xlabel=COSTS[against], xlim=(0, None), ylim=(0, None) if column == "bleu" else (None, None))
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     return figure
@@ -318,14 +320,14 @@ def _ensure_cost(rows: Sequence[Row], against: str) -> None:
 def _crossings(curves: Iterable[Curve]) -> list[tuple[str, str, Crossing]]:
     """Find the crossings of all pairs of models at costs that both have, by rising cost."""
     crossings = []
-    for first, second in combinations([each for each in curves if len(each.updates) > 1], 2):
+    for first, second in combinations([curve for curve in curves if len(curve.updates) > 1], 2):
         try:
             crossing = find_crossing(first, second)
         except ValueError:  # no costs in common
             continue
         if crossing.is_inside:
             crossings.append((first.label, second.label, crossing))
-    return sorted(crossings, key=lambda each: each[-1].cost)
+    return sorted(crossings, key=lambda named_crossing: named_crossing[-1].cost)
 
 
 def _label_ends(axes: Axes, curves: Sequence[Curve], styles: Styles) -> None:
@@ -333,7 +335,7 @@ def _label_ends(axes: Axes, curves: Sequence[Curve], styles: Styles) -> None:
     low, high = axes.get_ylim()
     where: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False}
     height = -math.inf
-    for index, curve in sorted(enumerate(curves), key=lambda each: float(each[1].means[-1])):
+    for index, curve in sorted(enumerate(curves), key=lambda indexed: float(indexed[1].means[-1])):
         height = max(float(curve.means[-1]), height + LABEL_GAP * (high - low))
         axes.plot([1.03], [height], **line_style(model_style(styles, curve.label, index)), **where)
         axes.text(1.05, height, curve.label, va="center", parse_math=False, **where)

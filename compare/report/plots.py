@@ -255,9 +255,9 @@ def draw_attention(
     from compare.attention.weights import render_viewer
 
     folder = Path(folder)
-    for given in (sentence, translation):
-        if given is not None and (not given.strip() or len(given.splitlines()) > 1):
-            raise ValueError(f"the sentence must be one line that is not empty, found {given!r:.80}")
+    for argument in (sentence, translation):
+        if argument is not None and (not argument.strip() or len(argument.splitlines()) > 1):
+            raise ValueError(f"the sentence must be one line that is not empty, found {argument!r:.80}")
     runs = find_runs(folder, model)
     first = next(iter(runs.values()))
     file = output_file(out)
@@ -275,16 +275,16 @@ def draw_attention(
     if translation is not None:
         name += f"-{_slug(translation)}"
     text = read_test_line(first, line, data_root) if sentence is None else sentence
-    found = attend_with(runs, text, translation)
+    attentions = attend_with(runs, text, translation)
     written: list[Path] = []
     if PAGE in formats:
         target = file or plots / f"attention-{'-'.join([model, name] if model else [name])}.{PAGE}"
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(target, render_viewer(text, list(found.values())))
+        write_atomically(target, render_viewer(text, list(attentions.values())))
         written.append(target)
     images = [form for form in formats if form != PAGE]
-    for label, attention in found.items() if images else ():
-        if len(found) > 1 and not any(map(attends_to_source, attention.weights)):
+    for label, attention in attentions.items() if images else ():
+        if len(attentions) > 1 and not any(map(attends_to_source, attention.weights)):
             logger.info(f"{label} has no attention to the source")
             continue
         path = file.with_suffix("") if file else plots / f"attention-{label}-{name}"

@@ -84,7 +84,7 @@ def terminal(table: Table, width: int) -> str:
         colalign=_align(left[:fitting]),
         maxcolwidths=[*[None] * (fitting - 1), rest],
     )
-    warnings = [f"! {each.removeprefix('Warning: ')}" for each in table.warnings]
+    warnings = [f"! {warning.removeprefix('Warning: ')}" for warning in table.warnings]
     parts = [
         "\n".join(textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in part)
         for part in (table.outcome, [*warnings, *table.conditions])
@@ -110,7 +110,7 @@ def markdown(table: Table) -> str:
 
 
 def _align(left: Sequence[bool]) -> list[str]:
-    return ["left" if each else "right" for each in left]
+    return ["left" if is_left else "right" for is_left in left]
 
 
 def escape_markdown(text: str, special: re.Pattern[str] = TAG) -> str:

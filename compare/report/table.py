@@ -154,11 +154,11 @@ def default_columns(rows: Sequence[Row], *, means: bool) -> list[Column]:
 
 def _is_shown(column: Column, rows: Sequence[Row]) -> bool:
     """Return whether a table without an explicit choice has ``column``."""
-    known = distinct(rows, column.name)
+    values = distinct(rows, column.name)
     if column.shown == "where rows differ":
-        return is_setting(column.name) or len(known) > 1
-    if column.shown == "where known" or are_language_models(rows):  # which translate nothing
-        return column.shown in ("where known", "always") and bool(known)
+        return is_setting(column.name) or len(values) > 1
+    if column.shown == "where known" or are_language_models(rows):  # nothing is translated
+        return column.shown in ("where known", "always") and bool(values)
     return column.shown == "always"
 
 
@@ -227,7 +227,9 @@ def render_table(
     """
     import pandas as pd
 
-    frame, all_runs = (each if isinstance(each, pd.DataFrame) else to_frame(each) for each in (rows, runs))
+    frame, all_runs = (
+        results if isinstance(results, pd.DataFrame) else to_frame(results) for results in (rows, runs)
+    )
     if frame.empty:
         raise ValueError("no results to put into a table")
     _check_signatures(frame if all_runs.empty else all_runs)
@@ -239,7 +241,9 @@ def render_table(
         }
         frame = frame.assign(**settings)
         fields = list(map(str, frame.columns))
-        chosen = frame[list(dict.fromkeys(name for each in columns for name in stored_fields(each, fields)))]
+        chosen = frame[
+            list(dict.fromkeys(name for column in columns for name in stored_fields(column, fields)))
+        ]
     ensure_form(form)
     if form == "csv":
         return csv_text(chosen)
@@ -281,8 +285,8 @@ def _check_tasks(frame: "pd.DataFrame") -> None:
 
 def frame_rows(frame: "pd.DataFrame") -> list[Row]:
     """Return the rows of ``frame`` as plain Python values, None for unknown ones."""
-    known = frame.notna() & ~frame.isin([math.inf, -math.inf])
-    rows = frame.astype(object).where(known, None).to_dict("records")
+    has_value = frame.notna() & ~frame.isin([math.inf, -math.inf])
+    rows = frame.astype(object).where(has_value, None).to_dict("records")
     return [{str(name): value for name, value in row.items()} for row in rows]
 
 
@@ -353,9 +357,9 @@ def default_shape(folders: Sequence[Path], budget: Budget = None) -> str:
     if budget != "all":
         results = {folder: of_budget(runs, budget) for folder, runs in results.items()}
     whole = all(
-        each.status == "done" and not plugin_problem(folder / each.run)
-        for folder, found in results.items()
-        for each in found
+        result.status == "done" and not plugin_problem(folder / result.run)
+        for folder, runs in results.items()
+        for result in runs
     )
     return "aggregated" if whole and any(map(has_means, results.values())) else "rows"
 
@@ -456,7 +460,7 @@ def _write(folder: Path, results: Sequence[Result], *, only_known: bool = False)
             write_atomically(folder / name, text)
 
 
-# What a terminal shows of an experiment: columns that fit its width, outcome, warnings, the next step.
+# The view for a terminal: columns that fit its width, outcome, warnings, the next step.
 
 
 def show_experiment(
@@ -482,7 +486,9 @@ def show_experiment(
     shown = [result.flat() for result in results if not only or result.label in only]
     problems = [problem for result in results if (problem := plugin_problem(folder / result.run))]
     if problems or not any(result.status == "done" for result in results):
-        return terminal(screen_table(shown, shown, [f"no means: {each}" for each in problems[:1]]), width)
+        return terminal(
+            screen_table(shown, shown, [f"no means: {problem}" for problem in problems[:1]]), width
+        )
     summary = find_summary(folder, results, data_root)
     rows = [row for row in summary.means if not only or row["label"] in only]
     outcome = [] if only and set(only) != {result.label for result in results} else summary.outcome

@@ -72,7 +72,9 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 def round_weights(content: bytes) -> bytes:
     """Round the weights in a safetensors file to bf16; ``set_weights`` takes them as well."""
     weights = safetensors.torch.load(content)
-    rounded = {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()}
+    rounded = {
+        name: tensor.bfloat16() if tensor.is_floating_point() else tensor for name, tensor in weights.items()
+    }
     return safetensors.torch.save(rounded)
 
 

@@ -62,17 +62,17 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
         f"with {POWER:.0%} probability; and the verdict.",
         [
             {
-                "model": each.first,
-                "against": each.second,
-                "seeds": " and ".join(map(str, dict.fromkeys(each.seeds))),
-                "difference": each.difference,
-                "95% interval": f"{each.interval.low:.2f} to {each.interval.high:.2f}",
-                "p": each.p_alone,
-                "p by Holm": each.p,
-                "would be found": each.smallest,
-                "verdict": each.verdict,
+                "model": comparison.first,
+                "against": comparison.second,
+                "seeds": " and ".join(map(str, dict.fromkeys(comparison.seeds))),
+                "difference": comparison.difference,
+                "95% interval": f"{comparison.interval.low:.2f} to {comparison.interval.high:.2f}",
+                "p": comparison.p_alone,
+                "p by Holm": comparison.p,
+                "would be found": comparison.smallest,
+                "verdict": comparison.verdict,
             }
-            for each in comparisons
+            for comparison in comparisons
         ],
         "Every comparison",
         optional={"seeds", "p"},
@@ -120,7 +120,7 @@ def result_table(
         groups.setdefault(result.label, []).append(result)
     against = f"against {reference}"
     verdicts = compared_with(comparisons, reference)
-    differences = {reference: 0.0} | {label: each.difference for label, each in verdicts.items()}
+    differences = {reference: 0.0} | {label: comparison.difference for label, comparison in verdicts.items()}
     rows: list[dict[str, Any]] = [
         {
             **means.get(label, {}),
@@ -137,8 +137,10 @@ def result_table(
     every = [*rows, *(run for row in rows for run in row["runs"])]
 
     def text(row: Mapping[str, Any]) -> str:
-        known = verdicts.get(row["label"])
-        return describe_verdict(known) if known else "itself" if row["label"] == reference else UNKNOWN
+        comparison = verdicts.get(row["label"])
+        return (
+            describe_verdict(comparison) if comparison else "itself" if row["label"] == reference else UNKNOWN
+        )
 
     columns = [
         column
@@ -246,25 +248,25 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
 
 def unknown(finished: FinishedExperiment) -> list[str]:
     """List the conclusions that the page does not support, with their reasons."""
-    found = list_left_out([result.flat() for result in finished.results])
+    notes = list_left_out([result.flat() for result in finished.results])
     if finished.no_texts:
-        found.append(
+        notes.append(
             f"{finished.no_texts} Intervals, tests, analyses of texts, sentences and alignment are therefore "
             "not shown."
         )
     trained = finished.trained
     if bare := sum(not run.weights.is_file() for run in trained.runs):
-        found.append(
+        notes.append(
             f"{bare} of {len(trained.runs)} runs have no weights, as published ones: they show no attention, "
             "and alignment is not measured."
         )
     single = [label for label, runs in trained.labels.items() if len(runs) == 1]
     if single:
         who = "Every model" if len(single) == len(trained.labels) else ", ".join(single)
-        found.append(f"{who} finished with one seed: what other seeds would give is not known.")
+        notes.append(f"{who} finished with one seed: what other seeds would give is not known.")
     if trained.runs and all(run.result.energy_j_per_1k_tokens is None for run in trained.runs):
-        found.append("Energy was not read on this machine.")
-    return found + find_warnings([run.result.flat() for run in finished.runs])
+        notes.append("Energy was not read on this machine.")
+    return notes + find_warnings([run.result.flat() for run in finished.runs])
 
 
 def _facts(finished: FinishedExperiment) -> list[str]:
@@ -280,7 +282,7 @@ def _facts(finished: FinishedExperiment) -> list[str]:
         f"{len(finished.runs)} of {len(finished.results)} runs finished",
         *(f"equal {quantity}" for quantity in matched),
         *(
-            [f"budgets of {', '.join(f'{each:,}' for each in finished.budgets)} updates"]
+            [f"budgets of {', '.join(f'{budget:,}' for budget in finished.budgets)} updates"]
             * bool(finished.budgets)
         ),
     ]

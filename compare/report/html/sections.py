@@ -241,20 +241,20 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
         require_texts(finished)
         if not all(run.weights.is_file() for run in finished.trained.runs):
             raise ValueError("some runs have no weights.")
-        found = align_experiment(finished.trained)
-        chosen.update(found.chosen)
-        if found.rows:
-            yield _error_bars(found.rows, finished)
-            rows = [{name: row.get(name) for name in ERROR_COLUMNS} for row in found.rows]
+        alignment = align_experiment(finished.trained)
+        chosen.update(alignment.chosen)
+        if alignment.rows:
+            yield _error_bars(alignment.rows, finished)
+            rows = [{name: row.get(name) for name in ERROR_COLUMNS} for row in alignment.rows]
             yield Table(ERRORS, mean_over_seeds(rows), "Alignment errors")
         else:
             yield "Alignment errors are not shown: the corpus has no gold links."
-        if not found.spread:
+        if not alignment.spread:
             yield "No model attends to the source."
             return
-        if found.heads:
-            yield Table(HEADS, found.heads, "Alignment errors of every head")
-        yield Table(SPREAD, mean_over_seeds(found.spread), "Entropy of attention")
+        if alignment.heads:
+            yield Table(HEADS, alignment.heads, "Alignment errors of every head")
+        yield Table(SPREAD, mean_over_seeds(alignment.spread), "Entropy of attention")
 
     return make_section("alignment", "Attention as alignment", parts()), chosen
 
@@ -269,7 +269,7 @@ def _error_bars(rows: Sequence[Row], finished: FinishedExperiment) -> Drawing:
         if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:
             values[row["label"]].append(row["aer"])
     title = "Alignment error rate of each model's best head, by arg max"
-    panels = {"alignment error rate (0 is best)": {label: Bar.over(own) for label, own in values.items()}}
+    panels = {"alignment error rate (0 is best)": {label: Bar.over(rates) for label, rates in values.items()}}
     styles = finished.styles | {BASELINE: Style(REFERENCE_COLOR)}
     caption = "Grey line: from the lowest to the highest seed. Diagonal: links that need no model."
     return embed_figure(bar_plot(panels, styles, caption), "aer-bars", title)
@@ -304,10 +304,10 @@ def methods(finished: FinishedExperiment) -> Methods:
         if runs[0].run.is_external
     ]
     experiments = [finished.at_budget(budget) for budget in finished.budgets] or [finished]
-    runs = [run.run for each in experiments for run in each.trained.runs]
-    results = [result for each in experiments for result in each.results]
+    runs = [run.run for experiment in experiments for run in experiment.trained.runs]
+    results = [result for experiment in experiments for result in experiment.results]
     folder = finished.folder.resolve().name
-    place = shlex.quote(f"runs/{folder}")
+    quoted = shlex.quote(f"runs/{folder}")
     return Methods(
         differing=Table(
             "A dash: the model has no such setting.",
@@ -318,8 +318,8 @@ def methods(finished: FinishedExperiment) -> Methods:
         conditions=_conditions(finished),
         commands=[
             *train_commands(f"{folder}.toml", results),
-            f"attnbench check {place}",
-            f"attnbench report {place}",
+            f"attnbench check {quoted}",
+            f"attnbench report {quoted}",
         ],
         config=runs_to_toml(runs, systems) if runs else "",
     )
@@ -389,10 +389,10 @@ def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -
             reason = "no trial of it ended well" if searched else "it was not searched"
             yield f"{label}: {reason}, so its settings are not tuned."
         elif other := [name for name, value in winner.settings.items() if settings.get(name) != value]:
-            given = ", ".join(
+            differences = ", ".join(
                 f"{name} {settings.get(name)} (best trial: {winner.settings[name]})" for name in other
             )
-            yield f"{label} was run with other settings than its best trial: {given}."
+            yield f"{label} was run with other settings than its best trial: {differences}."
 
 
 def _search_differences(

@@ -72,7 +72,7 @@ def draw_numbers(sentences: int, seed: int) -> list[int]:
 
 def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
     """Draw sentences of every test set by ``seed``, with each model's translation."""
-    found = []
+    sentences = []
     chrf = CHRF()
     for test in finished.runs[0].outputs:
         sources, references = finished.sources(test), finished.references(test)
@@ -89,10 +89,10 @@ def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
                 )
                 for label, output in lines.items()
             ]
-            found.append(
+            sentences.append(
                 Sentence(test=test, number=index + 1, words=words[index], src=src, ref=ref, outputs=outputs)
             )
-    return found
+    return sentences
 
 
 def differences(hypothesis: str, reference: str) -> list[Piece]:
@@ -149,14 +149,14 @@ def attention_viewer(
     for run, *_ in finished.trained.labels.values():
         logger.info(f"report: attention of {run.folder.name}")
         color = styles[run.result.label].color
-        model, found = _attend(run, shown, chosen.get((run.result.label, run.result.seed)), color)
+        model, weights_by_index = _attend(run, shown, chosen.get((run.result.label, run.result.seed)), color)
         models.append(model)
-        maps.append(found)
+        maps.append(weights_by_index)
     sentences: list[AttendedSentence] = []
     bytes_left = MOST_BYTES
     for index, (line, pair) in enumerate(zip(numbers, shown, strict=True)):
         links = sorted((j, i) for i, j in gold.links[line].sure)
-        weights = [found.get(index, []) for found in maps]
+        weights = [weights_by_index.get(index, []) for weights_by_index in maps]
         bytes_left -= len(json.dumps(weights, separators=(",", ":")))
         if bytes_left < 0 and sentences:
             break
@@ -175,10 +175,10 @@ def _attend(
     bleu = "" if run.result.bleu is None else f" (BLEU {run.result.bleu:.1f})"
     name = f"{run.result.label}, seed {run.result.seed}{bleu}"
     try:
-        found = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
+        attended = {pair.number: pair for pair in attend_words(load_model(run.folder), pairs)}
     except (OSError, ValueError) as error:
         return AttendedModel(name=name, heads=[], chosen=0, trouble=explain(error)), {}
-    heads = next(iter(found.values())).heads if found else ()
+    heads = next(iter(attended.values())).heads if attended else ()
     chosen = heads.index(best) if best in heads else max(len(heads) - 1, 0)  # the last is the widest mean
     model = AttendedModel(name=name, heads=list(map(str, heads)), chosen=chosen, color=color)
-    return model, {index: hundredths(pair.weights) for index, pair in found.items()}
+    return model, {index: hundredths(pair.weights) for index, pair in attended.items()}

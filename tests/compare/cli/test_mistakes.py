@@ -92,7 +92,7 @@ def test_a_setting_that_cannot_be_leaves_nothing(
 ):
     """Found in the config, in the corpus, in the vocabulary or once all is encoded: no folder is left."""
     command = ["run", tiny_toml, "--out", tmp_path / "a" / "b", "-q"]
-    command += [word for each in setting.split() for word in ("--set", each)]
+    command += [word for assignment in setting.split() for word in ("--set", assignment)]
     assert part in refusal(*command, *(["--dry-run"] if dry_run else []))
     assert not list(tmp_path.iterdir())
 

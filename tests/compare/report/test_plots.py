@@ -322,22 +322,22 @@ def test_one_file_in_the_format_of_its_ending_or_a_test_line_of_a_run(
 
 
 def test_attention_of_a_given_translation_has_its_words_as_rows(copy: Path, capsys):
-    given = "Baum Unbekanntes"
-    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", given, "--only", "luong")
-    assert has_words(files[1], f"→ {given}", *given.split(), "&lt;eos&gt;")
+    translation = "Baum Unbekanntes"
+    files = plot(capsys, copy, "--sentence", SENTENCE, "--translation", translation, "--only", "luong")
+    assert has_words(files[1], f"→ {translation}", *translation.split(), "&lt;eos&gt;")
     attention = compare.load_model(copy / "luong-seed1")
-    own = attention.attend(SENTENCE)
-    again = attention.attend(SENTENCE, own.translation)
-    assert again.tgt == own.tgt
-    np.testing.assert_allclose(again.weights["cross"], own.weights["cross"], atol=1e-6)
+    attended = attention.attend(SENTENCE)
+    again = attention.attend(SENTENCE, attended.translation)
+    assert again.tgt == attended.tgt
+    np.testing.assert_allclose(again.weights["cross"], attended.weights["cross"], atol=1e-6)
 
 
 def test_a_model_without_attention_is_left_out_unless_it_is_the_only_one(copy: Path, monkeypatch, tmp_path):
     attend = compare.Translator.attend
 
     def without(self: compare.Translator, *texts: str | None):
-        found = attend(self, *texts)
-        return found if self.label == "luong" else replace(found, weights={})
+        attended = attend(self, *texts)
+        return attended if self.label == "luong" else replace(attended, weights={})
 
     monkeypatch.setattr(compare.Translator, "attend", without)
     assert len(draw_attention(copy, SENTENCE, formats=["svg"], out=tmp_path)) == 1
@@ -365,5 +365,5 @@ def test_nothing_is_ignored(finished: Path, refusal: Refusal, tmp_path: Path):
     for arguments, message in CASES.items():
         assert message in refusal("plot", finished, *arguments.split("|"))
     run = Path(shutil.copytree(finished / "luong-seed1", tmp_path / "exp" / "luong-seed1"))
-    shutil.rmtree(run / "checkpoints")  # as in a published folder
+    shutil.rmtree(run / "checkpoints")  # published folders lack them
     assert "has no weights" in refusal("plot", run, "--sentence", "a", "--out", tmp_path)
