@@ -94,9 +94,8 @@ class Plan(NamedTuple):
     title: str
     plot: Callable[[Sequence[Row], Styles], Figure]
     table: Callable[[FinishedExperiment], Table]
-    """The analysis that the command draws; the report has its rows at hand."""
+    """The analysis that the command draws; the report has its rows already."""
     needs_texts: bool = False
-    """Whether the analysis reads corpus and translations."""
 
 
 CURVES_TITLE = "Validation loss and BLEU against"
@@ -163,9 +162,7 @@ PLOTS = {
         lambda finished: tuning_curve(read_trials(finished.folder)),
     ),
 }
-"""Figures of a whole experiment by name."""
 ATTENTION = "attention"
-"""Name of the heat maps of one sentence, which ``draw_attention`` draws."""
 
 
 def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: str = "") -> list[Path]:
@@ -212,10 +209,9 @@ def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: 
 
 
 PAGE = "html"
-"""Format of the interactive viewer."""
 ATTENTION_FORMATS = (*FORMATS, PAGE)
 SLUG_LENGTH = 24
-"""Characters of the sentence in a file name; a part of its sha256 follows."""
+"""Characters of the sentence in a file name; a part of its hash follows."""
 
 
 def draw_attention(
@@ -295,7 +291,7 @@ def draw_attention(
 def attend_with(
     runs: Mapping[str, Path], sentence: str, translation: str | None = None
 ) -> dict[str, "SentenceAttention"]:
-    """Return the attention of each run for a sentence, and for a given translation, under the names given."""
+    """Return the attention of each run for a sentence, and for a translation if there is one, by name."""
     attentions = {}
     for name, run in runs.items():
         result, translator = read_result(run), load_model(run)
@@ -310,7 +306,7 @@ def attend_with(
 
 
 def read_test_line(run: Path, line: int, data_root: str) -> str:
-    """Read one source line of the first test set of a run."""
+    """Read one source line of the first test set of a run; ``line`` counts from 1."""
     corpus = load_corpus(RunFolder.read(run, data_root=data_root).run.data)
     lines = corpus.splits[corpus.tests[0]].src
     if not 1 <= line <= len(lines):
@@ -321,7 +317,7 @@ def read_test_line(run: Path, line: int, data_root: str) -> str:
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     """Return the folders of finished runs by label, without external systems.
 
-    Of each label it is the lowest seed that has weights, or without weights the lowest.
+    The lowest seed with weights stands for a label, or without weights the lowest seed.
 
     Args:
         folder: an experiment or a single run.
@@ -358,7 +354,6 @@ def output_file(out: str | Path | None) -> Path | None:
 
 
 def _slug(sentence: str) -> str:
-    """Return the first words of a sentence and a part of its sha256, as a part of a file name."""
     words = textwrap.shorten(re.sub(r"\W+", " ", sentence.lower()), SLUG_LENGTH, placeholder="")
     words = words.replace(" ", "-")
     digest = hashlib.sha256(sentence.encode(errors="surrogatepass")).hexdigest()[:8]

@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 
 def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
-    """Yield what a win is, and every comparison; all of them were made together."""
+    """Yield the rule for a win, and all comparisons."""
     yield (
         f"One model beats another where p < {ALPHA} by Welch's t test of their two sets of seeds, with the "
         f"variance over test sentences added, after Holm's correction for all comparisons on this page "
@@ -80,7 +80,7 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
 
 
 def describe_verdict(side: Comparison) -> str:
-    """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, ≈ alike, else without a mark."""
+    """Format a comparison: ▲ first wins, ▼ loses, △ ▽ the same for one seed, ≈ alike, else no mark."""
     if side.failed:
         return "runs failed"
     marks = {"decided": "▲▼", "one seed": "△▽", "alike": "≈≈"}.get(side.kind)
@@ -94,10 +94,7 @@ def describe_verdict(side: Comparison) -> str:
 
 
 SHOWN = ("params", "length_ratio", "train_tokens_per_s", "beam_sentences_per_s", "train_s", "status")
-"""Columns that are shown without being chosen, beside BLEU, its widest interval, the verdict and chrF.
-
-They are so many that the table fits 1280 pixels.
-"""
+"""Columns shown at first, beside BLEU, its widest interval, the verdict and chrF: they fit 1280 pixels."""
 
 
 def result_table(
@@ -110,9 +107,9 @@ def result_table(
 
     Args:
         finished: the experiment.
-        scored: its test sets; empty where the texts cannot be read.
-        comparisons: of all pairs; empty where nothing is compared.
-        reference: model that the others are compared with.
+        scored: its test sets; empty if the texts cannot be read.
+        comparisons: of all pairs; empty if nothing is compared.
+        reference: the model that the others are compared with.
     """
     means = {row["label"]: row for row in aggregate_seeds(finished, scored)}
     groups: dict[str, list[Result]] = {}
@@ -163,7 +160,6 @@ def result_table(
 
 
 def _status(results: Sequence[Result]) -> str:
-    """Count the finished runs of a model, and list the status of the others."""
     others = [COLUMNS["status"].text(result.flat()) for result in results if result.status != "done"]
     if len(results) == 1 or not others:
         return others[0] if others else "done"
@@ -179,41 +175,26 @@ class ReportContent:
 
     title: str
     facts: Sequence[str]
-    """Corpus, numbers of models, seeds and finished runs, and budget, each as a short text."""
     languages: tuple[str, str]
-    """Source and target language."""
     summary: Sequence[str]
-    """The outcome in sentences."""
     budgets: Table | None
     """BLEU by model and budget; None with one budget."""
     unknown: Sequence[str]
-    """Limits of the evidence, and their reasons."""
+    """Limits of the evidence."""
     results: Table
     """One row per model, with the rows of its runs as "runs"."""
     reference: str
-    """Model that the others are compared with; empty where nothing is compared."""
+    """The model that the others are compared with; empty if nothing is compared."""
     sections: Sequence[Section]
-    """Quality against cost, significance, the other analyses, tuning if there was a search, and alignment."""
     viewer: AttentionViewer
     sentences: Sequence[Sentence]
     seed: int
-    """Seed by which the sentences were drawn."""
+    """Seed of the random choice of sentences."""
     methods: Methods
 
 
 def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str = "") -> ReportContent:
-    """Read an experiment and analyse it.
-
-    Args:
-        folder: the experiment's folder.
-        tuning: folder of the search that tuned the models; None: the experiment's own, if it has trials.
-        data_root: the folder of the corpus; empty: that of the config.
-
-    Raises:
-        OSError: ``data_root`` cannot be read.
-        ValueError: no finished run, or a result or its settings cannot be read, ``data_root`` is not the
-            corpus of the runs, or ``tuning`` has no trials.
-    """
+    """Read and analyse an experiment; arguments and errors as for ``build_report``."""
     finished = load_finished(folder, data_root=data_root, needs_texts=False)
     reference = choose_reference(finished)
     seed, test = finished.runs[0].run.train.seed, finished.corpus.tests[0]
@@ -247,7 +228,7 @@ def gather_content(folder: Path, *, tuning: Path | None = None, data_root: str =
 
 
 def unknown(finished: FinishedExperiment) -> list[str]:
-    """List the conclusions that the page does not support, with their reasons."""
+    """List conclusions that the page does not support, with reasons."""
     notes = list_left_out([result.flat() for result in finished.results])
     if finished.no_texts:
         notes.append(

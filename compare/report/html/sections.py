@@ -47,16 +47,15 @@ class Drawing:
     """A plot as an image."""
 
     name: str
-    """id of its element."""
     title: str
     image: str
-    """The address of an SVG image that holds the image itself; no script in it could run."""
+    """A data address, as which no script in the SVG can run."""
     choice: str = ""
-    """Its name in a selection that shows one drawing of a section at a time; empty: always visible."""
+    """Name in a list that shows one drawing of a section at a time; empty: always visible."""
 
 
 Part = Drawing | Table | str
-"""A part of a section; a text is a note: how to read the section, or what is missing and why."""
+"""A text is a note: how to read the section, or the reason why something is missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +63,6 @@ class Section:
     """A part of the page under its own heading."""
 
     name: str
-    """id of its element."""
     title: str
     notes: Sequence[str]
     drawings: Sequence[Drawing]
@@ -72,7 +70,7 @@ class Section:
 
 
 def make_section(name: str, title: str, parts: Iterable[Part]) -> Section:
-    """Make a section of its parts; where they cannot be made, it contains the reason."""
+    """Make a section of its parts, or of the reason why they cannot be made."""
     logger.info(f"report: {title.lower()}")
     made: list[Part] = []
     try:
@@ -90,7 +88,7 @@ def make_section(name: str, title: str, parts: Iterable[Part]) -> Section:
 
 
 def require_texts(finished: FinishedExperiment) -> None:
-    """Raise ValueError, for the note of a section, if corpus and translations cannot be read."""
+    """Raise ValueError, for the note of a section, if corpus or translations cannot be read."""
     if finished.no_texts:
         raise ValueError("there are no texts to analyse; the limits on this page say why.")
 
@@ -102,13 +100,11 @@ def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Dra
 
 
 def _drawing(name: str, finished: FinishedExperiment, rows: Sequence[Row], choice: str = "") -> Drawing:
-    """Draw one of ``PLOTS``."""
     plan = PLOTS[name]
     return embed_figure(plan.plot(rows, finished.styles), f"figure-{name}", plan.title, choice)
 
 
 def _means(table: Table) -> Table:
-    """Return the table with means over seeds."""
     return replace(table, rows=mean_over_seeds(table.rows))
 
 
@@ -150,11 +146,10 @@ def _pareto(finished: FinishedExperiment) -> Iterator[Part]:
 BARS = ("timed_tokens_per_s", "beam_sentences_per_s", "latency_ms_p50")
 """Columns that are drawn as bars, the speeds that papers report."""
 SHOWN = ("label", *SPREADS, "peak_memory_bytes", "cpu_share", "train_s")
-"""Columns of the table of speeds that are shown without being chosen."""
 
 
 def speed(finished: FinishedExperiment) -> Iterator[Part]:
-    """Yield bars of ``BARS``, and a table of all columns of speed in which a run has a value."""
+    """Yield bars of ``BARS``, and a table of all speeds that a run has."""
     panels = {}
     for name in BARS:
         bars = {label: _bar(name, runs) for label, runs in finished.labels.items()}
@@ -185,14 +180,14 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
 
 
 def _bar(name: str, runs: Sequence[FinishedRun]) -> Bar | None:
-    """Return the speed of a model with its spread, or that over the seeds if each run was timed alone."""
+    """Return the speed of a model with the spread of its repeats, or over seeds if timed one by one."""
     values = [value for run in runs if (value := getattr(run.result, name)) is not None]
     bar, spread = Bar.over(values), timed_spread(runs, name)
     return Bar(bar.value, *spread) if bar and spread else bar
 
 
 def _plotted(finished: FinishedExperiment, name: str) -> Iterator[Part]:
-    """Yield one of ``PLOTS`` that reads the texts, and its figures."""
+    """Yield one of ``PLOTS`` that reads the texts, and its table."""
     require_texts(finished)
     table = PLOTS[name].table(finished)
     yield _drawing(name, finished, table.rows)
@@ -214,7 +209,6 @@ ANALYSES: dict[str, tuple[str, Callable[[FinishedExperiment], Iterator[Part]]]] 
     "rare-words": ("Rare words", partial(_plotted, name="rare-words")),
     "faults": ("Repetition and length", _faults),
 }
-"""The analyses in the order of the page: title and what makes the parts, by id."""
 
 
 # Section on attention as alignment: alignment error rate against gold links, and entropy.
@@ -260,10 +254,6 @@ def alignment_section(finished: FinishedExperiment) -> tuple[Section, dict[tuple
 
 
 def _error_bars(rows: Sequence[Row], finished: FinishedExperiment) -> Drawing:
-    """Draw the AER by arg max of each model's best head, and of the diagonal baseline.
-
-    A model without attention has no bar.
-    """
     values: dict[str, list[float]] = {label: [] for label in (*finished.labels, BASELINE)}
     for row in rows:
         if row["method"] in (ARG_MAX, BASELINE) and row["read"] != "mean" and row["aer"] is not None:
@@ -283,10 +273,8 @@ class Methods(NamedTuple):
 
     differing: Table
     conditions: list[tuple[str, str]]
-    """Conditions of the figures as (name, value)."""
     commands: list[str]
     config: str
-    """The experiment as TOML."""
 
 
 def methods(finished: FinishedExperiment) -> Methods:
@@ -326,12 +314,10 @@ def methods(finished: FinishedExperiment) -> Methods:
 
 
 def _toml(value: Any) -> str:
-    """Format a setting as in a TOML file."""
     return UNKNOWN if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
-    """List the known conditions of the figures as (name, value)."""
     pairs = [f"{name} {len(pairs.src):,}" for name, pairs in finished.corpus.splits.items() if pairs.src]
     rows = [run.result.flat() for run in finished.runs]
     conditions = dict(list_conditions(rows))
@@ -343,14 +329,11 @@ def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
 
 
 def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section | None:
-    """Make the section from a search's trials.jsonl.
+    """Make the section on a search; None for an experiment without one.
 
     Args:
-        finished: the experiment, whose settings are compared with the winners'.
-        folder: folder of the search; None: that of the experiment, where it has a trials.jsonl.
-
-    Returns:
-        The section; None for an experiment without a search.
+        finished: the experiment.
+        folder: of the search; None: that of the experiment, if it has a trials.jsonl.
 
     Raises:
         ValueError: ``folder`` has no trials, or a damaged trials.jsonl.
@@ -375,7 +358,6 @@ def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
 
 
 def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> Iterator[str]:
-    """Say how the search went, and where the models were not run with what it found."""
     if len({row["trials"] for row in summarize(trials)}) > 1:
         yield "Models got different numbers of trials: the search has not ended, so compare with care."
     else:
@@ -398,7 +380,6 @@ def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -
 def _search_differences(
     finished: FinishedExperiment, folder: Path, trials: Sequence[TrialResult]
 ) -> Iterator[str]:
-    """Name the settings in which the search differs from the runs, and winners at an edge of the draws."""
     run, searched = shared_settings(finished.runs[0].run), dict[str, Any]()
     if (folder / BEST).is_file():
         experiment = load_experiment(folder / BEST)

@@ -24,7 +24,7 @@ from data.vocabulary import join_words, mark_words, unmarked
 
 
 SENTENCES = 20
-"""Number of sentences drawn from each test set; of a smaller test set, all are shown."""
+"""Sentences drawn from each test set; smaller test sets are shown whole."""
 
 
 class Piece(NamedTuple):
@@ -46,7 +46,6 @@ class Output(NamedTuple):
     chrf: float
     """chrF2, 0 to 100."""
     exact: bool
-    """Whether it equals the reference."""
     pieces: Sequence[Piece]
 
 
@@ -58,7 +57,6 @@ class Sentence:
     number: int
     """Line number in the test set, from 1."""
     words: int
-    """Number of source words."""
     src: str
     ref: str
     outputs: Sequence[Output]
@@ -66,12 +64,12 @@ class Sentence:
 
 
 def draw_numbers(sentences: int, seed: int) -> list[int]:
-    """Draw the indices of the sentences to show, sorted; the same seed gives the same indices."""
+    """Draw the sorted indices of the sentences to show; equal seeds give equal indices."""
     return sorted(random.Random(seed).sample(range(sentences), min(SENTENCES, sentences)))
 
 
 def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
-    """Draw sentences of every test set by ``seed``, with each model's translation."""
+    """Draw sentences of every test set, with the translation of each model."""
     sentences = []
     chrf = CHRF()
     for test in finished.runs[0].outputs:
@@ -96,10 +94,7 @@ def draw_sentences(finished: FinishedExperiment, seed: int) -> list[Sentence]:
 
 
 def differences(hypothesis: str, reference: str) -> list[Piece]:
-    """Align ``hypothesis`` with ``reference``: words in both, in the same order, and words in only one.
-
-    Words and punctuation characters of ``data.vocabulary`` are compared; white space is not.
-    """
+    """Align ``hypothesis`` with ``reference`` by words and punctuation, in order; white space is ignored."""
     output, wanted = mark_words(hypothesis), mark_words(reference)
     one, other = ([unmarked(token) for token in tokens] for tokens in (wanted, output))
     matcher = SequenceMatcher(None, one, other, autojunk=False)
@@ -127,7 +122,7 @@ def _piece(kind: Literal["same", "extra", "missing"], tokens: Sequence[str]) -> 
 logger = logging.getLogger(__name__)
 
 MOST_BYTES = 1_500_000
-"""Maximum size of the weights in the page, in bytes of JSON; further sentences are left out."""
+"""Largest size of the weights in the page, in bytes of JSON; further sentences are left out."""
 
 
 def attention_viewer(
@@ -138,7 +133,7 @@ def attention_viewer(
     Args:
         finished: the experiment.
         numbers: indices of sentences in the test set, from 0; those beyond ``MOST_BYTES`` are left out.
-        chosen: the head to show first by label and seed of the run; other runs show the mean over all heads.
+        chosen: the head to show first by label and seed; other runs show the mean over all heads.
     """
     if not numbers:
         return AttentionViewer(models=[], sentences=[])
