@@ -104,9 +104,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def addresses(name: str, src: str, tgt: str) -> list[dict[str, Any]]:
-    """List the files of one language pair: name, published hash, size in bytes, mirrors.
-
-    Without languages, the first pair is taken.
+    """List the files of one language pair, by default the first: name, hash, bytes, mirrors.
 
     Raises:
         ValueError: there is no such corpus or language pair.

@@ -186,15 +186,9 @@ def groups_plot(
     title: str,
     columns: Mapping[str, str] = SCORES,
 ) -> Figure:
-    """Plot columns over groups of sentences or words.
+    """Plot columns over groups of sentences or words, one panel each.
 
-    Args:
-        rows: one per run and group.
-        styles: of the models.
-        group: column with the name of the group.
-        size: column with its size, shown below the name.
-        title: label of the x axis.
-        columns: label of the y axis by column, one panel each.
+    ``group`` and ``size`` are columns with the name and the size of a group, ``title`` is that of the x axis.
     """
     sizes = {row[group]: row[size] for row in rows}
 
@@ -243,13 +237,7 @@ LABEL_GAP = 0.055
 def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = "bleu") -> Figure:
     """Plot quality against the cost of training, with the crossings of models and their intervals.
 
-    With one budget, the rows are of validations, whose curves ``curves_plot`` draws.
-
-    Args:
-        rows: of ``cost_points``.
-        styles: of the models.
-        against: a column of ``COSTS``.
-        quality: a column of ``QUALITIES``.
+    ``rows`` are those of ``cost_points``; with one budget they are validations, drawn by ``curves_plot``.
 
     Raises:
         ValueError: there are no rows, one lacks that cost, or none has the quality.
@@ -355,9 +343,6 @@ def _set_cost_ticks(axes: Axes, curves: Iterable[Curve], against: str) -> None:
 
 def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
     """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
-
-    Markers are filled on the Pareto front, which steps join. Vertical lines span the seeds, horizontal ones
-    the timed repeats.
 
     Raises:
         ValueError: there are no rows, or the quantity is the same for all models.

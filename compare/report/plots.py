@@ -317,11 +317,8 @@ def read_test_line(run: Path, line: int, data_root: str) -> str:
 def find_runs(folder: Path, model: str = "") -> dict[str, Path]:
     """Return the folders of finished runs by label, without external systems.
 
-    The lowest seed with weights stands for a label, or without weights the lowest seed.
-
-    Args:
-        folder: an experiment or a single run.
-        model: only this label, or the run of this name; empty: all labels.
+    The lowest seed with weights stands for a label, or without weights the lowest seed. ``model`` selects one
+    label, or the run of that name.
 
     Raises:
         ValueError: no finished run, or no such model.

@@ -86,11 +86,8 @@ def result_table(
 ) -> Table:
     """Make the table of results: choose its columns, list conditions and warnings.
 
-    Args:
-        rows: one or more rows; every row has the same columns.
-        names: columns by heading or by field; by default those that ``Column.shown`` selects.
-        runs: the single runs behind rows of means, for conditions and warnings.
-        outcome: sentences about the figures.
+    Columns are chosen by heading or field, by default those that ``Column.shown`` selects. If rows are means,
+    conditions and warnings are those of ``runs``.
     """
     rows = fill_settings(rows, filter(is_setting, names or ()))
     if names is None:
@@ -353,13 +350,8 @@ def default_shape(folders: Sequence[Path], budget: Budget = None) -> str:
 def find_summary(folder: Path, results: Sequence[Result], data_root: str = "") -> Summary:
     """Return the stored summary of an experiment's results, or else compute and store it.
 
-    A summary without texts is computed again: they may be there now. A published or read-only folder is left
-    as it is.
-
-    Args:
-        folder: of the experiment.
-        results: of all its runs, or of those of one budget.
-        data_root: the folder of the corpus; empty: that of the config.
+    A summary without texts is computed again: they may be there now. A published or read-only folder stays as
+    it is.
     """
     stored = stored_summary(folder, results)
     whole = None if stored is None or stored.lacks_texts else stored
@@ -382,10 +374,7 @@ LINES = "results.jsonl"
 
 
 def render_views(results: Sequence[Result], summary: Summary | None) -> dict[str, str]:
-    """Render the files of an experiment that only repeat its results; returns their contents by name.
-
-    The Markdown table has the largest budget, and means if models have several seeds; the others all runs.
-    """
+    """Render the files of an experiment that only repeat its results; returns their contents by name."""
     import pandas as pd
 
     rows = {"table.csv": "csv", "table.json": "json"}
@@ -455,13 +444,7 @@ def show_experiment(
 ) -> str:
     """Format the results of an experiment for a terminal: means if models have several seeds.
 
-    Args:
-        folder: of the experiment.
-        width: of the terminal.
-        only: labels of the models to show; by default all.
-        data_root: the folder of the corpus; empty: that of the config.
-        closing: leave out the next command, since ``show_closing`` follows.
-        budget: one of several budgets, as for ``of_budget``.
+    With ``closing``, the next command is left out, since ``show_closing`` follows.
     """
     results = of_budget(read_results(folder), budget)
     shown = [result.flat() for result in results if not only or result.label in only]

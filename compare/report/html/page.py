@@ -105,11 +105,7 @@ def result_table(
 ) -> Table:
     """Build the result table, whose rows hold the rows of their runs as "runs".
 
-    Args:
-        finished: the experiment.
-        scored: its test sets; empty if the texts cannot be read.
-        comparisons: of all pairs; empty if nothing is compared.
-        reference: the model that the others are compared with.
+    Without texts, ``scored`` is empty, and without comparisons, ``comparisons``.
     """
     means = {row["label"]: row for row in aggregate_seeds(finished, scored)}
     groups: dict[str, list[Result]] = {}

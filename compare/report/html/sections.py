@@ -329,11 +329,7 @@ def _conditions(finished: FinishedExperiment) -> list[tuple[str, str]]:
 
 
 def tuning_section(finished: FinishedExperiment, folder: Path | None) -> Section | None:
-    """Make the section on a search; None for an experiment without one.
-
-    Args:
-        finished: the experiment.
-        folder: of the search; None: that of the experiment, if it has a trials.jsonl.
+    """Make the section on the search in ``folder``, by default that of the experiment, if it has one.
 
     Raises:
         ValueError: ``folder`` has no trials, or a damaged trials.jsonl.

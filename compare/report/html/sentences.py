@@ -130,10 +130,8 @@ def attention_viewer(
 ) -> AttentionViewer:
     """Compute the attention of each model's first seed, all heads, on sentences of the first test set.
 
-    Args:
-        finished: the experiment.
-        numbers: indices of sentences in the test set, from 0; those beyond ``MOST_BYTES`` are left out.
-        chosen: the head to show first by label and seed; other runs show the mean over all heads.
+    ``numbers`` are their indices from 0; those beyond ``MOST_BYTES`` are left out. ``chosen`` has the head to
+    show first by label and seed; other runs show the mean over all heads.
     """
     if not numbers:
         return AttentionViewer(models=[], sentences=[])
