@@ -23,11 +23,9 @@ def _columns() -> Sequence[Mapping[str, Any]]:
 
 
 def _figures() -> Sequence[Mapping[str, Any]]:
-    from compare.report.plots import ATTENTION, PLOTS
+    from compare.report.figures import FIGURES
 
-    titles = {name: plan.title for name, plan in PLOTS.items()}
-    titles[ATTENTION] = "Attention weights of each head, for --sentence or a --line of the test set"
-    return [{"figure": name, "what it shows": title} for name, title in titles.items()]
+    return [{"figure": name, "what it shows": title} for name, title in FIGURES.items()]
 
 
 @cli.app.command()
@@ -136,7 +134,8 @@ def plot(
 
     Example: attnbench plot runs/demo --sentence "The old woman must open the door." --out heads.html
     """
-    from compare.report.plots import ATTENTION, output_file
+    from compare.report.figures import ATTENTION
+    from compare.report.plots import output_file
     from compare.report.table import refresh_views
 
     of_attention = any(option is not None for option in (sentence, translation, line, model or None))

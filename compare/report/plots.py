@@ -33,6 +33,7 @@ from compare.report.drawing import (
     save_figure,
     tuning_plot,
 )
+from compare.report.figures import FIGURES
 from compare.results.run_folder import RunFolder, load_model
 from compare.results.store import Result, is_run, read_result, read_results
 from compare.results.table import Row, Table
@@ -44,11 +45,6 @@ if TYPE_CHECKING:
     from compare.attention.weights import SentenceAttention
 
 logger = logging.getLogger(__name__)
-
-
-def list_figures() -> list[str]:
-    """Return the names of the figures that ``draw_figure`` draws."""
-    return list(PLOTS)
 
 
 def draw_figure(
@@ -77,7 +73,7 @@ def draw_figure(
     """
     folder = Path(folder)
     if kind not in PLOTS:
-        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, [*PLOTS, ATTENTION])}")
+        raise ValueError(f"no figure {kind!r}; {did_you_mean(kind, FIGURES)}")
     if file := output_file(out):
         formats = [file.suffix.removeprefix(".")]
     if unknown := [form for form in formats if form not in FORMATS]:
@@ -91,78 +87,43 @@ def draw_figure(
 class Plan(NamedTuple):
     """A figure of a whole experiment, for ``attnbench plot`` and for the report."""
 
-    title: str
     plot: Callable[[Sequence[Row], Styles], Figure]
     table: Callable[[FinishedExperiment], Table]
     """The analysis that the command draws; the report has its rows already."""
     needs_texts: bool = False
 
 
-CURVES_TITLE = "Validation loss and BLEU against"
-WORDS_TITLE = "words of the source"
+WORDS = "words of the source (sentences)"
+NEAREST = "similarity of the source to the nearest training sentence (sentences)"
+COUNTS = "times that training has a word (words in the reference)"
+groups_of_sentences = partial(groups_plot, size="sentences")
 PLOTS = {
-    "learning-updates": Plan(f"{CURVES_TITLE} updates", partial(curves_plot, against="updates"), progress),
-    "learning-minutes": Plan(f"{CURVES_TITLE} minutes", partial(curves_plot, against="minutes"), progress),
+    "learning-updates": Plan(partial(curves_plot, against="updates"), progress),
+    "learning-minutes": Plan(partial(curves_plot, against="minutes"), progress),
     "length": Plan(
-        f"BLEU by {WORDS_TITLE}",
-        partial(groups_plot, group="source_words", size="sentences", title=f"{WORDS_TITLE} (sentences)"),
-        by_length,
-        needs_texts=True,
+        partial(groups_of_sentences, group="source_words", title=WORDS), by_length, needs_texts=True
     ),
     "similarity": Plan(
-        "BLEU by similarity to the training text",
-        partial(
-            groups_plot,
-            group="similarity",
-            size="sentences",
-            title="similarity of the source to the nearest training sentence (sentences)",
-        ),
-        by_similarity,
-        needs_texts=True,
+        partial(groups_of_sentences, group="similarity", title=NEAREST), by_similarity, needs_texts=True
     ),
     "rare-words": Plan(
-        "Recall and precision of words by their count in training",
-        partial(
-            groups_plot,
-            group="training_count",
-            size="ref_words",
-            title="times that training has a word (words in the reference)",
-            columns=RATES,
-        ),
+        partial(groups_plot, group="training_count", size="ref_words", title=COUNTS, columns=RATES),
         rare_words,
         needs_texts=True,
     ),
-    "cost": Plan("BLEU against training FLOPs", partial(cost_plot, against="flops"), cost_points),
-    "cost-loss": Plan(
-        "Validation loss against training FLOPs",
-        partial(cost_plot, against="flops", quality="loss"),
-        cost_points,
-    ),
+    "cost": Plan(partial(cost_plot, against="flops"), cost_points),
+    "cost-loss": Plan(partial(cost_plot, against="flops", quality="loss"), cost_points),
     **{
-        f"cost-{cost}": Plan(f"BLEU against {axis}", partial(cost_plot, against=cost), cost_points)
-        for cost, axis in COSTS.items()
+        f"cost-{cost}": Plan(partial(cost_plot, against=cost), cost_points)
+        for cost in COSTS
         if cost != "flops"
     },
-    "time-to-quality": Plan(
-        "Minutes of training to levels of BLEU",
-        quality_bars,
-        lambda finished: time_to_quality(cost_points(finished).rows),
-    ),
-    **{
-        f"pareto-{name}": Plan(
-            f"Test BLEU against {axis}, with the Pareto front",
-            partial(pareto_plot, against=against),
-            pareto,
-        )
-        for name, against, axis in (("speed", SPEED, "decoding speed"), ("size", SIZE, "parameters"))
-    },
-    "tuning": Plan(
-        "Expected best validation BLEU against trials of the search",
-        tuning_plot,
-        lambda finished: tuning_curve(read_trials(finished.folder)),
-    ),
+    "time-to-quality": Plan(quality_bars, lambda finished: time_to_quality(cost_points(finished).rows)),
+    "pareto-speed": Plan(partial(pareto_plot, against=SPEED), pareto),
+    "pareto-size": Plan(partial(pareto_plot, against=SIZE), pareto),
+    "tuning": Plan(tuning_plot, lambda finished: tuning_curve(read_trials(finished.folder))),
 }
-ATTENTION = "attention"
+"""Figures of a whole experiment, by names of ``FIGURES``."""
 
 
 def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: str = "") -> list[Path]:

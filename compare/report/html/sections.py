@@ -31,6 +31,7 @@ from compare.experiment.tune import BEST, TRIALS_FILE, TrialResult, find_winners
 from compare.models.styles import Style
 from compare.report.conditions import list_conditions
 from compare.report.drawing import REFERENCE_COLOR, Bar, bar_plot, draw
+from compare.report.figures import FIGURES
 from compare.report.plots import PLOTS
 from compare.results.columns import COLUMNS, SPREAD_ENDS, SPREADS
 from compare.results.store import train_commands
@@ -100,8 +101,7 @@ def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Dra
 
 
 def _drawing(name: str, finished: FinishedExperiment, rows: Sequence[Row], choice: str = "") -> Drawing:
-    plan = PLOTS[name]
-    return embed_figure(plan.plot(rows, finished.styles), f"figure-{name}", plan.title, choice)
+    return embed_figure(PLOTS[name].plot(rows, finished.styles), f"figure-{name}", FIGURES[name], choice)
 
 
 def _means(table: Table) -> Table:
@@ -122,9 +122,9 @@ def _cost(finished: FinishedExperiment) -> Iterator[Part]:
     rows = cost_points(finished).rows
     if len(finished.budgets) < 2:
         yield "The experiment has one budget: these are scores of the validation set during training."
-    for name, plan in PLOTS.items():
+    for name, title in FIGURES.items():
         if name.split("-")[0] == "cost":
-            quality, _, cost = plan.title.partition(" against ")
+            quality, _, cost = title.partition(" against ")
             choice = cost if quality == "BLEU" else f"{cost} ({quality.lower()})"
             with suppress(ValueError):  # a cost that was not recorded, or no BLEU
                 yield _drawing(name, finished, rows, choice)
