@@ -45,7 +45,7 @@ Fields = Annotated[str, typer.Option(help="Fields of JSON lines, such as transla
 Langs = Annotated[str, typer.Option(help="Languages, such as en,de [default: from the file names].")]
 
 
-@data_app.command()
+@data_app.command(cls=cli.Command)
 def check(
     files: Files = None,
     src: SrcFiles = None,
@@ -72,7 +72,7 @@ def check(
     return 1 if report.num_unusable else 0
 
 
-@data_app.command()
+@data_app.command(cls=cli.Command)
 def prepare(
     files: Corpus = None,
     out: Annotated[Path | None, typer.Option(help="The folder to create, or an empty one.")] = None,
@@ -196,7 +196,7 @@ def _splits(
     return {ALL: sources}, given_langs or named
 
 
-@data_app.command()
+@data_app.command(cls=cli.Command)
 def get(
     name: Annotated[str | None, typer.Argument(help="A corpus of --list.")] = None,
     src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
@@ -231,7 +231,7 @@ def get(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def models(
     name: Annotated[str | None, typer.Argument(help="Describe this preset [default: list them].")] = None,
     list_presets: cli.ListAll = False,
@@ -294,7 +294,7 @@ def _preset_list(presets: list[dict[str, Any]]) -> str:
     return "\n\n".join([tables[0], "in the size of the paper:", tables[1], note])
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def doctor(as_json: cli.AsJson = False) -> int:
     """Describe this machine and name what is missing."""
     from compare.system.doctor import render_diagnoses

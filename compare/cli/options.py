@@ -1,11 +1,12 @@
 """The program, and the options that several commands share."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 import compare
 from compare.system.log import show_messages
@@ -46,6 +47,18 @@ class CommandGroup(TyperGroup):
         for group, names in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(name, self.commands[name].get_short_help_str(68)) for name in names])
+
+
+class Command(TyperCommand):
+    """A command whose help shows repeatable values as <path>..., not as <list[Path]>."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the help, with the columns as typer has aligned them."""
+        return re.sub(
+            r"<list\[(\w+)\]>",
+            lambda match: f"<{match[1].lower()}>...".ljust(len(match[0])),
+            super().get_help(ctx),
+        )
 
 
 app = typer.Typer(

@@ -28,7 +28,7 @@ def _figures() -> Sequence[Mapping[str, Any]]:
     return [{"figure": name, "what it shows": title} for name, title in FIGURES.items()]
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def table(
     folders: Annotated[list[Path], typer.Argument(help="Experiment folders, or folders of single runs.")],
     form: Annotated[
@@ -104,7 +104,7 @@ def table(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def plot(
     folder: Annotated[Path, typer.Argument(help="An experiment folder; for attention also that of a run.")],
     kind: Annotated[
@@ -174,7 +174,7 @@ def plot(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def report(
     folder: cli.Folder,
     tuning: Annotated[
@@ -197,7 +197,7 @@ def report(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def check(
     folder: cli.Folder,
     decode: Annotated[
@@ -237,7 +237,7 @@ def check(
     return 1 if differences else 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def publish(
     folder: cli.Folder,
     out: Annotated[Path, typer.Option(help="Output folder, such as results/demo.")],

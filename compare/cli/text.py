@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from compare.scoring import SystemScores
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def translate(
     runs: cli.Runs,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
@@ -97,7 +97,7 @@ def translate(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def score(
     systems: Annotated[
         list[Path],
@@ -292,7 +292,7 @@ def _forced_row(name: str, result: "ForcedScores") -> Row:
     }
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def align(
     systems: Annotated[
         list[Path], typer.Argument(help="Folders of finished runs, or files of links by word aligners.")
@@ -357,7 +357,7 @@ def align(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="Output folder.")],

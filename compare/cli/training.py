@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def run(
     config: cli.Config,
     settings: cli.Settings = None,
@@ -131,7 +131,7 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
     return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def tune(
     config: cli.Config,
     trials: Annotated[int, typer.Option(help="Trials per model.")] = 20,
@@ -205,7 +205,7 @@ def tune(
     return 0 if tuning.best else 1
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def bench(
     config: cli.Config,
     settings: cli.Settings = None,
@@ -256,7 +256,7 @@ def bench(
     return 0
 
 
-@cli.app.command()
+@cli.app.command(cls=cli.Command)
 def study(
     name: Annotated[str | None, typer.Argument(help="The study to run [default: list them].")] = None,
     list_studies: cli.ListAll = False,

@@ -45,6 +45,19 @@ def test_a_preset_is_taken_apart(capsys: pytest.CaptureFixture[str]):
     assert f"{weights / 1e6:,.2f} million weights with 50 entries per side" in out
 
 
+@pytest.mark.parametrize("command", ["table", "score", "data check"])
+def test_the_help_shows_no_type_of_python(command: str, capsys: pytest.CaptureFixture[str]):
+    assert main([*command.split(), "--help"]) == 0
+    assert not re.search(r"list\[|\bNone\b", out := capsys.readouterr().out)
+    assert "<path>..." in out
+
+
+def test_figures_and_columns_are_listed_without_torch():
+    for command in (["plot", "--list"], ["table", "--list"]):
+        code = f"import sys; from compare.cli import main; main({command}); sys.exit('torch' in sys.modules)"
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
+
+
 # --- messages
 
 

@@ -18,6 +18,7 @@ from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
 from compare.report.drawing import curves_plot, pareto_plot, quality_bars, save_figure
+from compare.report.figures import FIGURES
 from compare.report.plots import PLOTS, draw_figure, draw_plots
 from tests.kits.common import ROOT, Refusal
 from tests.kits.experiments import edit_text
@@ -238,6 +239,7 @@ CURVES = {"learning-updates", "learning-minutes"}
 
 def test_each_figure_is_drawn_alone(copied: Path):
     shutil.copy(ROOT / "results" / "grammar" / "trials.jsonl", copied)
+    assert [*PLOTS, "attention"] == list(FIGURES)
     for kind in PLOTS:
         if kind != "cost-joules":
             (svg,) = draw_figure(copied, kind, ["svg"], out=copied / "plots")
