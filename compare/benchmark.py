@@ -180,11 +180,11 @@ COLUMNS = (
     Column("mfu", "MFU", f"{OPERATIONS} the data sheet's peak of that precision without sparsity; none for "
         "processors", unit="%", decimals=0),
     Column("repeats", "repeats"),
-    Column("cpu_share", "CPU share", "share of the processor that the timing really had, the median over its "
+    Column("cpu_share", "CPU share", "share of the processor during the timing, the median over its "
         f"repeats; disturbed below {DISTURBED:.0%}", form=describe_share),
     Column("machine_speed", "machine speed", "of a fixed piece of work after each repeat, relative to its "
         "best on this machine so far", form=describe_share),
-    Column("sentences", "sentences", "of a repeat, decoded together but for the latency"),
+    Column("sentences", "sentences", "of a repeat, decoded together except for the latency"),
     Column("tokens", "tokens", "of a repeat; train counts the source's without and the target's with end of "
         "sentence, decoding the target's; padding never"),
     Column("params", "params", unit="M", decimals=2),

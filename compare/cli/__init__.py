@@ -60,10 +60,10 @@ def _run(arguments: list[str] | None) -> int:
         say(f"{stop}; run the same command again to continue")
         return 128 + stop.signum
     except (KeyboardInterrupt, typer.Abort, Terminated) as stop:
-        say("stopped; what was finished is kept: the same command again does the rest")
+        say("stopped; finished work is kept: run the same command again to do the rest")
         return stop.status if isinstance(stop, Terminated) else INTERRUPTED
     except Locked as locked:
-        say(f"error: {locked}: run the same command again when it has ended")
+        say(f"error: {locked}: run the same command again when that process has ended")
         return 2
     except (ValueError, OSError) as error:
         say(f"error: {_one_line(error)}")

@@ -58,7 +58,7 @@ def check(
 ) -> int:
     """Measure a corpus and list suspicious lines.
 
-    The exit status is 1 if a run would reject some of them.
+    The exit status is 1 if a run would reject any of them.
 
     Example: attnbench data check corpus.de corpus.en
     """
@@ -84,8 +84,10 @@ def prepare(
     valid: SplitSize = None,
     test: SplitSize = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed for drawing valid and test.")] = 1,
-    max_words: Annotated[int, typer.Option(min=0, help="Drop longer pairs, in words a side; 0: none.")] = 0,
-    max_ratio: Annotated[float, typer.Option(min=0, help="Drop larger ratios of lengths; 0: none.")] = 0,
+    max_words: Annotated[int, typer.Option(min=0, help="Drop pairs with a side of more words; 0: none.")] = 0,
+    max_ratio: Annotated[
+        float, typer.Option(min=0, help="Drop pairs with a larger length ratio; 0: none.")
+    ] = 0,
     drop_duplicates: Annotated[bool, cli.flag("drop-duplicates", "Drop repeated pairs.")] = False,
     drop_copies: Annotated[bool, cli.flag("drop-copies", "Drop untranslated pairs.")] = False,
     drop_broken: Annotated[bool, cli.flag("drop-broken", "Drop pairs with broken text.")] = False,
@@ -201,7 +203,7 @@ def get(
     name: Annotated[str | None, typer.Argument(help="A corpus of --list.")] = None,
     src: Annotated[str, typer.Option(help="Source language [default: the corpus' first pair].")] = "",
     tgt: Annotated[str, typer.Option(help="Target language.")] = "",
-    out: Annotated[Path, typer.Option(help="Folder in which the corpus gets its own.")] = NAMED,
+    out: Annotated[Path, typer.Option(help="Parent of the corpus folder.")] = NAMED,
     list_corpora: cli.ListAll = False,
     dry_run: cli.DryRun = False,
     quiet: cli.Quiet = False,
@@ -209,8 +211,8 @@ def get(
 ) -> int:
     """Download a named corpus and write its folder.
 
-    After an interruption, run the same command again to resume. --dry-run prints files and URLs; --list
-    --json those of all corpora, with their hashes.
+    After an interruption, the same command resumes. --dry-run prints files and URLs; --list --json prints
+    those of all corpora, with their hashes.
 
     Example: attnbench data get multi30k --src en --tgt fr
     """
@@ -233,10 +235,12 @@ def get(
 
 @cli.app.command(cls=cli.Command)
 def models(
-    name: Annotated[str | None, typer.Argument(help="Describe this preset [default: list them].")] = None,
+    name: Annotated[str | None, typer.Argument(help="The preset to describe [default: list all].")] = None,
     list_presets: cli.ListAll = False,
-    vocabulary: Annotated[int, typer.Option(min=5, help="Entries of each side's vocabulary.")] = 8000,
-    verify: Annotated[bool, cli.flag("verify", "Check that the preset NAME does what a model must.")] = False,
+    vocabulary: Annotated[int, typer.Option(min=5, help="Size of each vocabulary.")] = 8000,
+    verify: Annotated[
+        bool, cli.flag("verify", "Check the model of the preset against the rules for models.")
+    ] = False,
     plugin: cli.PluginModules = None,
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
@@ -244,8 +248,8 @@ def models(
     """List the presets, or describe one.
 
     A description shows settings, departures from the paper, formulas, and modules with their weights.
-    With --verify, the model is built small and run on a few sentences: step against forward, causality,
-    padding, batch neighbours, beams, saved weights, FLOPs; the exit status is 1 if a check fails.
+    --verify builds a small model and runs it on a few sentences. It checks steps against forward, causality,
+    padding, batch neighbours, beams, saved weights and FLOPs. The exit status is 1 if a check fails.
 
     Example: attnbench models luong-local-p
     """
@@ -291,7 +295,7 @@ def _preset_list(presets: list[dict[str, Any]]) -> str:
         for paper_size in (False, True)
     ]
     note = "attnbench models NAME shows the size, settings and formulas of one preset"
-    return "\n\n".join([tables[0], "in the size of the paper:", tables[1], note])
+    return "\n\n".join([tables[0], "with the sizes of their papers:", tables[1], note])
 
 
 @cli.app.command(cls=cli.Command)

@@ -39,7 +39,7 @@ class CommandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find a command; the error of a name that people try says what it is called here."""
         if args[0] in MEANT:
-            raise ValueError(f"no command {args[0]!r}: it is attnbench {MEANT[args[0]]}")
+            raise ValueError(f"no command {args[0]!r}: use attnbench {MEANT[args[0]]}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -138,7 +138,7 @@ def _corpus_folder(setting: str) -> str:
 
 Config = Annotated[Path, typer.Argument(help="The experiment: a TOML file, or a name of `run --list`.")]
 ListExperiments = Annotated[bool, list_option("List the experiments that ship with attnbench.", _experiments)]
-ListAll = Annotated[bool, flag("list", "List what there is.")]
+ListAll = Annotated[bool, flag("list", "List the names.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -154,25 +154,25 @@ Only = Annotated[
 ]
 Jobs = Annotated[
     str,
-    typer.Option(help="Processes that share the runs: a number, or auto: one per GPU, or per two cores."),
+    typer.Option(help="Number of processes that share the runs; auto: one per GPU, or per two cores."),
 ]
 Slurm = Annotated[
-    str, typer.Option(help="Share the runs among jobs of a cluster: partition=NAME,gpus=1,time=60,mem=32.")
+    str, typer.Option(help="Share the runs among Slurm jobs: partition=NAME,gpus=1,time=60,mem=32.")
 ]
 Folder = Annotated[Path, typer.Argument(help="An experiment folder.")]
-Runs = Annotated[list[Path], typer.Argument(help="Folder of a finished run, or of several: their ensemble.")]
+Runs = Annotated[list[Path], typer.Argument(help="Folders of finished runs; several form an ensemble.")]
 CorpusFolder = Annotated[
     str, typer.Option("--set", callback=_corpus_folder, help="data.root=FOLDER: your copy of the corpus.")
 ]
 """The only setting of a finished experiment that can be overridden."""
-Device = Annotated[str, typer.Option(help="For runs: cpu or cuda.")]
-DryRun = Annotated[bool, flag("dry-run", "Only check and show what would be done; write nothing.")]
+Device = Annotated[str, typer.Option(help="Device for runs: cpu or cuda.")]
+DryRun = Annotated[bool, flag("dry-run", "Check, and show what would be done; write nothing.")]
 PluginModules = Annotated[
     list[str] | None,
     typer.Option(
         "--plugin",
         callback=_load_plugins,
-        help="Import this module first (docs/own-model.md). May be repeated.",
+        help="Module with your models (docs/own-model.md); may be repeated.",
     ),
 ]
 Quiet = Annotated[
@@ -205,8 +205,8 @@ def _root(
     """Compare recurrent attention with the Transformer in machine translation."""
     if is_torchrun() and context.invoked_subcommand != "run":
         raise ValueError(
-            f"{context.invoked_subcommand} works in one process: start it without torchrun, "
-            "which trains the models of `run` in several"
+            f"{context.invoked_subcommand} runs in one process: start it without torchrun, "
+            "which is for `attnbench run`"
         )
 
 

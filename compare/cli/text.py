@@ -31,20 +31,22 @@ def translate(
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size [default: the run's].")] = None,
     n_best: Annotated[int, typer.Option(min=1, help="Print the N best of the beam.")] = 1,
     sample: Annotated[int, typer.Option(min=0, help="Draw N translations instead of searching.")] = 0,
-    temperature: Annotated[float | None, typer.Option(help="Of --sample: divide the logits by this.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Of --sample: only the k most probable.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Of --sample: only the most probable, up to this sum.")
+    temperature: Annotated[
+        float | None, typer.Option(help="With --sample: divide the logits by this.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Of --sample: seed of the draws [default: 1].")] = None,
+    top_k: Annotated[int | None, typer.Option(help="With --sample: only the k most probable tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="With --sample: only the most probable tokens, up to this sum.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --sample: seed of the draws [default: 1].")] = None,
     device: cli.Device = "cpu",
     as_json: cli.AsJson = False,
 ) -> int:
     """Translate standard input with a trained model.
 
-    One sentence per line. The probabilities of several runs are averaged. Several translations of a line are
-    printed as NUMBER ||| TRANSLATION ||| SCORE: lines count from 0, and the score is the log-probability, of
-    a search divided by the length penalty.
+    The input has one sentence per line. The probabilities of several runs are averaged. With --n-best or
+    --sample, lines are NUMBER ||| TRANSLATION ||| SCORE: numbers count from 0, and the score is the
+    log-probability, divided by the length penalty in a search.
 
     Example: echo "The old woman must open the door." | attnbench translate runs/demo/bahdanau-seed1
     """
@@ -54,7 +56,7 @@ def translate(
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     overrides: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if sample and (beam is not None or n_best > 1):
-        raise ValueError("--sample draws translations, --beam and --n-best search: leave one of them out")
+        raise ValueError("--sample excludes --beam and --n-best: leave one of them out")
     if overrides and not sample:
         option = next(iter(overrides)).replace("_", "-")
         raise ValueError(f"--{option} has no effect on search: add --sample N to draw translations")
@@ -69,7 +71,7 @@ def translate(
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # like every file, whatever the terminal uses
     if sys.stdin.isatty():
-        cli.print_visible("one sentence per line; Ctrl-D ends", file=sys.stderr)
+        cli.print_visible("enter one sentence per line; Ctrl-D ends the input", file=sys.stderr)
     lines = read_lines(STDIN, allow_blank=True)
     translations = model.generate(lines, beam_size=beam, n_best=sample or n_best, sampling=sampling)
     if as_json:
@@ -137,11 +139,11 @@ def score(
 ) -> int:
     """Score translations, or finished runs on any test set.
 
-    Files by sacreBLEU, whose options are taken: BLEU, chrF, TER; of several, a paired test says which differ
-    in BLEU on this test set. Runs translate --src as they did their own test sets, and all metrics are
-    computed; with --probabilities, they score the reference instead: natural log-probability of each sentence
-    and token, and perplexity. Without --ref, --external adds an external metric (comet needs uv) to
-    finished runs: tables and report have a column for it; see docs/experiments.md.
+    sacreBLEU scores files of translations with BLEU, chrF or TER; a paired test compares the BLEU of several.
+    Runs translate --src with their own settings, and all metrics are computed. With --probabilities, runs
+    score the reference instead: log-probabilities of sentences and tokens, and perplexity. Without --ref,
+    --external adds a metric such as comet (which needs uv) to finished runs, for tables and report; see
+    docs/experiments.md.
 
     Example: attnbench score lstm.de transformer.de --ref test.de --metrics bleu,chrf,ter
     """
@@ -171,7 +173,7 @@ def score(
         if any(path.is_dir() for path in systems):
             raise ValueError("give finished runs or files of translations, not both")
         if not ref:
-            raise ValueError("--ref is missing: name references")
+            raise ValueError("--ref is missing: name a file of references")
         for_external = ["--src"] if external else []
         ensure_only("translations", "--metrics", "--tokenize", "--lowercase", "--external", *for_external)
         asked = [name for text in metrics or HEADLINE.metrics for name in text.replace(",", " ").split()]
@@ -182,7 +184,7 @@ def score(
         scores = compare.add_external_scores(scores, external, ref, src) if external else scores
     elif not ref:
         if not external:
-            raise ValueError("runs need --src and --ref, a text to translate and score, or else --external")
+            raise ValueError("runs need --src and --ref, or --external")
         ensure_only("runs without --ref", "--external", "--test", "--set")
         scores = compare.add_run_scores(systems, external, test=test, data_root=corpus)
     elif probabilities:
@@ -328,9 +330,7 @@ def align(
 
     runs = [path for path in systems if path.is_dir()]
     if links is not None and len({run.resolve().name for run in runs}) < len(runs):
-        raise ValueError(
-            "two runs have the same name, by which --out names their folders: align one at a time"
-        )
+        raise ValueError("two runs have the same name, so --out would mix their files: align one at a time")
     pairs = compare.read_gold(gold, src, tgt, first_word=first_word, reverse=reverse)
     alignments = {
         str(path): compare.read_proposed_links(path, pairs) for path in systems if not path.is_dir()
@@ -344,7 +344,7 @@ def align(
         measured = compare.measure_alignment(translator, pairs)
         if measured is None:
             raise ValueError(
-                f"{run}: this model has no attention to the source, from which links are derived"
+                f"{run}: this model has no attention to the source, so there are no links to derive"
             )
         rows += [{"system": str(run)} | row for row in measured.rows(method)]
         if links is not None:
@@ -361,7 +361,7 @@ def align(
 def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path, typer.Option(help="Output folder.")],
-    lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
+    lines: Annotated[int, typer.Option(min=0, help="Number of validation sentences to compare; 0: all.")] = 0,
     corpus: cli.CorpusFolder = "",
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,

@@ -145,7 +145,7 @@ def training_figures(lines: Sequence[Mapping[str, Any]], stream: BatchStream) ->
     windows = [line for line in lines if line["kind"] == "train"]
     updates, final = sum(line["updates"] for line in windows), lines[-1] if lines else {}
     if updates != final.get("update") or final["kind"] != "final":
-        raise ValueError("metrics.jsonl has lost lines: delete the run's checkpoints to train it again")
+        raise ValueError("metrics.jsonl lacks lines: delete the run's checkpoints to train it again")
     seen = sum(line["src_tokens"] + line["tgt_tokens"] for line in windows)
     joules: list[Any] = [line.get("joules") for line in windows]
     return {

@@ -54,7 +54,7 @@ def read_system(system: SystemConfig, run: Run, corpus: Corpus, folder: Path) ->
     """
     context, tests = f"systems.{system.label}", corpus.tests
     if not run.translates:
-        raise ValueError(f"{context}: the models are for {run.task}, so they have no translations to compare")
+        raise ValueError(f"{context}: the models are for {run.task}, so there are no translations to compare")
     for test in system.files:
         if test not in tests:
             raise ValueError(f"{context}: no test set {test!r}; {did_you_mean(test, tests)}")

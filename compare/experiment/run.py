@@ -149,7 +149,7 @@ def plan_models(experiment: Experiment, folder: Path, context: str, launch: "Lau
         labels |= {result.label for result in read_results(folder)}  # raises if a result is damaged
     if (baseline := models[0].scoring.baseline) and baseline not in labels:
         raise ValueError(
-            f"{context}: scoring.baseline = {abbreviate(baseline)} is no model of the experiment; "
+            f"{context}: scoring.baseline = {abbreviate(baseline)} is not a model of the experiment; "
             f"{did_you_mean(baseline, sorted(labels))}"
         )
     return models

@@ -65,7 +65,7 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         runs = {label: run for label, run in _runs_to_time(folder, results).items() if run}
         logger.info(f"{folder}: timing {len(runs)} models in turn: {', '.join(runs)}")
         if earlier := list(dict.fromkeys(result.label for result in results if result.timed_together)):
-            logger.info(f"timed again, to compare with what was added: {', '.join(earlier)}")
+            logger.info(f"timed again, for comparison with new models: {', '.join(earlier)}")
         for result in results:  # a damaged file is found before the timing, which takes minutes
             run = RunFolder.read(folder / result.run)
             read_speed(run.speed)
@@ -75,7 +75,10 @@ def time_all(folder: Path, settings: Run, prepared: PreparedData) -> None:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            logger.error(f"speeds are unknown: out of memory: {first_line(error)}; run this again to retry")
+            logger.error(
+                f"speeds were not measured: out of memory: {first_line(error)}; "
+                "run the same command again to retry"
+            )
             return
         for result in results:
             write_timings(RunFolder.read(folder / result.run), result, timings[result.label])

@@ -55,7 +55,7 @@ def start_from_trunk(run: RunFolder) -> None:
         origin = f"starts from update {other.run.train.branch_update:,} of {other.name}"
         break
     else:
-        origin = "starts from update 0, since no state of the trunk is that early"
+        origin = "starts from update 0, since no smaller budget has saved a state"
     if missing:
         logger.warning(f"{run.name}: {', '.join(missing)} is not there: {origin}")
     elif others:

@@ -167,7 +167,7 @@ def list_left_out(runs: Sequence[Row]) -> list[str]:
 def _timings(rows: Sequence[Row]) -> list[str]:
     if not distinct(rows, "timed_together"):
         return []
-    lines = ["median of repeats (lowest–highest), the models in turn, one seed per model"]
+    lines = ["median of repeats (lowest–highest); models took turns; one seed per model"]
     for name, what in (("cpu_share", "CPU share"), ("reference_share", "machine speed")):
         shares = [row[name] for row in rows if row.get(name) is not None]
         lines += [f"{what} at least {math.floor(100 * min(shares))}%"] if shares else []
@@ -257,7 +257,10 @@ def _speeds(rows: Sequence[Row]) -> Iterator[str]:
     trained_on = {row.get("trained_on") or tuple(map(row.get, machine)) for row in rows if row.get("device")}
     if len(trained_on) > 1 and not {*machine} & {*different}:
         yield "Warning: these rows were trained on different machines, so their minutes do not compare"
-    reasons = {"cpu_share": "with too little of the processor", "reference_share": "below the machine's best"}
+    reasons = {
+        "cpu_share": "with too small a share of the processor",
+        "reference_share": "below the machine's best",
+    }
     for name, reason in reasons.items():
         shares = dict.fromkeys(  # the seeds of a model share a timing, its rows in other experiments do not
             (model, row[name])

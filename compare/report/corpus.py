@@ -83,7 +83,7 @@ def _line(label: str, finding: Finding, kind: str = "") -> str:
 # Catalogue of the named corpora, as text and as JSON.
 
 
-NOTE = "No address was asked by us; what vouches for a file is its hash."
+NOTE = "These URLs were not tested; downloads are verified by hash."
 
 
 def entries() -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ def finish_figure(figure: Figure, labels: Sequence[str], caption: str = "") -> F
 
 
 SEVERAL_SEEDS = "Line: mean over seeds. Band: from the lowest to the highest seed."
-ONE_RUN = "Each line is one run (one seed): how much seeds differ is not shown."
+ONE_RUN = "Each line is one run: the variation between seeds is not shown."
 
 
 Points = Iterable[tuple[float, Sequence[float]]]
@@ -442,7 +442,7 @@ def quality_bars(rows: Sequence[Row], styles: Styles) -> Figure:
     if not any(bar for bars in panels.values() for bar in bars.values()):
         raise ValueError("no model has reached a level of BLEU")
     caption = (
-        "Training without validation, until the mean over seeds is there. No bar: it does not get there."
+        "Training time without validation until the mean over seeds reaches the level. No bar: not reached."
     )
     return bar_plot(panels, styles, caption)
 

@@ -114,7 +114,7 @@ def _copy_run(run: RunFolder, result: Result, target: Path, *, weights: str | No
         content_hash = hash_decompressed(files[name]) if name in files else None
         if content_hash != recorded and (content_hash or name != WEIGHTS):
             raise ValueError(
-                f"{run.folder / name} is not what its result was computed from: restore it, "
+                f"{run.folder / name} has changed since its result was computed: restore it, "
                 f"or look at `attnbench check {quote(str(run.folder.parent))}`"
             )
     for name, path in files.items():

@@ -350,7 +350,7 @@ class Checkpoint:
         if self.device.type != "cpu" and saved.get("device") != here:  # the times of the run would be of two
             there = abbreviate(saved.get("device"))
             raise ValueError(
-                f"{self.path} is of {there}, and this is {here}: continue on the same GPU, or {again}"
+                f"{self.path} was saved on {there}, but this is {here}: continue on the same GPU, or {again}"
             )
         try:
             vars(self.progress).update({name: saved["progress"][name] for name in vars(self.progress)})

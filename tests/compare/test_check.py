@@ -59,7 +59,7 @@ def test_the_command_prints_what_is_not_checked(honest: Path, capsys: pytest.Cap
     assert content["compared"] == len(result.findings)
     assert content["not_checked"] == result.not_checked
     assert content["differ"] == content["notes"] == []
-    gap = "that translations, validation scores and perplexities come from the weights"
+    gap = "translations, validation scores and perplexities against the weights"
     assert any(line.startswith(gap) for line in result.not_checked)
     assert not any(line.startswith(gap) for line in check_experiment(honest, decode=1).not_checked)
 

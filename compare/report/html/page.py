@@ -51,15 +51,15 @@ logger = logging.getLogger(__name__)
 def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
     """Yield the rule for a win, and all comparisons."""
     yield (
-        f"One model beats another where p < {ALPHA} by Welch's t test of their two sets of seeds, with the "
-        f"variance over test sentences added, after Holm's correction for all comparisons on this page "
-        f"({len(comparisons)}), both have several seeds, and no run of either failed. BLEU on "
+        f"One model beats another if p < {ALPHA}, both have several seeds, and no run of either failed. The "
+        "p-value is that of Welch's t test over seeds, with the variance over test sentences added, after "
+        f"Holm's correction for all comparisons on this page ({len(comparisons)}). BLEU on "
         f"{comparisons[0].test} decides; other scores and test sets are only shown."
     )
     yield Table(
-        "BLEU of the model minus that of the one that it is against, means over seeds; the 95% interval and "
-        "the p-value of the same test; the p-value by Holm; the true difference that would have been found "
-        f"with {POWER:.0%} probability; and the verdict.",
+        "Differences in BLEU between the means over seeds of two models, with 95% interval and p-value of "
+        "the test, and the p-value after Holm's correction. "
+        f"A true difference of the detectable size is found with {POWER:.0%} probability.",
         [
             {
                 "model": comparison.first,
@@ -69,7 +69,7 @@ def significance(comparisons: Sequence[Comparison]) -> Iterator[Part]:
                 "95% interval": f"{comparison.interval.low:.2f} to {comparison.interval.high:.2f}",
                 "p": comparison.p_alone,
                 "p by Holm": comparison.p,
-                "would be found": comparison.smallest,
+                "detectable difference": comparison.smallest,
                 "verdict": comparison.verdict,
             }
             for comparison in comparisons
@@ -240,9 +240,9 @@ def unknown(finished: FinishedExperiment) -> list[str]:
     single = [label for label, runs in trained.labels.items() if len(runs) == 1]
     if single:
         who = "Every model" if len(single) == len(trained.labels) else ", ".join(single)
-        notes.append(f"{who} finished with one seed: what other seeds would give is not known.")
+        notes.append(f"{who} finished with one seed: the variation between seeds is unknown.")
     if trained.runs and all(run.result.energy_j_per_1k_tokens is None for run in trained.runs):
-        notes.append("Energy was not read on this machine.")
+        notes.append("This machine does not report energy.")
     return notes + find_warnings([run.result.flat() for run in finished.runs])
 
 

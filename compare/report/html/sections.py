@@ -91,7 +91,7 @@ def make_section(name: str, title: str, parts: Iterable[Part]) -> Section:
 def require_texts(finished: FinishedExperiment) -> None:
     """Raise ValueError, for the note of a section, if corpus or translations cannot be read."""
     if finished.no_texts:
-        raise ValueError("there are no texts to analyse; the limits on this page say why.")
+        raise ValueError("corpus or translations cannot be read; see the limits on this page.")
 
 
 def embed_figure(figure: Figure, name: str, title: str, choice: str = "") -> Drawing:
@@ -156,7 +156,7 @@ def speed(finished: FinishedExperiment) -> Iterator[Part]:
         if any(bars.values()):
             panels[COLUMNS[name].heading] = bars
     if panels:
-        caption = "Grey: from the lowest to the highest repeat, or seed where each was timed alone."
+        caption = "Grey: lowest to highest repeat, or seed if each was timed alone."
         title = "Speed of training and of translation"
         yield embed_figure(bar_plot(panels, finished.styles, caption), "speed-bars", title)
     columns = [
@@ -219,7 +219,7 @@ ERRORS = (
     "best threshold, both chosen on validation; means over seeds. The diagonal needs no model."
 )
 ERROR_COLUMNS = ("label", "seed", "read", "method", "aer", "precision", "recall")
-HEADS = "On validation, by arg max, for every run: a head of one seed has nothing to do with that of another."
+HEADS = "On validation, by arg max, for every run; heads of different seeds are unrelated."
 SPREAD = (
     "Entropy of the weights that each target word of the test set gives to the source words: mean over all "
     "heads, lowest head (narrowest) and highest (widest). Shares are of the logarithm of the source "
@@ -355,7 +355,7 @@ def _tuning(finished: FinishedExperiment, folder: Path) -> Iterator[Part]:
 
 def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -> Iterator[str]:
     if len({row["trials"] for row in summarize(trials)}) > 1:
-        yield "Models got different numbers of trials: the search has not ended, so compare with care."
+        yield "The search has not ended: models have different numbers of trials, so compare with care."
     else:
         yield "Every model got the same random draws; the validation set alone decided."
     winners = find_winners(trials)
@@ -364,13 +364,13 @@ def _tuning_notes(finished: FinishedExperiment, trials: Sequence[TrialResult]) -
         winner = winners.get(label)
         if winner is None:
             searched = any(trial.label == label for trial in trials)
-            reason = "no trial of it ended well" if searched else "it was not searched"
+            reason = "all of its trials failed" if searched else "it was not searched"
             yield f"{label}: {reason}, so its settings are not tuned."
         elif other := [name for name, value in winner.settings.items() if settings.get(name) != value]:
             differences = ", ".join(
                 f"{name} {settings.get(name)} (best trial: {winner.settings[name]})" for name in other
             )
-            yield f"{label} was run with other settings than its best trial: {differences}."
+            yield f"{label} does not have the settings of its best trial: {differences}."
 
 
 def _search_differences(
@@ -385,7 +385,7 @@ def _search_differences(
         if not experiment.budget.amount:  # that of the reference model, which the runs name
             del searched["budget.amount"]
     else:
-        yield f"Which settings the trials shared is not known: the search has no {BEST}."
+        yield f"The shared settings of the trials are unknown: the search has no {BEST}."
     searched |= {"train.max_updates": max(trial.updates for trial in trials), "train.patience": 0}
     other = [
         f"{name} {value} (here {run[name]})"
@@ -393,10 +393,10 @@ def _search_differences(
         if name in run and run[name] != value
     ]
     if other:
-        yield f"The trials had other settings than these runs: {', '.join(other)}."
+        yield f"Settings of the trials differ from those of the runs: {', '.join(other)}."
     for label, winner in find_winners(trials).items():
         for name, value in winner.settings.items():
             drawn = {trial.settings[name] for trial in trials if trial.label == label}
             if isinstance(value, int | float) and len(drawn) > 2 and value in (min(drawn), max(drawn)):
                 end = "highest" if value == max(drawn) else "lowest"
-                yield f"{label}: its best trial has the {end} {name} that was drawn."
+                yield f"{label}: its best trial has the {end} {name} of all trials."

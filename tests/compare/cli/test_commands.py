@@ -91,7 +91,7 @@ def test_ctrl_c_is_answered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
     monkeypatch.setattr(compare, "diagnose", interrupt)
     assert main(["doctor"]) == 130
-    message = "stopped; what was finished is kept: the same command again does the rest\n"
+    message = "stopped; finished work is kept: run the same command again to do the rest\n"
     assert capsys.readouterr() == ("", message)
 
 

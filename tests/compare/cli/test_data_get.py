@@ -64,7 +64,7 @@ def test_the_list_has_every_field(capsys):
     assert main(["data", "get", "--list"]) == 0
     text = capsys.readouterr().out
     assert all(f"{entry['name']}: " in text and entry["licence"] in text for entry in listed)
-    assert "No address was asked by us" in text
+    assert "These URLs were not tested" in text
 
 
 def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, monkeypatch, capsys):

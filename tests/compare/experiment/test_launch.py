@@ -355,7 +355,7 @@ def test_other_commands_are_refused_under_torchrun(
 ):
     set_environment(monkeypatch)
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
-    assert refusal(command, config).startswith(f"{command} works in one process: start it without torchrun")
+    assert refusal(command, config).startswith(f"{command} runs in one process: start it without torchrun")
 
 
 def test_an_error_is_printed_by_process_0_alone(

@@ -89,7 +89,7 @@ def test_the_gain_of_the_last_quarter(curve: list[tuple[int, float | None]], gai
 def test_metrics_that_were_lost_are_a_clear_error(finished: Path):
     lines = read_metrics(finished / ROWS[0] / "metrics.jsonl")
     for damaged in ([], lines[:-1], lines[1:]):
-        with pytest.raises(ValueError, match=r"metrics\.jsonl has lost lines: delete the run's checkpoints"):
+        with pytest.raises(ValueError, match=r"metrics\.jsonl lacks lines: delete the run's checkpoints"):
             training_figures(damaged, None)  # type: ignore[arg-type]
 
 
@@ -469,7 +469,10 @@ def test_lack_of_memory_leaves_speeds_unknown(
         patch.setattr(time_all, "_time_models", full)
         results = run_again(tiny_toml, untimed, patch)
     assert [(result.status, result.timed_together) for result in results] == [("done", None)] * 2
-    assert "speeds are unknown: out of memory: CUDA out of memory; run this again to retry" in caplog.text
+    assert (
+        "speeds were not measured: out of memory: CUDA out of memory; run the same command again to retry"
+        in caplog.text
+    )
     assert None not in {result.timed_together for result in run_again(tiny_toml, untimed, monkeypatch)}
 
 

@@ -79,7 +79,7 @@ def test_the_table_holds_means_over_seeds_and_each_run(content: ReportContent, m
     assert hidden <= columns.keys() - shown
     single = gather_content(write_experiment(tmp_path / "single", seeds=[1]))
     assert not {"seeds [95%]", "combined [95%]"} & set(single.results.headings)
-    assert "Every model finished with one seed: what other seeds would give is not known." in single.unknown
+    assert "Every model finished with one seed: the variation between seeds is unknown." in single.unknown
     against = "".join(column(single, "against transformer").values())
     assert "▽ −" in against
     assert not set("▲▼") & set(against)
@@ -223,7 +223,7 @@ def test_what_cannot_be_made_or_compares_badly_is_said(copied: Path):
     assert section(gathered, "learning-curves").drawings == []
     assert "metrics.jsonl" in section(gathered, "learning-curves").notes[0]
     assert section(gathered, "lengths").notes == []
-    for text in ("device differ", "rows of seed 2 saw different batches", "Energy was not read"):
+    for text in ("device differ", "rows of seed 2 saw different batches", "does not report energy"):
         assert any(text in line for line in gathered.unknown)
 
 
@@ -370,18 +370,18 @@ def notes_of(trials: list[TrialResult], experiment: FinishedExperiment, folder: 
 
 
 def test_effort_and_settings_that_differ_are_named(experiment: FinishedExperiment, tmp_path: Path):
-    other = "was run with other settings than its best trial: dropout"
+    other = "does not have the settings of its best trial: dropout"
     first, *others = notes_of(TRIALS, experiment, tmp_path)
     assert "same random draws" in first
     assert others[:2] == [f"lstm {other} 0.0 (best trial: 0.1).", f"rnn {other} 0.1 (best trial: 0.3)."]
     first, *others = notes_of(trials(lstm=[4.0], rnn=[None, None]), experiment, tmp_path)
     assert "different numbers of trials" in first
-    assert "rnn: no trial of it ended well, so its settings are not tuned." in others
+    assert "rnn: all of its trials failed, so its settings are not tuned." in others
 
 
 def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExperiment, tmp_path: Path):
     notes = notes_of(TRIALS, experiment, tmp_path)
-    assert "Which settings the trials shared is not known: the search has no best.toml." in notes
+    assert "The shared settings of the trials are unknown: the search has no best.toml." in notes
     first, *others = experiment.runs
     budget = replace(first.run.budget, match="params", reference=first.result.label)
     matched = replace(first, run=replace(first.run, budget=replace(budget, amount=77_991.0)))
@@ -389,11 +389,11 @@ def test_a_search_says_in_what_it_differs_from_the_runs(experiment: FinishedExpe
     larger = replace(run, vocabulary=replace(run.vocabulary, size=6000), budget=budget)
     (tmp_path / "best.toml").write_text(larger.to_toml())
     notes = notes_of(TRIALS, experiment, tmp_path)
-    (note,) = (note for note in notes if note.startswith("The trials had other settings"))
+    (note,) = (note for note in notes if note.startswith("Settings of the trials differ"))
     assert f"vocabulary.size 6000 (here {run.vocabulary.size})" in note
     assert "budget.amount" not in note
     assert f"train.max_updates 100 (here {run.train.max_updates})" in note
-    assert "rnn: its best trial has the highest dropout that was drawn." in notes
+    assert "rnn: its best trial has the highest dropout of all trials." in notes
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -95,7 +95,7 @@ def test_markdown_shows_what_people_compare():
         f"BLEU: {SIGNATURE}",
         "Hardware: Some CPU, torch 2.13.0, 2 threads, 4 cores, 2,600 MHz",
         "Precision: training bf16, decoding fp32",
-        "Speeds: median of repeats (lowest–highest), the models in turn, one seed per model, "
+        "Speeds: median of repeats (lowest–highest), models took turns; one seed per model, "
         "CPU share at least 97%",
         "Settings: train.batch_tokens 4096, train.label_smoothing 0.1, train.clip_norm 1.0, "
         "decode.beam_size 4, decode.max_ratio 2.0",
@@ -188,7 +188,7 @@ WARNINGS = [
     ([DONE, changed(label="gru", timed_together="b2")], ALONE),
     ([changed(timed_together=None), changed(label="gru", timed_together=None)], ALONE),
     ([changed(timed_together=None), UNFINISHED], ""),  # nothing to compare with
-    (DISTURBED, "disturbed timings, with too little of the processor: lstm 50%, gru 89%"),
+    (DISTURBED, "disturbed timings, with too small a share of the processor: lstm 50%, gru 89%"),
     ([changed(reference_share=0.8)], "disturbed timings, below the machine's best: lstm 80%"),
     (
         [changed(width_multiple=16), changed(label="narrow", width_multiple=4)],

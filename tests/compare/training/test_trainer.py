@@ -355,7 +355,7 @@ def test_a_signal_stops_after_the_update_and_the_same_call_goes_on(
 def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, tmp_path: Path):
     run = trainer(stream, tmp_path, bleus(1))
     run.run()
-    message = f"{run.folder}: not all processes see the same folder and files"
+    message = f"{run.folder}: the processes do not see the same folder and files"
     with pytest.raises(OSError, match=re.escape(message)):
         run._rewind_log([4, 0])
     lines = run.metrics.path.read_text().splitlines(keepends=True)
