@@ -239,7 +239,7 @@ def _check_registry(folder: Path, results: Iterable[Result]) -> Findings:
 
 
 def _check_summary(folder: Path, stored: Summary | None, data_root: str) -> Findings:
-    """Compare the stored summary with one computed again; it is None if it does not belong to the runs."""
+    """Compare the stored summary with a new one; it is None if it does not belong to the runs."""
     computed = summarise(folder, data_root=data_root) if stored else None
     if stored is None or computed is None:
         yield Gap("means and outcome, which are outdated (`attnbench table` renews them)", SUMMARY)
@@ -264,7 +264,7 @@ def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
 
 
 def _general_limits(decoded: int, *, retrained: bool) -> Iterator[str]:
-    """Name what was not requested, and what files cannot prove."""
+    """Name checks that were not requested, and facts that files cannot prove."""
     if not decoded:
         yield (
             "translations, validation scores and perplexities against the weights: "
@@ -374,7 +374,6 @@ def check_weights(run: CheckedRun, number: int) -> Findings:
 
 
 def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator, number: int) -> Findings:
-    """Compare evenly spaced lines of each test set."""
     for test in prepared.corpus.tests:
         sources = prepared.corpus.splits[test].src
         recorded = read_lines(run.folder.output(test), allow_blank=True)
@@ -395,7 +394,6 @@ def _check_lines(run: CheckedRun, prepared: PreparedData, translator: Translator
 
 
 def _check_validation(run: CheckedRun, prepared: PreparedData, translator: Translator) -> Findings:
-    """Compare the scores of the weights on the validation set with the final line of the log."""
     settings, valid = run.folder.run, prepared.corpus.splits["valid"]
     criterion = TranslationLoss(translator.model, settings.train.label_smoothing).eval()
     scores = Validator(criterion, translator, settings, valid, prepared.valid)()

@@ -1,6 +1,7 @@
 """Commands about data, presets and the machine: data check, data prepare, data get, models, doctor."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -147,12 +148,7 @@ def prepare(
         if dry_run or out is None:
             made = preview_corpus(plan, progress)
         else:
-            made = make(
-                plan,
-                out,
-                lambda first_pass, sizes: starter_experiment(found_langs, first_pass, sizes),
-                progress=progress,
-            )
+            made = make(plan, out, partial(starter_experiment, found_langs), progress=progress)
     cli.show(made, render_summary(made), as_json=as_json)
     if out is not None and not dry_run:
         written, _ = _splits([out], [], [], "", "", ",".join(found_langs))

@@ -205,11 +205,6 @@ def score(
     return 0
 
 
-def _one_or_all(records: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the records for JSON: of one system an object, else the list."""
-    return records if len(records) > 1 else records[0]
-
-
 def _show_scores(
     scores: Mapping[str, "SystemScores"], differences: Sequence["PairedDifference"], *, as_json: bool
 ) -> None:
@@ -239,7 +234,7 @@ def _show_scores(
         warnings=[f"{short[name]}: {text}" for name, system in scores.items() for text in system.warnings],
     )
     text = draw(table, terminal_width()).rstrip("\n") if len(scores) > 1 else str(first)
-    cli.show(_one_or_all(records), text, as_json=as_json)
+    cli.show(records if len(records) > 1 else records[0], text, as_json=as_json)
 
 
 def _shortest_names(paths: Sequence[str]) -> dict[str, str]:
@@ -276,22 +271,20 @@ def _show_forced_scores(scores: Mapping[str, "ForcedScores"], *, as_json: bool) 
         f"perplexity {sums.perplexity:.4f} per token ({sums.tokens:,} tokens, {sums.unknown:,} unknown), "
         f"{sums.char_perplexity:.4f} per character ({sums.characters:,} characters)"
     )
-    rows = [_forced_row(name, result) for name, result in scores.items()]
+    rows = [
+        {
+            "run": name,
+            "log-probability": round(-result.sums.nll, 2),
+            "tokens": result.sums.tokens,
+            "unknown": result.sums.unknown,
+            "perplexity": round(result.sums.perplexity, 4),
+            "perplexity per character": round(result.sums.char_perplexity, 4),
+        }
+        for name, result in scores.items()
+    ]
     text = table_text(rows, width=terminal_width()) if len(scores) > 1 else "\n".join(lines)
     records = [{"run": name, **result.to_json()} for name, result in scores.items()]
-    cli.show(_one_or_all(records), text, as_json=as_json)
-
-
-def _forced_row(name: str, result: "ForcedScores") -> Row:
-    sums = result.sums
-    return {
-        "run": name,
-        "log-probability": round(-sums.nll, 2),
-        "tokens": sums.tokens,
-        "unknown": sums.unknown,
-        "perplexity": round(sums.perplexity, 4),
-        "perplexity per character": round(sums.char_perplexity, 4),
-    }
+    cli.show(records if len(records) > 1 else records[0], text, as_json=as_json)
 
 
 @cli.app.command(cls=cli.Command)

@@ -5,7 +5,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import log
 from typing import NamedTuple
 
@@ -163,9 +162,12 @@ def match_budget(runs: Sequence[Run], prepared: PreparedData) -> list[Run]:
     """
     budget = runs[0].budget
     reference = find_reference(runs)
-    measure = partial(_params, sizes=prepared.vocabulary_sizes)
-    if budget.match == "flops":
-        measure = partial(prepared.training_flops, passes=runs[0].regularization.passes)
+
+    def measure(architecture: Architecture) -> float:
+        if budget.match == "flops":
+            return prepared.training_flops(architecture, runs[0].regularization.passes)
+        return count_weights(build_meta_model(architecture, *prepared.vocabulary_sizes))
+
     amount = budget.amount or measure(reference.model.architecture)
     unchanged = () if budget.amount else (reference,)
     widths: dict[str, Mapping[str, int]] = {}
@@ -206,7 +208,3 @@ def find_reference(runs: Sequence[Run]) -> Run:
             return run
     labels = ", ".join(run.label for run in runs)
     raise ValueError(f"budget.reference {name!r} is not a model of this experiment: labels are {labels}")
-
-
-def _params(architecture: Architecture, sizes: tuple[int, int]) -> float:
-    return float(count_weights(build_meta_model(architecture, *sizes)))

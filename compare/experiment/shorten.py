@@ -6,6 +6,7 @@ from pathlib import Path
 from compare.config.resolve import resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.dry_run import estimate_experiment
+from compare.models.registry import ResolvedModel
 from compare.results.run_folder import RunFolder
 
 QUICK_MINUTES = 5.0
@@ -67,8 +68,13 @@ def minutes_settings(
     every = max(1, updates // VALIDATIONS)
     names = ("train.valid_every", "train.checkpoint_every")
     return [f"train.max_updates={updates}", *(f"{name}={every}" for name in names)] + [
-        f"models.{run.label}.{name}={max(1, value * updates // planned)}"
+        f"models.{run.label}.{name}={value}"
         for run in resolve_models(experiment, context)
-        for name, value in run.model.settings().items()
-        if name in WARM_UPS and value
+        for name, value in shorten_warmups(run.model, updates / planned).items()
     ]
+
+
+def shorten_warmups(model: ResolvedModel, share: float) -> dict[str, int]:
+    """Return the warm-ups of a model whose training has only a share of its updates."""
+    warmups = {name: model.settings().get(name) for name in WARM_UPS}
+    return {name: max(1, round(count * share)) for name, count in warmups.items() if count}

@@ -25,7 +25,7 @@ from compare.config.sections import Experiment, ModelConfig
 from compare.experiment.folder import choose_models
 from compare.experiment.launch import Launch
 from compare.experiment.run import run_experiment
-from compare.models.registry import ResolvedModel
+from compare.experiment.shorten import WARM_UPS, shorten_warmups
 from compare.optim import OptimConfig
 from compare.results.run_folder import RunFolder
 from compare.results.store import REGISTRY, Result, Status, read_result, read_results
@@ -43,8 +43,6 @@ TRIALS_FILE, BEST = "trials.jsonl", "best.toml"
 Criterion = Literal["bleu", "loss"]
 LEAST_BLEU = 1.0
 """If no candidate of a model reaches this validation BLEU, BLEU is noise and the loss decides."""
-WARMUPS = "warmup_updates", "attention_warmup"
-"""Settings that count updates from the first on; shorter trials shorten them."""
 
 
 class LogRange(NamedTuple):
@@ -241,7 +239,7 @@ def draw_candidates(
             label = f"{row.label}-trial{number}"
             tuned = replace(row, overrides={**row.overrides, **settings})
             model = resolve_model(tuned, f"{context}: --space")
-            warmups = _shorten_warmups(model, updates, experiment.train.max_updates)
+            warmups = shorten_warmups(model, updates / experiment.train.max_updates)
             models.append(replace(tuned, label=label, overrides={**tuned.overrides, **warmups}))
             draws[label] = {"label": row.label, "trial": number, **settings}
     budget = experiment.budget
@@ -251,11 +249,6 @@ def draw_candidates(
         budget = replace(budget, reference=reference)
     scoring = replace(experiment.scoring, baseline="")  # the baseline has another label than its candidates
     return replace(experiment, train=train, budget=budget, scoring=scoring, models=tuple(models)), draws
-
-
-def _shorten_warmups(model: ResolvedModel, updates: int, max_updates: int) -> dict[str, int]:
-    warmups = {name: model.settings().get(name) for name in WARMUPS}
-    return {name: max(1, round(count * updates / max_updates)) for name, count in warmups.items() if count}
 
 
 def _tunable(settings: Iterable[str]) -> list[str]:
@@ -320,7 +313,7 @@ def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
         run = RunFolder.read(folder / result.run)
         settings = run.run.model.settings()
         drawn = {name: value for name, value in draws[int(number) - 1].items() if name in settings}
-        for name in drawn.keys() - {*WARMUPS}:
+        for name in drawn.keys() - {*WARM_UPS}:
             if settings[name] != drawn[name]:
                 raise ValueError(
                     f"{folder} holds another search ({name} of trial {number} is {settings[name]} "

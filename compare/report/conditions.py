@@ -70,30 +70,24 @@ def list_conditions(rows: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def describe_models(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Return facts about the models that their labels do not show, by heading."""
+    """Return facts about the models that their labels do not show, by heading.
+
+    These are presets of models with other labels, widths that a budget has changed, and settings that
+    distinguish models of one label in several experiments.
+    """
+    labelled = [row for row in rows if row.get("label")]
+    renamed = [row for row in labelled if row.get("preset") not in (None, row["label"], EXTERNAL)]
+    changed = [row for row in rows if row.get("budget_changes")]
     return {
-        "Presets": describe_presets(rows),
-        "Changed by the budget": describe_budget(rows),
+        "Presets": _by_model(renamed, "preset"),
+        "Changed by the budget": _by_model(changed, "budget_changes"),
         "Models of one label": describe_namesakes(rows),
     }
 
 
-def describe_presets(rows: Sequence[Row]) -> list[str]:
-    """Name the presets of models that have other labels, such as "small: lstm"."""
-    named = [row for row in rows if row.get("label")]
-    models = dict(zip(name_models(named), named, strict=True))
-    return [
-        f"{model}: {row['preset']}"
-        for model, row in models.items()
-        if row.get("preset") not in (None, row["label"], EXTERNAL)
-    ]
-
-
-def describe_budget(rows: Sequence[Row]) -> list[str]:
-    """Name the widths that a matched budget has changed, such as "transformer: d_model 64 -> 40"."""
-    changed = [row for row in rows if row.get("budget_changes")]
-    models = dict(zip(name_models(changed), changed, strict=True))
-    return [f"{model}: {row['budget_changes']}" for model, row in models.items()]
+def _by_model(rows: Sequence[Row], column: str) -> list[str]:
+    values = {model: row[column] for model, row in zip(name_models(rows), rows, strict=True)}
+    return [f"{model}: {value}" for model, value in values.items()]
 
 
 def describe_namesakes(rows: Sequence[Row]) -> list[str]:
@@ -155,10 +149,9 @@ def metric_heading(metric: str) -> str:
 
 def list_left_out(runs: Sequence[Row]) -> list[str]:
     """Name the runs without a result that means leave out, with status and reason, in one line."""
-    keys = ["experiment", "label"] if len(distinct(runs, "experiment")) > 1 else ["label"]
     names = [
-        f"{' '.join(row[key] for key in keys)} seed {row['seed']} ({COLUMNS['status'].text(row)})"
-        for row in runs
+        f"{model} seed {row['seed']} ({COLUMNS['status'].text(row)})"
+        for model, row in zip(name_models(runs), runs, strict=True)
         if row["status"] != "done"
     ]
     return [f"Warning: runs that failed or have not ended: {', '.join(names)}"] if names else []
@@ -167,7 +160,7 @@ def list_left_out(runs: Sequence[Row]) -> list[str]:
 def _timings(rows: Sequence[Row]) -> list[str]:
     if not distinct(rows, "timed_together"):
         return []
-    lines = ["median of repeats (lowest–highest); models took turns; one seed per model"]
+    lines = ["median of repeats (lowest–highest), models took turns, one seed per model"]
     for name, what in (("cpu_share", "CPU share"), ("reference_share", "machine speed")):
         shares = [row[name] for row in rows if row.get(name) is not None]
         lines += [f"{what} at least {math.floor(100 * min(shares))}%"] if shares else []

@@ -351,7 +351,7 @@ CASES = {
     "--line|9": "line 9 is not in test, which has ",
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
-    "length|--line|2": "--sentence, --translation, --line, --only: no effect on length",
+    "length|--line|2": "--sentence, --translation, --line and --only have no effect on length",
     "--sentence|a|--line|2": "--sentence and --line both say what to draw",
     "--sentence|a|--only|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",

@@ -16,8 +16,8 @@ from compare.analysis.seeds import mean_over_seeds
 from compare.cli import main
 from compare.report.conditions import (
     describe_ends,
+    describe_models,
     describe_namesakes,
-    describe_presets,
     find_warnings,
 )
 from compare.report.render import latex
@@ -95,7 +95,7 @@ def test_markdown_shows_what_people_compare():
         f"BLEU: {SIGNATURE}",
         "Hardware: Some CPU, torch 2.13.0, 2 threads, 4 cores, 2,600 MHz",
         "Precision: training bf16, decoding fp32",
-        "Speeds: median of repeats (lowest–highest), models took turns; one seed per model, "
+        "Speeds: median of repeats (lowest–highest), models took turns, one seed per model, "
         "CPU share at least 97%",
         "Settings: train.batch_tokens 4096, train.label_smoothing 0.1, train.clip_norm 1.0, "
         "decode.beam_size 4, decode.max_ratio 2.0",
@@ -249,7 +249,7 @@ def test_models_of_one_label_in_two_experiments_are_told_apart():
         "all updates used (a short)",
         "stopped by patience, as validation no longer improved (a long)",
     ]
-    assert describe_presets(rows) == ["a short: lstm", "a long: gru"]
+    assert describe_models(rows)["Presets"] == ["a short: lstm", "a long: gru"]
     frame = to_frame([DONE, changed(seed=2)])
     assert "model & seed & BLEU" in render_table(frame, "latex")
     frame.insert(0, "experiment", ["short", "long"])
