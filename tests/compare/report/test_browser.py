@@ -170,11 +170,11 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         def typed(text: str) -> list[str]:
             sentence.clear()
             sentence.send_keys(text, Keys.ENTER)
-            WebDriverWait(browser, 30).until(lambda _: not any(each.endswith("…") for each in shown()))
+            WebDriverWait(browser, 30).until(lambda _: not any(page.endswith("…") for page in shown()))
             return shown()
 
         def shown() -> list[str]:
-            return [each.text for each in find(browser, ".translation")]
+            return [element.text for element in find(browser, ".translation")]
 
         for text in (
             "My small girl opened the window.",
@@ -194,7 +194,7 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         bahdanau, transformer = find(browser, ".panel")[1:]
         target = find(bahdanau, "li[data-row]")[1]
         ActionChains(browser).move_to_element(find(bahdanau, "li[data-column]")[1]).perform()
-        assert [each.text for each in find(browser, "li.marked")] == ["old", "old"]  # of both models
+        assert [element.text for element in find(browser, "li.marked")] == ["old", "old"]  # in both models
         ActionChains(browser).move_to_element(target).perform()
         assert find(bahdanau, ".after")[0].text == "Step 2: the five most probable"
         assert find(bahdanau, ".next li span")[0].text == target.text
@@ -210,7 +210,7 @@ def test_the_live_page_translates_what_is_typed(tmp_path: Path):
         assert "√" not in formula.text
         assert len(find(bahdanau, "path")) == len(find(bahdanau, "li[data-row]"))
         Select(browser.find_element(By.ID, "form")).select_by_value("map")
-        assert {each.get_attribute("style") for each in find(bahdanau, "td[data-row='0']")} == {
+        assert {element.get_attribute("style") for element in find(bahdanau, "td[data-row='0']")} == {
             "--weight: 0%;",
             "--weight: 100%;",
         }
