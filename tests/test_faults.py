@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[str, int]] = {
     ),
     "damaged .gz": ("error: ...: damaged or incomplete .gz file (...); download or pack it again", 2),
     "publishing of changed files": (
-        "error: ... is not what its result was computed from: restore it, ...",
+        "error: ... has changed since its result was computed: restore it, ...",
         2,
     ),
     "file changed while it is read": (

@@ -133,7 +133,7 @@ def test_a_row_that_torch_ends_is_left_to_be_tried_again_and_the_others_go_on(
         assert all(str(result.reason).startswith(reason) for result in results)
         assert not any("\n" in str(result.reason) for result in results)
     assert tried == [*ROWS, *ROWS]
-    assert "test_run.py" in (tmp_path / "run" / ROWS[0] / "log.txt").read_text()  # its traceback
+    assert "test_run.py" in (tmp_path / "run" / ROWS[0] / "log.txt").read_text()  # the traceback is logged
 
 
 def test_a_row_that_had_hardly_begun_begins_again(
@@ -211,8 +211,8 @@ def test_a_dry_run_checks_everything_and_writes_nothing(
 def test_an_estimate_counts_what_is_left_and_only_that(copy: Path, tiny_toml: Path):
     """A run that has ended, one that was stopped at update 40 of 90, and a new one."""
     before = files(copy)
-    found = estimate_experiment(load_experiment(tiny_toml), copy, timed=False)
-    assert [(run.name, run.train_s) for run in found] == [(name, None) for name in ROWS]
+    estimates = estimate_experiment(load_experiment(tiny_toml), copy, timed=False)
+    assert [(run.name, run.train_s) for run in estimates] == [(name, None) for name in ROWS]
     assert files(copy) == before
     (copy / ROWS[1] / "result.json").unlink()
     log = copy / ROWS[1] / "metrics.jsonl"
