@@ -12,9 +12,12 @@ import pytest
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.experiment.run import run_experiment
+from compare.experiment.trunk import start_from_trunk
+from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
-from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK
+from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK, has_begun
 from tests.kits.common import ROOT
+from tests.kits.experiments import edit_text
 from tests.kits.training import metrics, same_weights
 
 RUNS = ("luong-seed1", "transformer-seed1")
@@ -118,6 +121,15 @@ def test_a_lost_result_is_made_again_from_the_chosen_weights(
     assert not any("starts from" in line or "continues" in line for line in caplog.messages)
     log = (folder / "luong-seed1-budget61" / "metrics.jsonl").read_bytes()
     assert log == (both / "luong-seed1-budget61" / "metrics.jsonl").read_bytes()
+
+
+def test_a_trunk_of_other_settings_is_not_continued(both: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(both, tmp_path / "run"))
+    small, large = (folder / f"luong-seed1-budget{budget}" for budget in (54, 61))
+    shutil.rmtree(large / CHECKPOINTS)
+    edit_text(small / "config.toml", "dropout = 0.3", "dropout = 0.2")
+    start_from_trunk(RunFolder.read(large))
+    assert not has_begun(large / CHECKPOINTS)
 
 
 def test_a_deleted_trunk_is_named_and_trained_again(
