@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 SERIAL_BLOCKS = 20
 """Blocks that are worked on in this process before others are started: small corpora need none."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable by which a new process imports nothing from the working directory, such as a ``random.py``."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""
 
@@ -82,7 +84,7 @@ def map_blocks(
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """Hide the user's script, which a new process would run again; let signals wait for the end of a block.
+    """Hide the user's script and folder from a new process; let signals wait for the end of a block.
 
     A process whose start is broken off prints a traceback.
     """
@@ -90,11 +92,14 @@ def _starting() -> Iterator[None]:
     is_main = current_thread() is main_thread()  # in another one Python sets no handlers
     handled = [each for each in signal.Signals if is_main and callable(signal.getsignal(each))]
     before = {each: signal.signal(each, lambda number, _: received.append(number)) for each in handled}
-    sys.modules["__main__"] = ModuleType("__main__")
+    sys.modules["__main__"], safe_path = ModuleType("__main__"), os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
     try:
         yield
     finally:
         sys.modules["__main__"] = main
+        if safe_path is None:
+            del os.environ[SAFE_PATH]
         for signum, handler in before.items():
             signal.signal(signum, handler)
         for number in received:

@@ -316,7 +316,10 @@ def _run_processes(work: Work, number: int, device: str, watch: _Watch) -> None:
     Raises:
         Interrupted: a signal arrived, and all processes have ended.
     """
-    command, workers = [sys.executable, "-c", START, json.dumps(sys.path)], list[subprocess.Popen[bytes]]()
+    command, workers = (
+        [sys.executable, "-P", "-c", START, json.dumps(sys.path)],
+        list[subprocess.Popen[bytes]](),
+    )
     with stop_on_signals() as stop, ExitStack() as pipes:
         try:
             for environment in _environments(number, device):

@@ -330,6 +330,8 @@ def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
         OSError: the file cannot be read.
         ValueError: the file is damaged; the message names the value.
     """
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise ValueError(f"{path} is no file: {remedy}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
