@@ -17,8 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("data", "seq2seq", "transformer", "compare", "benchmarks", "docs", "tests")
 ENFORCED = {
-    "comment": {"transformer"},
+    "comment": {"seq2seq", "transformer"},
     "docstring-length": {"seq2seq", "transformer", "benchmarks", "docs", "tests"},
+    "docstring-start": {"seq2seq", "transformer"},
     "name": {"seq2seq", "transformer"},
     "page-parentheses": {"pages"},
     "page-sentence": {"pages"},

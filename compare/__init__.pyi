@@ -48,6 +48,7 @@ from compare.integrations.external_metrics import add_run_scores as add_run_scor
 from compare.integrations.hub import from_pretrained as from_pretrained
 from compare.integrations.hub import push_to_hub as push_to_hub
 from compare.integrations.hub import save_pretrained as save_pretrained
+from compare.integrations.live import export_page as export_page
 from compare.integrations.trackers import TrackingReporter as TrackingReporter
 from compare.models.presets import Preset as Preset
 from compare.models.presets import describe_preset as describe_preset

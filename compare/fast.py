@@ -57,13 +57,11 @@ def _keep_freed_memory() -> None:
 
 
 def _limit_kernel_cache(capacity: int) -> None:
-    """Limit the compiled kernels that oneDNN and torch cache, unless the user's environment does.
-
-    Takes effect only before the first matrix product. Nearly every batch has new sizes, and compiling a
-    kernel for them takes 0.2 ms. The 1,024 kernels cached by default fragment the heap: training grew from
-    1.2 to 3 GB within 80 updates; in bf16 it is also faster, since less memory is new: Transformer 16.7 ->
-    18.4, Luong general 14.7 -> 18.3 thousand tokens/s.
-    """
+    # Nearly every batch has new sizes, and compiling a kernel for them takes 0.2 ms. The 1,024 kernels cached
+    # by default fragment the heap: training grew from 1.2 to 3 GB within 80 updates. In bf16 a limit is also
+    # faster, since less memory is new: Transformer 16.7 -> 18.4, Luong general 14.7 -> 18.3 thousand
+    # tokens/s.
+    # It takes effect only before the first matrix product, and unless the user's environment sets one.
     for variable in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(variable, str(capacity))
 

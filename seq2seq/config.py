@@ -50,7 +50,7 @@ def check_rule(config: Any, name: str, holds: bool, rule: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReinforceConfig(Config):
-    """How samples of hard attention are trained: Xu et al. 2015, section 4.1; only with "reinforce"."""
+    """Training of hard attention by samples: Xu et al. 2015, section 4.1; only with "reinforce"."""
 
     baseline: Literal["learned", "moving-average"] = "learned"
     """Reward that is expected before a choice: learned from the decoder state, or the moving average of all
@@ -265,13 +265,13 @@ class Seq2SeqConfig(Config):
 
     @property
     def queries_below_top(self) -> bool:
-        """Whether a layer below the top one of the decoder attends."""
+        """True if a layer below the top one of the decoder attends."""
         layer = None if self.attention is None else self.attention.query_layer
         return layer is not None and layer < self.num_layers
 
     @property
     def has_cell_state(self) -> bool:
-        """Whether layers have a cell state c."""
+        """True if layers have a cell state c."""
         return self.cell in ("lstm", "layer-norm-lstm")
 
     @property

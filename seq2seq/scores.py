@@ -32,7 +32,7 @@ class AttentionSizes(Protocol):
 
     @property
     def map_values(self) -> bool:
-        """Whether values are mapped with one head too."""
+        """True if values are mapped with one head too."""
 
     @property
     def kernel_size(self) -> int | None:

@@ -126,7 +126,7 @@ class PositionalEmbedding(nn.Module):
 
 
 class Relation(NamedTuple):
-    """Who may attend to whom in self-attention, and at which distance; computed once for all layers."""
+    """Mask and distances of positions in self-attention; computed once for all layers."""
 
     mask: Tensor | None = None
     """True where attention is allowed, or a bias that is -inf elsewhere; broadcasts to (B, H, Q, S)."""

@@ -348,21 +348,38 @@ def align(
 
 @cli.app.command()
 def export(
-    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    out: Annotated[Path, typer.Option(help="Output folder.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folder of a finished run; for a page up to four.")],
+    out: Annotated[Path, typer.Option(help="Output folder, or the page, a file that ends in .html.")],
     lines: Annotated[int, typer.Option(min=0, help="Compare so many validation sentences; 0: all.")] = 0,
+    precision: Annotated[
+        str | None, typer.Option(help="Of the weights in a page: int8 or fp16 [default: int8].")
+    ] = None,
+    example: Annotated[
+        list[str] | None, typer.Option(help="A sentence to try in a page. May be repeated.")
+    ] = None,
     corpus: cli.CorpusFolder = "",
     quiet: cli.Quiet = False,
     as_json: cli.AsJson = False,
 ) -> int:
-    """Export a trained Transformer to CTranslate2.
+    """Export a Transformer to CTranslate2, or models to a page.
 
-    The exported model and the run translate the validation set by greedy search; the number of equal
-    translations is printed.
+    The exported Transformer and the run translate the validation set by greedy search; the number of equal
+    translations is printed. The page is one file that translates what its reader types, with up to four
+    models side by side, and shows their attention.
 
-    Example: attnbench export runs/demo/transformer-seed1 --out exported
+    Example: attnbench export runs/demo/bahdanau-seed1 runs/demo/transformer-seed1 --out live.html
     """
-    found = compare.export_model(run, out, lines=lines, data_root=corpus)
-    text = f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {run}"
+    if out.suffix == ".html":
+        if lines:
+            raise ValueError("--lines has no effect on a page, which compares nothing: leave it out")
+        page = compare.export_page(
+            runs, out, precision=precision or "int8", examples=example or [], data_root=corpus
+        )
+        cli.show({"page": str(page), "bytes": page.stat().st_size}, str(page), as_json=as_json)
+        return 0
+    if precision or example or len(runs) > 1:
+        raise ValueError(f"--precision, --example and several runs are for a page: end --out {out} in .html")
+    found = compare.export_model(runs[0], out, lines=lines, data_root=corpus)
+    text = f"{out}: {found.equal:,} of {found.lines:,} greedy translations equal those of {runs[0]}"
     cli.show(found, text, as_json=as_json)
     return 0

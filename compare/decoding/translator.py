@@ -261,7 +261,7 @@ class Translator:
 
     @property
     def reads_source(self) -> bool:
-        """Whether the model translates; a language model reads no source."""
+        """True if the model translates; a language model reads no source."""
         members = getattr(self.model, "members", (self.model,))  # an ensemble has members
         return all(getattr(member, "reads_source", True) for member in members)
 

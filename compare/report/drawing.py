@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, NullLocator
 
+from compare.analysis.comparison import any_translates
 from compare.analysis.cost import (
     COSTS,
     NO_BLEU,
@@ -280,7 +281,9 @@ def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = 
     if not (curves := make_curves(rows, quality, against)):
         raise ValueError(NO_BLEU)
     rising = {label: replace(curve, scores=sign * curve.scores) for label, curve in curves.items()}
-    crossings = _crossings(rising.values())
+    best = {label: float(curve.means.max()) for label, curve in rising.items()}
+    has_learned = quality != "bleu" or any_translates(best)
+    crossings = _crossings(rising.values()) if has_learned else []
     width, height = COST_INCHES
     below = CROSSING_INCHES * len(crossings)
     figure = Figure(figsize=(width, height + below), layout="constrained")
@@ -299,8 +302,9 @@ def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = 
     bottom = [axes, *strip][-1]
     bottom.set_xlabel(COSTS[against])
     _set_cost_ticks(bottom, curves.values(), against)
-    title = textwrap.fill(name_leaders(rising, quality, against), TITLE_LENGTH)
-    axes.set_title(title, loc="left", fontsize=12, fontweight="bold", parse_math=False)
+    title = name_leaders(rising, quality, against) if has_learned else "No model translates yet"
+    lines = textwrap.fill(title, TITLE_LENGTH, break_on_hyphens=False)
+    axes.set_title(lines, loc="left", fontsize=12, fontweight="bold", parse_math=False)
     seeds = max(len(curve.scores) for curve in curves.values())
     marks = " Circles: crossings." if crossings else ""
     add_caption(figure, (SEVERAL_SEEDS if seeds > 1 else ONE_RUN) + marks)

@@ -61,12 +61,12 @@ class Claim:
 
     @property
     def holds(self) -> bool:
-        """Whether the measured number lies in the range, with every seed; NaN lies in none."""
+        """True if the measured number lies in the range, with every seed; NaN lies in none."""
         return self.verdict is True
 
     @property
     def verdict(self) -> bool | Literal["undecided"]:
-        """Whether the claim holds; "undecided" if some seeds alone say so, or if its timing was disturbed."""
+        """True or False, or "undecided" if some seeds alone say so, or if its timing was disturbed."""
         if self.is_disturbed:
             return "undecided"
         inside = {self.low <= value <= self.high for value in self.by_seed or (self.measured,)}

@@ -246,7 +246,7 @@ class RunningMetrics:
 
     @property
     def are_finite(self) -> bool:
-        """Whether loss and gradient norm of every update added are finite; waits for the device."""
+        """True if loss and gradient norm of every update added are finite; waits for the device."""
         return bool(torch.isfinite(self.nll + self.norm))
 
     def add_energy(self, joules: float | None) -> None:

@@ -180,10 +180,10 @@ class Consistency(NamedTuple):
 
 # Token cutoff: a pass in which some tokens have an embedding of zeros, for any model that embeds ids.
 #
-# Shen et al. 2020, https://arxiv.org/abs/2009.13818; SimCut (Gao et al. 2022) cuts tokens on both sides. As
-# in the code of SimCut, the end of the source and the begin of the target are never cut, positions are added
-# as ever, and what remains is not scaled up. A cut token is marked in the ids themselves, which models
-# reverse, pack and concatenate as they like: id k becomes -1 - k.
+# Shen et al. 2020, https://arxiv.org/abs/2009.13818; SimCut (Gao et al. 2022) cuts tokens on both sides. The
+# end of the source and the begin of the target are never cut, positions are added as ever, and the remaining
+# embeddings are not scaled up, all as in the code of SimCut. A cut token is marked in the ids themselves, so
+# that models reverse, pack and concatenate it like others: id k becomes -1 - k.
 
 
 def may_cut_source(src_mask: Tensor) -> Tensor:

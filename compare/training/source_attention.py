@@ -122,7 +122,7 @@ class SourceAttention:
 
     @property
     def finds_source(self) -> bool:
-        """Whether attention has more than twice the mass of uniform attention on linked words."""
+        """True if attention has more than twice the mass of uniform attention on linked words."""
         return self.link_mass > 2 * self.chance_mass
 
 

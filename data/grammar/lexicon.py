@@ -35,7 +35,7 @@ class Noun(NamedTuple):
 
     @property
     def weak(self) -> bool:
-        """Whether the noun belongs to the n-declension: der Junge, den Jungen."""
+        """True in the n-declension: der Junge, den Jungen."""
         return "weak" in self.kinds
 
 

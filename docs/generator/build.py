@@ -24,6 +24,7 @@ def build(folder: Path, *, tutorial: bool = True) -> list[str]:
     pages = Pages(folder / "pages")
     pages.write()
     if not pages.mistakes:
+        pages.write_live()
         page = pages.write_tutorial(run=tutorial)
         pages.mistakes += check_tutorial(page) if tutorial else ()
     return pages.mistakes or generate(folder)

@@ -13,11 +13,23 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
+from compare import export_page
 from docs.generator.percent import render
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = Path(__file__).with_name("zensical.toml")
 TUTORIAL = "docs/tutorial.py"
+MADE = ("tutorial.md", "live.md")
+"""Pages that are made from code and models, not from a page of docs/."""
+LIVE_MODELS = ("bahdanau", "luong-general", "transformer")
+LIVE = """# Attention, live
+
+Type a sentence, and three small models translate it in your browser, word by word: Bahdanau's, Luong's and
+the Transformer. They know the words of the built-in sentences.
+
+[Open the page](attention-live.html), a single file that you can save and open without a network.
+`attnbench export` makes such a page from [your own runs](export.md#export-to-a-page).
+"""
 PACKAGES = ("compare", "data", "seq2seq", "transformer")
 """Packages whose ``__all__`` is the public interface."""
 SHOWN_AS_CODE = {".py": "python", ".sh": "bash", ".toml": "toml", ".txt": "text"}
@@ -43,7 +55,7 @@ class Pages:
         for page in named:
             if page.startswith("repository/"):
                 self._add(page.removeprefix("repository/"), "the navigation")
-            elif not page.startswith("reference/") and page != "tutorial.md":
+            elif not page.startswith("reference/") and page not in MADE:
                 self._add(f"docs/{page}", "the navigation")
         while self._waiting:
             source = self._waiting.pop()
@@ -75,6 +87,12 @@ class Pages:
         page = self.convert(text, TUTORIAL)
         (self.folder / place(TUTORIAL)).write_text(page, "utf-8")
         return page
+
+    def write_live(self) -> None:
+        """Write the page on which published models translate what is typed."""
+        (self.folder / "live.md").write_text(LIVE, "utf-8")
+        runs = [ROOT / "results" / "demo" / f"{label}-seed1" for label in LIVE_MODELS]
+        export_page(runs, self.folder / "attention-live.html")
 
     def convert(self, text: str, source: str) -> str:
         """Let the links of a page lead to files of the site.

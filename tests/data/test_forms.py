@@ -153,8 +153,8 @@ def test_repeated_phrases(line: str, repeats: bool):
 
 
 def test_repetition_is_measured_against_the_other_text():
-    lines = ["so so so"] * 10
-    assert len(describe_repetition(lines, PLAIN[:10])) == 2
+    lines = ["so so so"] * 20
+    assert len(describe_repetition(lines, PLAIN[:20])) == 2
     assert describe_repetition(lines, lines) == []
 
 

@@ -69,6 +69,7 @@
   function startFolding(table) {
     for (const body of table.tBodies) {
       const [model, ...runs] = body.rows;
+      if (!runs.length) continue; // the baseline
       const name = model.cells[0];
       const button = make("button", { text: name.textContent, attributes: { type: "button" } });
       const fold = (folded) => {

@@ -21,9 +21,11 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
 
+from compare import export_page, load_model
 from compare.attention.weights import SentenceAttention, render_viewer
 from compare.report.html import page
 from compare.report.html.page import gather_content
+from tests.kits.common import ROOT
 from tests.kits.experiments import VIEWER
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -108,7 +110,8 @@ def test_the_page_works(made: Path, tmp_path: Path):
         written = tmp_path / "results-by-model.csv"
         WebDriverWait(browser, 30).until(lambda _: written.exists())
         models = [row[0] for row in csv.reader(written.read_text(encoding="utf-8").splitlines())]
-        assert models == ["model", "transformer", "transformer, seed 1", "transformer, seed 2", "rnn", "lstm"]
+        best = ["transformer", "transformer, seed 1", "transformer, seed 2"]
+        assert models == ["model", *best, "rnn", "nearest-neighbour", "lstm"]
         assert serious_findings(browser) == []
         resize(browser, 390)
         browser.execute_script(
@@ -145,4 +148,76 @@ def test_a_projector_shows_one_map_in_the_window(tmp_path: Path):
         resize(browser, 400)
         assert table.rect["x"] >= 8
         assert browser.execute_script("return document.documentElement.scrollWidth") == 400
+        assert browser.get_log("browser") == []
+
+
+def test_the_live_page_translates_what_is_typed(tmp_path: Path):
+    """Three sentences, bad ones, a changed formula, linked words; a desk, a phone, dark; nothing serious."""
+    runs = [ROOT / "results" / "demo" / f"{name}-seed1" for name in ("lstm", "bahdanau", "transformer")]
+    path = export_page(runs, tmp_path / "live.html", precision="fp16", examples=["My dog slept."])
+    models = [load_model(run) for run in runs]
+    with open_browser(tmp_path) as browser:
+        media = {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        resize(browser, 1280)
+        browser.get(path.as_uri())
+        sentence, message = (browser.find_element(By.ID, name) for name in ("sentence", "message"))
+
+        def typed(text: str) -> list[str]:
+            sentence.clear()
+            sentence.send_keys(text, Keys.ENTER)
+            WebDriverWait(browser, 30).until(lambda _: not any(each.endswith("…") for each in shown()))
+            return shown()
+
+        def shown() -> list[str]:
+            return [each.text for each in find(browser, ".translation")]
+
+        for text in (
+            "My small girl opened the window.",
+            "The old teacher must buy my lamp.",
+            "I see the zebra.",
+        ):
+            assert typed(text) == [model.translate(text, beam_size=1) for model in models]
+        assert message.text == (
+            "Not in the vocabulary of lstm, bahdanau, transformer: I zebra, read as <unk>."
+        )
+        typed("")
+        assert message.text == "Type a sentence first."
+        typed("word " * 500)
+        assert message.text == "This sentence has 500 words: the page translates up to 100."
+        typed("The old teacher must buy my lamp.")
+        assert message.text == ""
+        bahdanau, transformer = find(browser, ".panel")[1:]
+        target = find(bahdanau, "li[data-row]")[1]
+        ActionChains(browser).move_to_element(find(bahdanau, "li[data-column]")[1]).perform()
+        assert [each.text for each in find(browser, "li.marked")] == ["old", "old"]  # of both models
+        ActionChains(browser).move_to_element(target).perform()
+        assert find(bahdanau, ".after")[0].text == "Step 2: the five most probable"
+        assert find(bahdanau, ".next li span")[0].text == target.text
+        assert "e = v · tanh(W s + U h)" in find(bahdanau, ".formula")[0].text
+        target.send_keys(Keys.ARROW_DOWN)
+        assert find(bahdanau, ".after")[0].text == "Step 3: the five most probable"
+        Select(find(transformer, "select")[0]).select_by_visible_text("layer 2, head 1")
+        assert "e = q · k / √20" in find(transformer, ".formula")[0].text
+        for name in ("unscaled", "hard"):
+            browser.find_element(By.ID, name).click()
+        formula = find(transformer, ".formula")[0]
+        WebDriverWait(browser, 30).until(lambda _: "a = 1 for the largest e" in formula.text)
+        assert "√" not in formula.text
+        assert len(find(bahdanau, "path")) == len(find(bahdanau, "li[data-row]"))
+        Select(browser.find_element(By.ID, "form")).select_by_value("map")
+        assert {each.get_attribute("style") for each in find(bahdanau, "td[data-row='0']")} == {
+            "--weight: 0%;",
+            "--weight: 100%;",
+        }
+        media["features"].append({"name": "prefers-color-scheme", "value": "dark"})
+        for width in (1280, 400):
+            resize(browser, width)
+            for form in ("lines", "map"):
+                Select(browser.find_element(By.ID, "form")).select_by_value(form)
+                assert serious_findings(browser) == []
+                assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        find(browser, "#projector")[0].click()
+        assert float(find(bahdanau, "th")[0].value_of_css_property("font-size").removesuffix("px")) >= 20
         assert browser.get_log("browser") == []

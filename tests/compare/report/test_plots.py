@@ -225,7 +225,9 @@ def test_a_cost_plot_of_updates_or_loss():
     with pytest.raises(ValueError, match="language models translate nothing"):
         PLOTS["cost"].plot(no_bleu, {})
     assert len(PLOTS["cost-loss"].plot(no_bleu, {}).axes) == 2
-    alone = PLOTS["cost"].plot([row for row in COST_ROWS if row["label"] == "low"], {})
+    bad = PLOTS["cost"].plot([row | {"bleu": row["bleu"] / 10} for row in COST_ROWS], {})
+    assert (len(bad.axes), bad.axes[0].get_title(loc="left")) == (1, "No model translates yet")
+    alone = PLOTS["cost"].plot([row for row in COST_ROWS if row["label"] == "steep"], {})
     assert (len(alone.axes), alone.axes[0].get_title(loc="left")) == (1, "")
 
 

@@ -362,7 +362,8 @@ def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, t
     run.metrics.path.write_text("".join(lines[2:]))
     with pytest.raises(ValueError, match=r"metrics\.jsonl covers \d of the 10 updates"):
         trainer(stream, tmp_path, bleus(1), max_updates=12).run()
-    (run.folder / STATE).unlink()
+    for name in (STATE, FINAL):
+        (run.folder / name).unlink()
     run.snapshot(99).touch()  # of a killed process
     trainer(stream, tmp_path, bleus(1), max_updates=2).run()
     assert {line["update"] for line in metrics(tmp_path)} == {1, 2}
