@@ -64,7 +64,8 @@ def map_blocks(
         return
     # Spawned, since a fork copies the threads' locks, but not the threads that would release them.
     context = get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(function,))
+    with _starting():  # the resource tracker
+        pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(function,))
     try:
         pending = deque[Future[Result]]()
         for block in blocks:

@@ -1,4 +1,4 @@
-"""The environments of users: each command there does what it does elsewhere, with at most one warning."""
+"""The environments of users: an experiment runs there as elsewhere, with at most one warning."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def fsync(descriptor, fsync=os.fsync):
     fsync(descriptor)
 os.fsync = fsync
 """
-RC = "text.usetex: True\nfont.size: 90\nfigure.dpi: 7\nsavefig.bbox: standard\nlines.linewidth: 20\nimage.cmap: hot\n"
+RC = "text.usetex: True\nfont.size: 90\nfigure.dpi: 7\nlines.linewidth: 20\nsvg.fonttype: path\n"
 
 
 class Environment(NamedTuple):
@@ -50,16 +50,11 @@ ENVIRONMENTS = {
 UNSET = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "MPLBACKEND")
 
 
-COMMANDS = (
-    "run {config} --out out --jobs 2 --set train.max_updates=8 --set train.valid_every=4",
-    "plot out attention -q --only luong --out out/plots/heads.svg",
-    "check out -q",
-)
-Outcome = tuple[list[str], dict[str, bytes]]
+COMMAND = "run {config} --out out --only luong --seeds 1,2 --jobs 2 --set train.max_updates=6"
 
 
-def run_commands(folder: Path, config: Path, environment: Environment) -> Outcome:
-    """Run commands in a new folder; returns their warnings and pictures."""
+def warnings_of(folder: Path, config: Path, environment: Environment) -> set[str]:
+    """Run an experiment in a new folder, which trains in two processes and draws; returns its warnings."""
     work, started = folder / "work", folder / "started"
     for path, files in ((work, environment.files), (started, {"sitecustomize.py": environment.start})):
         path.mkdir(parents=True)
@@ -67,30 +62,23 @@ def run_commands(folder: Path, config: Path, environment: Environment) -> Outcom
             (path / name).write_text(text)
     variables = {name: value for name, value in os.environ.items() if name not in UNSET}
     variables |= {"PYTHONPATH": f"{started}:{ROOT}", "OMP_NUM_THREADS": "1", **environment.variables}
-    errors = ""
-    for command in COMMANDS:
-        words = [sys.executable, "-m", "compare", *command.format(config=config).split()]
-        done = subprocess.run(words, cwd=work, env=variables, capture_output=True, text=True, check=False)
-        errors += done.stderr
-        assert done.returncode == 0, errors + done.stdout
-    assert "Traceback" not in errors
-    warnings = [line for line in errors.splitlines() if line.startswith("warning")]
-    return warnings, {path.name: path.read_bytes() for path in sorted(work.glob("out/plots/*.svg"))}
+    words = [sys.executable, "-m", "compare", *COMMAND.format(config=config).split()]
+    done = subprocess.run(words, cwd=work, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
+    assert "this process" not in done.stderr  # of a process that could not start
+    assert {path.stem for path in work.glob("out/plots/*.svg")} == {"attention-luong-line1", "length"}
+    return {line for line in done.stderr.splitlines() if line.startswith("warning")}
 
 
 @pytest.fixture(scope="module")
-def usual(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    return run_commands(tmp_path_factory.mktemp("usual"), tiny_toml, Environment())
+def usual(tiny_toml: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    return warnings_of(tmp_path_factory.mktemp("usual"), tiny_toml, Environment())
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_commands_do_the_same_in_every_environment(
-    name: str, tiny_toml: Path, usual: Outcome, tmp_path: Path
-):
-    environment, (usual_warnings, usual_pictures) = ENVIRONMENTS[name], usual
-    warnings, pictures = run_commands(tmp_path, tiny_toml, environment)
-    assert len(pictures) > 1
-    assert pictures == usual_pictures
-    further = [line for line in warnings if line not in usual_warnings]
-    assert bool(further) == bool(environment.warning)
-    assert all(environment.warning in line for line in further)
+def test_an_experiment_runs_in_every_environment(name: str, tiny_toml: Path, usual: set[str], tmp_path: Path):
+    expected = ENVIRONMENTS[name].warning
+    further = warnings_of(tmp_path, tiny_toml, ENVIRONMENTS[name]) - usual
+    assert bool(further) == bool(expected)
+    assert all(expected in line for line in further)
