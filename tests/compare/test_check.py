@@ -128,7 +128,7 @@ def test_changed_tables_translations_and_corpus_are_found(forged: Path, honest: 
     edit_text(forged / "table.csv", "luong", "loung")
     edit_json(forged / "summary.json", lambda content: content["means"][0].update(bleu=99.0))
     edit_json(forged / "summary.json", lambda content: content["outcome"].append("luong wins."))
-    views = {"table.csv: content", "table.md: content"}  # of which one shows the outcome
+    views = {"table.csv: content", "table.md: content"}  # table.md shows the outcome
     assert set(differences(forged)) == {"summary.json: outcome", "summary.json: bleu of luong", *views}
     output = forged / RUN / "test.hyp"
     output.write_text("Hund " + output.read_text())

@@ -89,11 +89,11 @@ def test_a_corpus_in_pieces_is_refused_but_as_given(tiny_toml: Path, tmp_path: P
     settings = [f"data.root={tmp_path.as_posix()}"]
     with pytest.raises(ValueError, match=r"9 of 9 lines of train: set vocabulary\.kind = .given."):
         prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
-    given = ("vocabulary.kind=given", "decode.length_penalties=0")
-    run = first_run(tiny_toml, [*settings, *given])
+    pieces = ("vocabulary.kind=given", "decode.length_penalties=0")
+    run = first_run(tiny_toml, [*settings, *pieces])
     prepared = prepare_data(run, tmp_path / "given")
     assert prepared.vocabularies.tgt.labels(target) == target.split()
-    (tmp_path / "test.hyp").write_text("ein Mann\n" * 9)  # as translations are written
+    (tmp_path / "test.hyp").write_text("ein Mann\n" * 9)  # joined words
     assert quality_figures(RunFolder(run=run, folder=tmp_path), prepared.corpus)["chrf"] == 100
 
 

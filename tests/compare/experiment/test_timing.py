@@ -405,9 +405,9 @@ def test_of_each_model_the_largest_budget_of_the_lowest_seed_is_timed(copy: Path
     results = [Result(label=a, seed=b, budget=c, preset="luong-general", status="done") for a, b, c in runs]
     for result in results:
         shutil.copytree(copy / ROWS[0], copy / result.run)
-    found = time_all._runs_to_time(copy, results)["luong"]
-    assert found is not None
-    assert found.name == "luong-seed1-budget90"
+    timed = time_all._runs_to_time(copy, results)["luong"]
+    assert timed is not None
+    assert timed.name == "luong-seed1-budget90"
 
 
 def run_again(toml: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Result]:
