@@ -11,8 +11,7 @@ FIRST = [
     (
         True,
         "On a hosted notebook, write the address of the repository into the next cell. It installs attnbench "
-        "and leaves the torch that is there as it is. Where attnbench is installed already, run the cell as it "
-        "is.",
+        "and keeps the torch that is there. Where attnbench is installed already, run the cell as it is.",
     ),
     (
         False,
@@ -27,9 +26,8 @@ LAST = [
     (
         True,
         "## A GPU\n\n"
-        "attnbench has been tested on processors. If this machine has a CUDA GPU, the next cell runs the tests "
-        "for GPUs and times four models. Please report what it prints in an issue of the repository, whether "
-        "it passes or not.",
+        "attnbench has been tested on processors. If this machine has a CUDA GPU, the next cell runs the "
+        "tests for GPUs and times four models. Please report the output as an issue of the repository.",
     ),
     (
         False,
