@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 SHORT = "--set train.max_updates=6 --set train.valid_every=3"
 COMMANDS = {
     "run": f"run {{config}} --only luong {SHORT} --out {{out}}/run",
-    "budgets": "run {config} --only luong --set train.budgets=[3,6] --set train.valid_every=3 --out {out}/b",
+    "budgets": "run {config} --only luong --set train.budgets=[9,18] --set train.valid_every=6 --out {out}/b",
     "tune": "tune {config} --only luong --trials 1 --updates 6 --out {out}/search",
     "prepare": "data prepare {corpus}/train.en {corpus}/train.de --out {out}/corpus",
     "publish": "publish {finished} --weights fp32 --out {out}/published",
