@@ -119,7 +119,7 @@ def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):
     [
         (None, None, True),  # the process is running
         (PermissionError(), None, True),  # so is one of another user
-        (ProcessLookupError(), "0123abcd", True),  # of another machine, in a folder that both share
+        (ProcessLookupError(), "0123abcd", True),  # another machine shares the folder
         (ProcessLookupError(), None, False),
     ],
 )
@@ -182,11 +182,11 @@ def test_what_cannot_be_a_new_folder_is_refused_before_the_work(tmp_path: Path, 
     (tmp_path / "link").symlink_to("full")
     before = sorted(tmp_path.rglob("*"))
     for name, error in {
-        "file": "holds something already",
-        "full": "holds something already",
-        "link": "holds something already",
+        "file": "already exists",
+        "full": "already exists",
+        "link": "already exists",
         "file/new": "Not a directory",
-        "here": "is the working directory; name a new folder in it",
+        "here": "is the working directory; choose a new folder in it",
     }.items():
         with pytest.raises(OSError, match=error) as caught:
             fill(tmp_path / name, lambda folder: pytest.fail("worked for nothing"))
@@ -211,7 +211,7 @@ def test_a_failure_leaves_nothing_and_names_the_folder(tmp_path: Path, monkeypat
         out.mkdir(exist_ok=True)
         (out / "x").write_text("theirs")
 
-    with pytest.raises(FileExistsError, match="out holds something already"):
+    with pytest.raises(FileExistsError, match="out already exists"):
         fill(out, write_both)
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "x"]
 
@@ -238,16 +238,16 @@ def test_the_folder_of_a_killed_process_is_removed_and_of_a_live_one_is_not(tmp_
 def test_a_folder_is_replaced_only_when_asked_and_never_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     out = tmp_path / "out"
     fill(out, lambda folder: (folder / "old").touch())
-    with pytest.raises(FileExistsError, match="holds something already"):
+    with pytest.raises(FileExistsError, match="already exists"):
         fill(out)
     with monkeypatch.context() as patch:
         renames = iter([os.rename])
         patch.setattr(os, "rename", lambda *paths: next(renames)(*paths))  # killed before the second
         with pytest.raises(RuntimeError):
             fill(out, replace=True)
-    (kept,) = tmp_path.iterdir()
-    assert kept.name.startswith("out.old-")
-    kept.rename(out)
+    (old,) = tmp_path.iterdir()
+    assert old.name.startswith("out.old-")
+    old.rename(out)
     fill(out, replace=True)
     assert sorted(os.listdir(out)) == ["deep", "y"]
     assert os.listdir(tmp_path) == ["out"]

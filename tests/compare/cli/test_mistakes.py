@@ -11,8 +11,8 @@ from tests.kits.common import ROWS, Refusal
 
 
 def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
-    assert "no config.toml: give the folder of one run" in refusal("translate", tmp_path)
-    assert f"give the folder of one run, such as {finished / ROWS[0]}" in refusal("translate", finished)
+    assert "no config.toml: name the folder of one run" in refusal("translate", tmp_path)
+    assert f"name the folder of one run, such as {finished / ROWS[0]}" in refusal("translate", finished)
     for command in ("table", "plot", "translate", "score"):
         absent = finished / ROWS[0].replace("seed", "sead")
         assert refusal(command, absent) == f"{absent}: no such folder; {finished} has {ROWS[0]}"
@@ -22,7 +22,7 @@ def test_folders_without_runs(tmp_path: Path, finished: Path, refusal: Refusal):
 def test_the_parent_of_a_corpus_is_taken_for_it(tiny_toml: Path, capsys: pytest.CaptureFixture[str]):
     parent = tiny_toml.parent
     assert main(["run", str(tiny_toml), "--dry-run", "--set", f"data.root={parent}"]) == 0
-    assert f"the corpus in it is taken, {parent / 'corpus'}" in capsys.readouterr().err
+    assert f"using the corpus in {parent / 'corpus'}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_config_that_is_no_file(tiny_toml: Path, tmp_path: Path, refusal: Refu
     ("setting", "part"),
     [
         ("train.batch_tokens=5", "batch_tokens (5) must hold the longest target (8 tokens with EOS)"),
-        ("data.max_tokens=1", "max_tokens (1) leaves none of 400 pairs"),
+        ("data.max_tokens=1", "max_tokens (1) drops all 400 pairs"),
         ("data.tgt=fr", "has no counterpart train.fr"),
         ("vocabulary.kind=unigram vocabulary.size=100", "bytes and characters alone need "),
         ("budget.match=params budget.reference=lstm", "budget.reference 'lstm' is not a model of this"),
-        ("scoring.baseline=luon", "'luon' is no model of the experiment; did you mean 'luong'?"),
+        ("scoring.baseline=luon", "'luon' is not a model of the experiment; did you mean 'luong'?"),
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -98,7 +98,7 @@ def test_a_setting_that_cannot_be_leaves_nothing(
 ):
     """Found in the config, in the corpus, in the vocabulary or once all is encoded: no folder is left."""
     command = ["run", tiny_toml, "--out", tmp_path / "a" / "b", "-q"]
-    command += [word for each in setting.split() for word in ("--set", each)]
+    command += [word for assignment in setting.split() for word in ("--set", assignment)]
     assert part in refusal(*command, *(["--dry-run"] if dry_run else []))
     assert not list(tmp_path.iterdir())
 
