@@ -40,7 +40,7 @@ FAULTS: dict[str, tuple[str, int]] = {
     ),
     "damaged .gz": ("error: ...: damaged or incomplete .gz file (...); download or pack it again", 2),
     "publishing of changed files": (
-        "error: ... is not what its result was computed from: restore it, ...",
+        "error: ... has changed since its result was computed: restore it, ...",
         2,
     ),
     "file changed while it is read": (
@@ -354,9 +354,8 @@ def test_a_terminal_without_unicode(tmp_path: Path):
     with (tmp_path / "printed").open("wb") as file:
         answer = attnbench("table", folder.parent, stdout=file, PYTHONIOENCODING="ascii")
     assert_seen("terminal without Unicode", *answer)
-    line = (tmp_path / "printed").read_text("ascii").splitlines()[2]
-    assert r"gr\xf6\xdfe\U0001f600" in line
-    assert line.endswith(r"failed: \xb11 |")
+    printed = (tmp_path / "printed").read_text("ascii")
+    assert re.search(r"gr\\xf6\\xdfe\\U0001f600 .*failed: \\xb11", printed), printed
 
 
 class Echo:

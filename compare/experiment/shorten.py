@@ -6,32 +6,26 @@ from pathlib import Path
 from compare.config.resolve import resolve_models
 from compare.config.sections import Experiment
 from compare.experiment.dry_run import estimate_experiment
+from compare.models.registry import ResolvedModel
 from compare.results.run_folder import RunFolder
 
 QUICK_MINUTES = 5.0
-"""Time of a quick try."""
 QUICK = (
     *("train.quick=true", "train.batch_tokens=1024", "budget.match=none"),
     *("decode.beam_size=1", "decode.max_ratio=1", "decode.length_penalties=[1.0]"),
     *("bench.seconds=0", "bench.updates=2", "bench.sentences=50", "bench.latency_sentences=10"),
 )
-"""Settings of a quick try."""
 QUICK_WIDTH, QUICK_TEST = 64, 100
-"""Largest width of its models, and sentences of each of its test sets."""
+"""Largest width of a model in a quick try, and sentences of each of its test sets."""
 TRAINING_SHARE = 0.45
-"""Share of the time that training gets; validation, translation of the test sets and timing need the rest."""
+"""Share of the time for training; validation, translation of the test sets and timing need the rest."""
 VALIDATIONS = 3
 WARM_UPS = ("warmup_updates", "attention_warmup")
-"""Settings of a model in updates, which become shorter with training."""
+"""Settings in updates, which become shorter with training."""
 
 
 def quick_settings(experiment: Experiment, context: str = "config") -> list[str]:
-    """Return the settings, as of ``load_experiment``, of a quick try; its figures mean nothing.
-
-    Args:
-        experiment: the experiment as written.
-        context: the file that error messages name.
-    """
+    """Return the ``--set`` values of a quick try; its figures mean nothing."""
     test = [] if experiment.systems else [f"data.max_test={QUICK_TEST}"]  # their files have all sentences
     return [*QUICK, *test] + [
         f"models.{run.label}.{name}={QUICK_WIDTH}"
@@ -50,18 +44,9 @@ def minutes_settings(
     only: Sequence[str] = (),
     context: str = "config",
 ) -> list[str]:
-    """Return the settings with which an experiment takes about ``minutes`` on this machine.
+    """Return the ``--set`` values with which an experiment takes about ``minutes`` on this machine.
 
-    Some updates of each model are timed; warm-ups keep their share of the training. Where runs have begun,
-    the number of updates is theirs.
-
-    Args:
-        experiment: the experiment as written.
-        folder: where its runs are kept.
-        minutes: time of all runs, one after the other.
-        seeds: as for ``run_experiment``.
-        only: as for ``run_experiment``.
-        context: the file that error messages name.
+    Some updates of each model are timed. If runs have begun, their number of updates stays.
 
     Raises:
         ValueError: the speed cannot be measured, or ``train.budgets`` gives the numbers of updates.
@@ -83,8 +68,13 @@ def minutes_settings(
     every = max(1, updates // VALIDATIONS)
     names = ("train.valid_every", "train.checkpoint_every")
     return [f"train.max_updates={updates}", *(f"{name}={every}" for name in names)] + [
-        f"models.{run.label}.{name}={max(1, value * updates // planned)}"
+        f"models.{run.label}.{name}={value}"
         for run in resolve_models(experiment, context)
-        for name, value in run.model.settings().items()
-        if name in WARM_UPS and value
+        for name, value in shorten_warmups(run.model, updates / planned).items()
     ]
+
+
+def shorten_warmups(model: ResolvedModel, share: float) -> dict[str, int]:
+    """Return the warm-ups of a model whose training has only a share of its updates."""
+    warmups = {name: model.settings().get(name) for name in WARM_UPS}
+    return {name: max(1, round(count * share)) for name, count in warmups.items() if count}

@@ -72,7 +72,9 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 def round_weights(content: bytes) -> bytes:
     """Round the weights in a safetensors file to bf16; ``set_weights`` takes them as well."""
     weights = safetensors.torch.load(content)
-    rounded = {name: each.bfloat16() if each.is_floating_point() else each for name, each in weights.items()}
+    rounded = {
+        name: tensor.bfloat16() if tensor.is_floating_point() else tensor for name, tensor in weights.items()
+    }
     return safetensors.torch.save(rounded)
 
 
@@ -348,7 +350,7 @@ class Checkpoint:
         if self.device.type != "cpu" and saved.get("device") != here:  # the times of the run would be of two
             there = abbreviate(saved.get("device"))
             raise ValueError(
-                f"{self.path} is of {there}, and this is {here}: continue on the same GPU, or {again}"
+                f"{self.path} was saved on {there}, but this is {here}: continue on the same GPU, or {again}"
             )
         try:
             vars(self.progress).update({name: saved["progress"][name] for name in vars(self.progress)})

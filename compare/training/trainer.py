@@ -361,8 +361,8 @@ class Trainer:
         for path, size in self._sizes.items():
             if sizes.get(path, -1) < size:  # or begun again, as a log is
                 raise FileNotFoundError(
-                    f"{path} was removed while this run was trained: stopped, since no result could be made "
-                    f"of it; delete {path.parent} and run again"
+                    f"{path} was removed during training, so the run cannot continue: delete {path.parent} "
+                    "and run again"
                 )
         self._sizes = sizes
 
@@ -389,7 +389,7 @@ class Trainer:
     @by_main
     def _rewind_log(self, updates: Sequence[int]) -> None:
         if len(set(updates)) > 1:
-            raise OSError(f"{self.folder}: not all processes see the same folder and files")
+            raise OSError(f"{self.folder}: the processes do not see the same folder and files")
         update = updates[0]
         logged = self.metrics.rewind(update) + self.running_metrics.updates
         if logged != update:

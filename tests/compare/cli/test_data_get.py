@@ -64,7 +64,7 @@ def test_the_list_has_every_field(capsys):
     assert main(["data", "get", "--list"]) == 0
     text = capsys.readouterr().out
     assert all(f"{entry['name']}: " in text and entry["licence"] in text for entry in listed)
-    assert "No address was asked by us" in text
+    assert "These URLs were not tested" in text
 
 
 def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, monkeypatch, capsys):
@@ -80,8 +80,8 @@ def test_a_named_corpus_can_be_prepared(server: Server, tmp_path: Path, monkeypa
     assert main([*arguments, "--max-words", "1", "--dry-run"]) == 2
     assert "max_words" in capsys.readouterr().err
     assert main([*arguments, "--out", str(tmp_path / "mine")]) == 0
-    found = read_corpus(tmp_path / "corpora" / "tatoeba.en-de", "de", "en")
-    assert read_corpus(tmp_path / "mine", "de", "en").content_hash == found.content_hash
+    prepared = read_corpus(tmp_path / "corpora" / "tatoeba.en-de", "de", "en")
+    assert read_corpus(tmp_path / "mine", "de", "en").content_hash == prepared.content_hash
     manifest = json.loads(capsys.readouterr().out)
-    assert manifest["splits"] == {name: len(pairs.src) for name, pairs in found.splits.items()}
+    assert manifest["splits"] == {name: len(pairs.src) for name, pairs in prepared.splits.items()}
     assert 'src = "de"' in (tmp_path / "mine" / "experiment.toml").read_text()

@@ -83,7 +83,7 @@ def test_a_config_that_is_no_file(tiny_toml: Path, tmp_path: Path, refusal: Refu
         ("data.tgt=fr", "has no counterpart train.fr"),
         ("vocabulary.kind=unigram vocabulary.size=100", "bytes and characters alone need "),
         ("budget.match=params budget.reference=lstm", "budget.reference 'lstm' is not a model of this"),
-        ("scoring.baseline=luon", "'luon' is no model of the experiment; did you mean 'luong'?"),
+        ("scoring.baseline=luon", "'luon' is not a model of the experiment; did you mean 'luong'?"),
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -92,7 +92,7 @@ def test_a_setting_that_cannot_be_leaves_nothing(
 ):
     """Found in the config, in the corpus, in the vocabulary or once all is encoded: no folder is left."""
     command = ["run", tiny_toml, "--out", tmp_path / "a" / "b", "-q"]
-    command += [word for each in setting.split() for word in ("--set", each)]
+    command += [word for assignment in setting.split() for word in ("--set", assignment)]
     assert part in refusal(*command, *(["--dry-run"] if dry_run else []))
     assert not list(tmp_path.iterdir())
 

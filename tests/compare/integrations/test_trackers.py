@@ -56,7 +56,7 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> StandIn:
 def expected(folder: Path, run: str) -> Lines:
     """The numbers of a log, under the names that trackers show."""
     lines = read_metrics(folder / run / "metrics.jsonl")
-    others = ("kind", "update", "chosen", "machine")
+    others = ("kind", "update", "chosen", "machine", "code", "torch")
     return [
         (
             line["update"],

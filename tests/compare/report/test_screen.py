@@ -1,4 +1,4 @@
-"""What a terminal shows of an experiment."""
+"""Tests of the view of an experiment in a terminal."""
 
 import json
 import shutil

@@ -150,8 +150,8 @@ def test_the_best_weights_are_those_of_the_best_bleu(stream: BatchStream, tmp_pa
     state = run.run()
     assert (state.best_update, state.best_bleu, state.worse) == (6, 9, 2)
     assert same_weights(run.folder / FINAL, run.snapshot(6))
-    kept = load_file(run.folder / FINAL)
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in model_weights(run.model).items())
+    weights = load_file(run.folder / FINAL)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model_weights(run.model).items())
     names = {path.name for path in run.folder.iterdir()}
     assert names == {FINAL, STATE, "update-0000006.safetensors", "update-0000010.safetensors"}
 
@@ -202,15 +202,15 @@ def test_what_is_no_number_ends_the_run_and_is_not_saved(stream: BatchStream, tm
 
 def weights_by_update(run: Trainer) -> dict[int, dict[str, Tensor]]:
     """Run a training, and keep the weights after each update, in float64."""
-    kept: dict[int, dict[str, Tensor]] = {}
+    weights: dict[int, dict[str, Tensor]] = {}
 
     def keep(line: dict[str, Any]) -> None:
         if line["kind"] == "train":
-            kept[line["update"]] = {name: w.double() for name, w in model_weights(run.model).items()}
+            weights[line["update"]] = {name: w.double() for name, w in model_weights(run.model).items()}
 
     run.metrics.report = keep
     run.run()
-    return kept
+    return weights
 
 
 @pytest.mark.parametrize(
@@ -231,12 +231,12 @@ def test_the_chosen_average_is_the_mean_of_these_weights(
     stream: BatchStream, tmp_path: Path, settings: dict[str, Any], scores: Any, shares: Any, chosen: str
 ):
     run = trainer(stream, tmp_path, bleus(*scores), **settings)
-    kept = weights_by_update(run)
+    weights = weights_by_update(run)
     for name, tensor in load_file(run.folder / FINAL).items():
-        mean = sum(share * kept[update][name] for update, share in shares.items()) / sum(shares.values())
+        mean = sum(share * weights[update][name] for update, share in shares.items()) / sum(shares.values())
         torch.testing.assert_close(tensor.double(), mean, rtol=0, atol=1e-6)
         assert torch.equal(tensor, model_weights(run.model)[name])
-        assert not torch.equal(tensor, kept[run.state.update][name].float())
+        assert not torch.equal(tensor, weights[run.state.update][name].float())
     assert metrics(tmp_path)[-1]["chosen"] == chosen
     if settings is EVEN:
         files = {path.name for path in run.folder.glob("update-*")}
@@ -355,7 +355,7 @@ def test_a_signal_stops_after_the_update_and_the_same_call_goes_on(
 def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, tmp_path: Path):
     run = trainer(stream, tmp_path, bleus(1))
     run.run()
-    message = f"{run.folder}: not all processes see the same folder and files"
+    message = f"{run.folder}: the processes do not see the same folder and files"
     with pytest.raises(OSError, match=re.escape(message)):
         run._rewind_log([4, 0])
     lines = run.metrics.path.read_text().splitlines(keepends=True)
@@ -364,7 +364,7 @@ def test_logs_that_do_not_belong_to_the_state_are_refused(stream: BatchStream, t
         trainer(stream, tmp_path, bleus(1), max_updates=12).run()
     for name in (STATE, FINAL):
         (run.folder / name).unlink()
-    run.snapshot(99).touch()  # of a killed process
+    run.snapshot(99).touch()  # left by a killed process
     trainer(stream, tmp_path, bleus(1), max_updates=2).run()
     assert {line["update"] for line in metrics(tmp_path)} == {1, 2}
     assert not run.snapshot(99).exists()
@@ -449,8 +449,8 @@ def test_no_file_is_written_before_one_that_it_relies_on(
     trainer(stream, tmp_path, bleus(2, 1, 3), max_updates=3, valid_every=1, average=2).run()
     snapshots = [f"update-000000{update}.safetensors" for update in (1, 2, 3)]
     names = (*snapshots, "trainer.pt", "final.safetensors")
-    known = [event for event in events if not event.startswith("delete") or event.split()[1] in names]
-    assert known == [
+    expected = [event for event in events if not event.startswith("delete") or event.split()[1] in names]
+    assert expected == [
         *("train 1", snapshots[0], "valid 1", "sync metrics.jsonl", "trainer.pt"),
         *("train 2", snapshots[1], "valid 2", "sync metrics.jsonl", "trainer.pt"),
         *("train 3", snapshots[2], "valid 3", "sync metrics.jsonl", "trainer.pt", f"delete {snapshots[0]}"),
