@@ -191,12 +191,11 @@ class Corpus:
 
 
 def read_pairs(src_path: str | Path, tgt_path: str | Path) -> Pairs:
-    """Read two parallel files into memory.
+    """Read two parallel files, plain or .gz, into memory.
 
     Raises:
         FileNotFoundError: one of the files does not exist.
-        ValueError: the files differ in their number of lines or change while they are read, or a line is
-            blank or not UTF-8; see ``iter_lines``.
+        ValueError: the files differ in length or change while they are read, or a line is blank or not UTF-8.
     """
     src_path, tgt_path = Path(src_path), Path(tgt_path)
     with ensure_unchanged(src_path, tgt_path):

@@ -35,9 +35,7 @@ class Remote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A file on one or more servers."""
 
     name: str = ""
-    """Name in the local folder."""
     mirrors: tuple[str, ...] = ()
-    """URLs, tried in this order."""
     hash: str = ""
     """Published digest, "sha256:..." or "md5:..."; empty if there is none."""
     bytes: int | None = None

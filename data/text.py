@@ -294,7 +294,6 @@ def display_name(path: Path) -> str:
 
 
 TEXTS_PER_UPDATE = 100
-"""Texts that ``hash_texts`` joins at a time."""
 
 
 def read_lines(path: Path, *, allow_blank: bool = False, keep_mark: bool = False) -> tuple[str, ...]:

@@ -394,18 +394,15 @@ def build_pair(
 ) -> VocabularyPair:
     """Build the vocabularies of both sides from the training pairs.
 
-    Words and characters are counted in all pairs. Subwords are trained on at most ``MAX_SUBWORD_PAIRS``
-    pairs, evenly spaced.
+    Words and characters are counted in all pairs; subwords are trained on at most ``MAX_SUBWORD_PAIRS``,
+    evenly spaced.
 
     Args:
         train: the training pairs.
         kind: one of ``KINDS``.
-        size: upper bound on the ids per vocabulary; see ``build_vocabulary``.
+        size: upper bound on the ids per vocabulary, specials included.
         joint: build one vocabulary over both sides instead of one per side.
         min_count: leave out words and characters that occur less often; must be 1 for subwords.
-
-    Raises:
-        ValueError: see ``build_vocabulary``.
     """
     step = -(-len(train.src) // MAX_SUBWORD_PAIRS) if kind in SUBWORD_KINDS else 1
 

@@ -322,7 +322,6 @@ def write_record(path: Path, record: Any) -> None:
 
 def save_result(folder: Path, result: Result) -> None:
     """Write ``folder``/result.json."""
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "result.json", result.to_json() + "\n")
 
 
@@ -383,7 +382,7 @@ def load_results(
 
     Returns:
         The frame of ``to_frame``, after the column ``experiment``, a name of ``experiment_names``.
-            ``attnbench table --list`` explains the columns.
+        ``attnbench table --list`` explains the columns.
     """
     import pandas as pd
 
