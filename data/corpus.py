@@ -243,7 +243,7 @@ def _read_docs(path: Path, sentences: int) -> Sequence[str]:
     return names
 
 
-@lru_cache(maxsize=1)  # takes seconds; a command that ends a run reads it several times
+@lru_cache(maxsize=1)  # it takes seconds, and a command needs it several times
 def embedded_corpus(
     *, seed: int = 1, train: int = 20_000, grammar: str = "full", tests: bool = True
 ) -> Corpus:

@@ -83,7 +83,7 @@ def _obtain(
     faults = {}
     for url in remote.mirrors * ROUNDS:
         if not remote.hash:
-            part.truncate(0)  # it may belong to another version
+            part.truncate(0)  # the partial file may belong to another version
         try:
             _pull(url, remote.hash, part, timeout_s, show)
         except (HTTPException, OSError) as error:

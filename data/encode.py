@@ -61,7 +61,7 @@ class Sequences(NamedTuple):
         return Sequences(self.flat[shift + np.arange(offsets[-1])], offsets)
 
 
-# A split as ids, in memory or, of a large corpus, in files.
+# A split as ids, in memory or, if it is large, in files.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class EncodedSplit:
         return replace(self, src=nothing)
 
 
-# Encoding of many lines from the ids of their words: most words of a text are repeated ones.
+# Encoding of many lines from the ids of their words, because most words of a text are repeated.
 
 
 MAX_WORDS = 400_000
@@ -137,7 +137,7 @@ class WordCache(dict[str, bytes]):
     def _encode_line(self, line: str) -> bytes:
         try:
             return b"".join(map(self.__getitem__, line.split(" ")))
-        except KeyError:  # a space that is not a word's
+        except KeyError:  # two spaces in a row, or one at an end
             return self._encode_whole(line)
 
 
@@ -180,7 +180,7 @@ def encode_split(
     Raises:
         ValueError: no pair is left, or the text changed while it was read.
     """
-    if len(pairs.src) != len(pairs.tgt):  # one target for several sources would be broadcast
+    if len(pairs.src) != len(pairs.tgt):  # NumPy would broadcast a single target
         raise ValueError(
             f"{len(pairs.src):,} sources but {len(pairs.tgt):,} targets: line i of one must translate line i "
             "of the other"

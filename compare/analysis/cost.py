@@ -304,7 +304,7 @@ def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Cr
     crossing = float(2 ** _last_crossing(grid, sign * lead))
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     interval = None
-    if (k := min(seeds)) > 2:  # in simulations that of two seeds covers 60%
+    if (k := min(seeds)) > 2:  # the interval of two seeds covers 60% in simulations
         draws = [
             values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
             for values in (one, other)

@@ -120,7 +120,7 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
 def render_figure(figure: Figure, **options: Any) -> bytes:
     """Return the image of ``savefig``, with fonts that have its characters where possible."""
 
-    def save() -> tuple[bytes, bool]:  # and whether characters are missing
+    def save() -> tuple[bytes, bool]:  # the image, and True if characters are missing
         buffer = BytesIO()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

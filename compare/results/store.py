@@ -118,9 +118,9 @@ class Result:
     scores: Scores = quality("", "score columns, as in tests, of metrics without a field of their own",
         default=dict)
 
-    # Medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
-    # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
-    # The seeds of a model share the timings of the lowest that has weights.
+    # Speeds are the median, lowest and highest of timed repeats in which all models took turns. Tokens are
+    # source without EOS + target with EOS, without padding; latency is that of batch size 1. The seeds of a
+    # model share the timings of the lowest seed that has weights.
     train_tokens_per_s: Number = speed("train tokens/s", "of the whole training, by its log: source and "
         "target, without padding", 0, "always", added=True)
     timed_tokens_per_s: Number = speed("timed tokens/s", "of training timed from the final weights, all "
@@ -268,7 +268,7 @@ def json_text(content: Any, indent: int = 2) -> str:
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=indent).decode()
 
 
-# Settings as columns: rows have those that differ from their defaults, by "section.key".
+# Settings as columns: a row has the settings that differ from their defaults, by "section.key".
 
 
 def is_setting(name: str) -> bool:
@@ -495,9 +495,10 @@ def _split_name(name: str) -> tuple[str, int, int | None]:
     return match["label"], int(match["seed"]), int(match["budget"]) if match["budget"] else None
 
 
-# The file summary.json: means over seeds and the outcome of an experiment. They need all translations and a
-# bootstrap of their scores, too long for a command that only shows them:
-# ``compare.analysis.summary.summarise`` computes them when the runs have ended.
+# The file summary.json: means over seeds and the outcome of an experiment.
+#
+# ``compare.analysis.summary.summarise`` computes them when the runs have ended, because the bootstrap of all
+# translations takes too long for a command that only shows them.
 
 
 SUMMARY = "summary.json"
