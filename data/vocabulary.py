@@ -87,8 +87,8 @@ class Vocabulary(ABC):
         """Return the ``kind`` and all else needed to build the vocabulary again."""
 
 
-# The project's definition of a word, the token of word vocabularies. Published figures depend on it: alignment
-# links, REP score, word counts and the differences in the report.
+# The project's definition of a word, the token of word vocabularies. Published figures depend on it:
+# alignment links, REP score, word counts and the differences in the report.
 
 
 TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[-'’][^\W{UNSPACED}]+)*|[^\w\s]")
