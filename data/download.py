@@ -27,8 +27,16 @@ TIMEOUT_S = 30.0
 CHUNK_BYTES = 1 << 16
 THIS_MACHINE = ("127.0.0.1", "localhost")
 AGENT = "attnbench"  # some servers reject urllib's default
-DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
-"""Errors for truncated or altered archives."""
+DAMAGE = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    gzip.BadGzipFile,
+    KeyError,
+    RuntimeError,
+)
+"""Exceptions of the libraries for truncated, altered or encrypted archives, and links to nothing."""
 
 
 class Remote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -264,7 +264,7 @@ def _open(cache: Path) -> EncodedSplit | None:
         src, tgt = (_open_sequences(cache, side, manifest["ids"]) for side in SIDES)
         rows = np.fromfile(cache / "rows", dtype=ROW_TYPE)
         return EncodedSplit(src=src, tgt=tgt, rows=rows, dropped=int(manifest["dropped"]), folder=cache)
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 

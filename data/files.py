@@ -1,7 +1,9 @@
 """Safe reading and writing of files: whole or absent after a crash; folders that appear complete."""
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -9,8 +11,11 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+logger = logging.getLogger(__name__)
 
 # The callback by which long work reports its progress; who displays it is up to the caller.
 
@@ -175,6 +180,10 @@ def _state(path: Path) -> FileState:
     return (status.st_ino, status.st_size, status.st_mtime_ns)
 
 
+CANNOT_SYNC = (errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+"""Errors of file systems that have no fsync of folders, such as SMB and some of FUSE."""
+
+
 def sync_folder(folder: Path) -> None:
     """Fsync ``folder`` so that a rename inside it survives a power failure."""
     if not hasattr(os, "O_DIRECTORY"):
@@ -182,8 +191,32 @@ def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in CANNOT_SYNC:
+            raise
+        warn_once(
+            "this file system cannot sync folders: after a power failure, files that were just written may "
+            "be missing; nothing else changes"
+        )
     finally:
         os.close(descriptor)
+
+
+@cache
+def warn_once(message: str) -> None:
+    """Warn of something that stays as it is for as long as the process runs."""
+    logger.warning(message)
+
+
+def ensure_utf8(path: Path) -> None:
+    """Raise ValueError if a path is not UTF-8: the libraries that read weights cannot open it."""
+    try:
+        os.path.abspath(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{path}: this path is not UTF-8: rename its folder or name another one; if it has accents or "
+            "other scripts, set LC_ALL=C.UTF-8"
+        ) from None
 
 
 # Creation of a folder whose files appear only when they are complete.
@@ -202,6 +235,7 @@ def check_vacant(out: Path, *, replace: bool = False) -> Path:
         FileExistsError: ``out`` is a file, a folder that is not empty, or the working directory.
     """
     target = Path(os.path.realpath(out))
+    ensure_utf8(target)
     remove_leftovers(target.parent, target.name)
     if target == Path.cwd():
         raise FileExistsError(f"{out} is the working directory; choose a new folder in it")

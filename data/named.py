@@ -180,7 +180,8 @@ def fetch(
                     extract(path, members, raw / remote.name)
             written, blank = _write_splits(rows, building, pair)
         except ValueError as error:  # name the download, since the temporary folder is removed
-            raise ValueError(str(error).replace(str(raw), str(downloads))) from None
+            remedy = "" if "delete" in str(error) else f"; delete {downloads} to download it again"
+            raise ValueError(f"{error}{remedy}".replace(str(raw), str(downloads))) from None
         shutil.rmtree(raw, ignore_errors=True)
         manifest = {
             "corpus": corpus.name,

@@ -271,12 +271,23 @@ def read_decompressed(path: Path) -> bytes:
         return file.read()
 
 
+TEXTS = (".hyp", ".json", ".jsonl", ".toml")
+"""Suffixes of the texts in the folder of a run."""
+
+
 def hash_decompressed(path: Path) -> str:
-    """Compute the sha256 of a file's decompressed content."""
+    """Compute the sha256 of a file's decompressed content.
+
+    Line ends of Windows count as those of Unix in a text: Git may have changed them.
+    """
     digest = hashlib.sha256()
     with open_text(path) as file:
-        while chunk := file.read(BUFFER):
-            digest.update(chunk)
+        if Path(plain_name(path)).suffix in TEXTS:
+            for line in file:
+                digest.update(line.replace(b"\r\n", b"\n"))
+        else:
+            while chunk := file.read(BUFFER):
+                digest.update(chunk)
     return digest.hexdigest()
 
 

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 SERIAL_BLOCKS = 20
 """Blocks for this process before others start: small corpora need none."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable by which a new process imports nothing from the working directory, such as a ``random.py``."""
 MAX_WORKERS = 8
 """More workers would wait for the process that reads."""
 
@@ -57,7 +59,8 @@ def map_blocks(
         return
     # Spawned, since a fork copies the threads' locks, but not the threads that would release them.
     context = get_context("spawn")
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(function,))
+    with _starting():  # the resource tracker
+        pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(function,))
     try:
         pending = deque[Future[Result]]()
         for block in blocks:
@@ -82,11 +85,14 @@ def _starting() -> Iterator[None]:
     is_main = current_thread() is main_thread()  # only the main thread may set handlers
     handled = [number for number in signal.Signals if is_main and callable(signal.getsignal(number))]
     before = {number: signal.signal(number, lambda signum, _: received.append(signum)) for number in handled}
-    sys.modules["__main__"] = ModuleType("__main__")
+    sys.modules["__main__"], safe_path = ModuleType("__main__"), os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
     try:
         yield
     finally:
         sys.modules["__main__"] = main
+        if safe_path is None:
+            del os.environ[SAFE_PATH]
         for signum, handler in before.items():
             signal.signal(signum, handler)
         for number in received:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import safetensors.torch
-import torch
 
 import compare.scoring
 import data.corpus
@@ -26,7 +25,7 @@ from tests.kits.common import ROOT, ROWS, Refusal
 from tests.kits.experiments import edit_text
 
 RUN = ROWS[0]
-STATE, WEIGHTS = "checkpoints/trainer.pt", "checkpoints/final.safetensors"
+WEIGHTS = "checkpoints/final.safetensors"
 
 
 FAULTS: dict[str, tuple[str, int]] = {
@@ -67,10 +66,6 @@ FAULTS: dict[str, tuple[str, int]] = {
     ),
     "model that the memory cannot hold": (
         "error: ...: needs ... GiB for weights, ... this machine has ... GiB: lower ...",
-        2,
-    ),
-    "state of another type": (
-        "error: .../trainer.pt: the state of another model or version ...: delete ...",
         2,
     ),
     "closed pipe": ("", 1),
@@ -139,10 +134,6 @@ def negate_a_weight(place: Place) -> None:
     safetensors.torch.save_file({**weights, name: -weights[name]}, place.run / WEIGHTS)
 
 
-def write_another_state(place: Place) -> None:
-    torch.save({"progress": {}}, place.run / STATE)
-
-
 Damage = Callable[[Place], object]
 RUN_AGAIN = "run {config} --out {folder} -q"
 RUN_OUT = "run {config} --out {out} -q"
@@ -187,7 +178,6 @@ CASES: list[tuple[str, Sequence[Damage], Sequence[str]]] = [
         [],
         [RUN_OUT + " --set models.luong.hidden_size=1000000" + dry for dry in ("", " --dry-run")],
     ),
-    ("state of another type", [write_another_state, unfinish], [RUN_AGAIN]),
     ("escape sequence in a file name", [], ["table {out}/\x1b[31mred"]),
     *(
         (

@@ -4,11 +4,13 @@ import logging
 import textwrap
 import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib import font_manager
 from matplotlib.axes import Axes
@@ -32,6 +34,13 @@ MIN_WIDTH_INCHES = 4.5
 """Least width of a figure, for its title."""
 
 
+@contextmanager
+def plain_style() -> Iterator[None]:
+    """Draw with matplotlib's defaults, whatever the user's matplotlibrc or notebook has set."""
+    with mpl.rc_context({name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"}):
+        yield
+
+
 class HeatMaps(Figure):
     """A figure that a notebook shows without pyplot."""
 
@@ -39,6 +48,7 @@ class HeatMaps(Figure):
         return render_figure(self, format="png")
 
 
+@plain_style()
 def draw_heads(
     layers: Sequence[tuple[Sequence[object], NDArray[Any]]],
     rows: Sequence[str],
@@ -117,6 +127,7 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
 # Fonts for the characters of all languages.
 
 
+@plain_style()
 def render_figure(figure: Figure, **options: Any) -> bytes:
     """Return the image of ``savefig``, with fonts that have its characters where possible."""
 

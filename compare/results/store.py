@@ -309,6 +309,8 @@ def read_record(path: Path, kind: type[Record], remedy: str) -> Record:
 
     Raises OSError if it cannot be read, and ValueError with value and ``remedy`` if it is damaged.
     """
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise ValueError(f"{path} is no file: {remedy}")
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -19,8 +19,12 @@ FACTORS = {"M": 1e-6, "GB": 1e-9, "%": 100, "min": 1 / 60}
 """Factors from stored to printed values, by unit."""
 
 
+LARGE = 1e6
+"""Floats from here on are printed as powers of ten."""
+
+
 def format_number(value: Any, digits: int = 4) -> str:
-    """Format a value for a table, a float with ``digits`` significant digits."""
+    """Format a value for a table, a float with ``digits`` significant digits, in full below ``LARGE``."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
@@ -29,7 +33,7 @@ def format_number(value: Any, digits: int = 4) -> str:
         if not math.isfinite(value):
             return UNKNOWN
         text = f"{value:.{digits}g}"
-        return f"{value:,.0f}" if 10**digits <= abs(float(text)) and abs(value) < 1e15 else text
+        return f"{value:,.0f}" if 10**digits <= abs(float(text)) and abs(value) < LARGE else text
     return UNKNOWN if value is None else str(value)
 
 
@@ -132,7 +136,7 @@ class Column:
             return self.form(value)
         if isinstance(value, int | float):
             value *= FACTORS.get(self.unit, 1)
-            if self.decimals is not None:
+            if self.decimals is not None and abs(value) < LARGE:
                 return f"{value:,.{self.decimals}f}"
         return format_number(value)
 
@@ -238,7 +242,7 @@ def plain_column(name: str, heading: str = "") -> Column:
 
     def text(value: Any) -> str:
         is_rounded = isinstance(value, float) and decimals is not None
-        return f"{value:,.{decimals}f}" if is_rounded else format_number(value)
+        return f"{value:,.{decimals}f}" if is_rounded and abs(value) < LARGE else format_number(value)
 
     return Column(name, heading or name, form=text)
 

@@ -116,9 +116,20 @@ def test_a_figure_that_nothing_supports_is_found(forged: Path):
     assert f"{RUN}: perplexity.json" in differences(forged)
 
 
+def test_a_deleted_figure_is_found_unless_it_was_added_later(forged: Path):
+    for name in ("chrf", "distinct_lines"):
+        edit_json(forged / RUN / "result.json", lambda row, name=name: row.pop(name))
+    result = check_experiment(forged)
+    assert (RUN, "chrf") in {(value.context, value.name) for value in result.differences}
+    assert f"distinct_lines, which was added later ({RUN})" in result.not_checked
+
+
 def test_changed_tables_translations_and_corpus_are_found(forged: Path, honest: Path):
     edit_text(forged / "table.csv", "luong", "loung")
-    assert differences(forged) == ["table.csv: content"]
+    edit_json(forged / "summary.json", lambda content: content["means"][0].update(bleu=99.0))
+    edit_json(forged / "summary.json", lambda content: content["outcome"].append("luong wins."))
+    views = {"table.csv: content", "table.md: content"}  # table.md shows the outcome
+    assert set(differences(forged)) == {"summary.json: outcome", "summary.json: bleu of luong", *views}
     output = forged / RUN / "test.hyp"
     output.write_text("Hund " + output.read_text())
     changed = differences(forged)

@@ -210,6 +210,18 @@ def test_words_beyond_a_number_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> 
     assert list(cache) == ["a", "b", "c"]
 
 
+def test_workers_import_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    """As users have a ``random.py`` there: a new process would take it for Python's."""
+    (tmp_path / "scripts").mkdir()
+    script = tmp_path / "scripts" / "mine.py"
+    script.write_text("from data.workers import map_blocks\nprint(*map_blocks(abs, [-1, 2], workers=2))\n")
+    for name in ("pickle", "random", "socket", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')\n")
+    command, environment = [sys.executable, str(script)], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("1 2\n", "")
+
+
 PID = "__import__('os').getpid()"
 """For ``eval``: a worker need not import this file, and with it torch, to tell its process."""
 

@@ -1,5 +1,6 @@
 """Files and folders that are whole or absent, whatever happens while they are written."""
 
+import errno
 import os
 import resource
 import signal
@@ -19,6 +20,7 @@ from data.files import (
     remove_leftovers,
     sync_file,
     temporary_path,
+    warn_once,
     write_atomically,
 )
 
@@ -65,6 +67,35 @@ def test_the_file_is_on_disk_before_it_gets_its_name_and_the_folder_after(tmp_pa
     append_whole(tmp_path / "x", " line")
     sync_file(tmp_path / "x")
     assert calls[3:] == [("file", 8), ("folder", 0)]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF, errno.EIO])
+def test_a_file_system_without_fsync_of_folders_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+):
+    fsync = os.fsync
+
+    def of_files(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", of_files)
+    warn_once.cache_clear()
+    if number == errno.EIO:
+        with pytest.raises(OSError, match="Input/output error"):
+            write_atomically(tmp_path / "x", "new")
+        return
+    for content in ("one", "two"):
+        write_atomically(tmp_path / "x", content)
+    assert caplog.text.count("cannot sync folders") == 1
+    warn_once.cache_clear()
+
+
+def test_a_path_that_is_not_utf8_is_refused_before_the_work(tmp_path: Path):
+    with pytest.raises(ValueError, match="this path is not UTF-8: rename its folder or name another one"):
+        new_folder(tmp_path / "caf\udce9").__enter__()
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_append_that_does_not_fit_leaves_the_file_as_it_was(tmp_path: Path):

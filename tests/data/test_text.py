@@ -67,6 +67,13 @@ def test_a_compressed_file_is_read_and_hashed_by_its_content(tmp_path: Path, suf
         assert read_lines(path) == ("ein Hund", "Äpfel", "more")
 
 
+def test_line_ends_of_windows_change_the_hash_of_no_text(tmp_path: Path):
+    windows = CONTENT.replace(b"\n", b"\r\n")
+    for name, is_text in (("log.jsonl", True), ("test.hyp", True), ("final.safetensors", False)):
+        hashes = {hash_decompressed(write(tmp_path / name, content)) for content in (CONTENT, windows)}
+        assert (len(hashes) == 1) == is_text
+
+
 @pytest.mark.parametrize("pack", PACK.values())
 def test_packed_text_is_read_whatever_its_name_is(tmp_path: Path, pack: Callable[[bytes], bytes]):
     for name in ("x.de", "x.bz2"):

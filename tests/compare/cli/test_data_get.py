@@ -8,6 +8,8 @@ import pytest
 
 from compare.cli import main
 from compare.report.corpus import entries
+from compare.system.locks import LOCK
+from data import named
 from data.corpus import read_corpus
 from data.named import CORPORA
 from tests.kits.common import Refusal
@@ -37,6 +39,18 @@ def test_get_prints_the_folder_to_stdout_and_messages_to_stderr(server: Server, 
     assert main(["data", "get", "tatoeba", "--out", str(tmp_path), "--json", "--quiet"]) == 0
     out, err = capsys.readouterr()
     assert (json.loads(out), err) == ({"folder": str(tmp_path / "tatoeba.en-de")}, "")
+
+
+def test_one_process_downloads_a_corpus_at_a_time(server: Server, tmp_path: Path, monkeypatch):
+    fetch, locked = named.fetch, list[bool]()
+
+    def watched(*arguments) -> Path:
+        locked.append((tmp_path / "downloads" / "tatoeba" / LOCK).is_file())
+        return fetch(*arguments)
+
+    monkeypatch.setattr(named, "fetch", watched)
+    assert main(["data", "get", "tatoeba", "--out", str(tmp_path)]) == 0
+    assert locked == [True]
 
 
 def test_mistakes_and_faults_are_one_line(server: Server, tmp_path: Path, refusal: Refusal):

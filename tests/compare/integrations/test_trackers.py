@@ -20,6 +20,8 @@ Lines = list[tuple[int, dict[str, float]]]
 class StandIn:
     """In place of wandb: init gives a run that is open already, unless reinit="create_new" says otherwise."""
 
+    __spec__ = "installed"
+
     def __init__(self) -> None:
         self.lines: dict[str, Lines] = defaultdict(list)
         self.options: list[dict[str, Any]] = []

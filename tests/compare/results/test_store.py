@@ -12,6 +12,7 @@ import pytest
 from compare.results.store import (
     Result,
     load_results,
+    of_budget,
     read_result,
     read_results,
     save_result,
@@ -151,6 +152,16 @@ def test_a_frame_keeps_integers_and_leaves_the_unknown_unknown():
     assert frame["bleu"].dtype == "float64"
     assert frame["bleu"].isna().tolist() == [False, True]
     assert frame["valid_loss"].isna().all()
+
+
+def test_one_budget_is_the_largest_with_a_finished_run_or_the_one_asked_for():
+    external = replace(DONE, label="theirs", preset="external")
+    small, large = (replace(DONE, budget=budget) for budget in (1_000, 4_000))
+    begun = replace(DONE, budget=8_000, status="unfinished")
+    results = [external, small, large, begun]
+    assert of_budget(results) == [external, large]
+    assert of_budget(results, 8_000) == [external, begun]
+    assert of_budget([begun]) == [begun]
 
 
 def test_further_test_sets_become_columns():
