@@ -357,7 +357,8 @@ def iter_lines(
                 "save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
             ) from None
         finally:
-            lines.detach()  # otherwise it would close standard input
+            if not file.closed:  # the garbage collector may close the file before this generator
+                lines.detach()  # otherwise it would close standard input
     if not number:
         raise ValueError(f"{name} is empty; expected one sentence per line")
 

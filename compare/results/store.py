@@ -5,13 +5,12 @@ measured, or the run failed before it) is None, never 0.
 """
 
 import hashlib
-import logging
 import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,12 +20,10 @@ from compare.config.sections import EXTERNAL, SHARED, run_name
 from compare.results.table import GROUPS, UNKNOWN, Row, describe_share, figure
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
-from data.files import as_paths, write_atomically
+from data.files import as_paths, warn_once, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
-
-logger = logging.getLogger(__name__)
 
 Status = Literal["done", "failed", "unfinished"]
 
@@ -434,7 +431,7 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
 def _read_own_result(folder: Path) -> Result:
     """Read the result of a run, whose folder must bear its label and seed, and import its plug-ins."""
     if problem := plugin_problem(folder):
-        _warn(f"{problem}; only the stored figures of single runs are shown")
+        warn_once(f"{problem}; only the stored figures of single runs are shown")
     result = read_result(folder)
     if result.run not in (folder.name, run_name(*_split_name(folder.name))):
         raise ValueError(
@@ -442,11 +439,6 @@ def _read_own_result(folder: Path) -> Result:
             f"rename the folder to {abbreviate(result.run)}, or move it out of the experiment"
         )
     return result
-
-
-@cache
-def _warn(text: str) -> None:
-    logger.warning(text)
 
 
 # The file experiment.json: the runs of an experiment, and what all of them share.
