@@ -231,11 +231,11 @@ class SlopeDifference(NamedTuple):
     """p-value with Holm's correction for all pairs of the call."""
 
     def __str__(self) -> str:
-        gains = [f"{curve.label} {curve.slopes.mean():.2f} BLEU" for curve in (self.first, self.second)]
+        gains = [f"{curve.slopes.mean():.2f} BLEU to {curve.label}" for curve in (self.first, self.second)]
         low, high = self.test.interval()
         verdict = describe_p(self.p) if self.p < ALPHA else f"{describe_p(self.p)}, not significant"
         return (
-            f"Each doubling of the training FLOPs gains {gains[0]} and {gains[1]}: a difference of "
+            f"Each doubling of the training FLOPs adds {gains[0]} and {gains[1]}: a difference of "
             f"{self.test.difference:z.2f} (95% interval {low:z.2f} to {high:z.2f}; {verdict})."
         )
 
