@@ -171,7 +171,7 @@ def test_slopes_and_their_tests_are_those_of_scipy():
     assert [difference.p for difference in differences] == pytest.approx(
         holm_correction([test.pvalue for test in tests])
     )
-    assert str(differences[0]).startswith("Each doubling of the training FLOPs gains a ")
+    assert str(differences[0]).startswith("Each doubling of the training FLOPs adds ")
     with pytest.raises(ValueError, match=r"^one has one seed; comparing slopes needs two or more$"):
         compare_slopes([(curves[0], curve("one", [1, 2, 3, 4]))])
 
