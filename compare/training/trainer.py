@@ -333,10 +333,10 @@ class Trainer:
 
     @by_main
     def _save(self, *, keep_trunk: bool) -> None:
-        """Save the state, then delete the snapshots no longer needed.
+        """Save the state, then delete snapshots that are no longer needed.
 
         ``keep_trunk`` also keeps the state and its snapshots for trainings to larger budgets. They are
-        written first: a process that is killed in between comes by here again.
+        written first, so that a killed process repeats this.
         """
         self._ensure_updates_finite()
         self._ensure_files_are_there()
