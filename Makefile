@@ -1,5 +1,5 @@
 # Every target makes the environment it needs; a second call installs nothing.
-#   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.11 and leaves its torch alone
+#   make PYTHON=/path/to/python ...   uses an environment that already has torch >= 2.9 and leaves its torch alone
 #   make ARGS="--set ..." compare     passes arguments on to attnbench run
 #   make CORPORA=FOLDER bench         takes FOLDER/multi30k instead of random ids; results, pages and race find their
 #                                     corpora in FOLDER too

@@ -16,7 +16,7 @@ from compare.system.locks import Locked
 from compare.system.log import discard, hide_messages
 from compare.system.messages import first_line, is_out_of_memory
 from compare.system.processes import Interrupted, Terminated, is_main_process, raise_on_signals
-from data.text import visible, visible_lines
+from data.text import visible
 
 __all__ = ["app", "main"]
 
@@ -26,6 +26,9 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; the exit status is 0, 2 (the user's mistake), 1 (failure) or 128 + signal."""
+    os.environ["MPLBACKEND"] = (
+        "agg"  # commands show no windows; notebooks name a backend that may not be here
+    )
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 (until the end)
@@ -70,9 +73,15 @@ def _run(arguments: list[str] | None) -> int:
         return 2
     except Exception as error:
         if hasattr(error, "format_message"):  # typer's own errors; their class differs between versions
-            message = visible_lines(error.format_message())
-            error.format_message = lambda: message
-            error.show()  # type: ignore[attr-defined]
+            context = getattr(error, "ctx", None)
+            help_page = f"; see {context.command_path} --help" if context else ""
+            message = error.format_message().rstrip(".")
+            say(
+                message if "\n" in message else f"error: {message}{help_page}"
+            )  # help: there were no arguments
+            return 2
+        if str(error).startswith("Symlink loop"):  # from pathlib, up to Python 3.12
+            say(f"error: {first_line(error)}: remove the link, or name another folder")
             return 2
         if not is_out_of_memory(error):
             raise

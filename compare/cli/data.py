@@ -11,6 +11,7 @@ import typer
 import compare
 from compare.cli import options as cli
 from compare.report.render import list_text
+from compare.system.locks import lock_folder
 from compare.system.log import counting
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def get(
     Example: attnbench data get multi30k --src en --tgt fr
     """
     from compare.report.corpus import addresses, entries, render_catalogue
-    from data.named import fetch
+    from data.named import fetch, named_corpus
 
     if name is None or list_corpora:
         cli.show(entries(), render_catalogue(), as_json=as_json)
@@ -223,7 +224,8 @@ def get(
         text = "\n".join(f"{file['file']}  {file['from'][0]}" for file in files)
         cli.show(files, text, as_json=as_json)
         return 0
-    with counting("MB") as progress:
+    downloads = out / "downloads" / named_corpus(name).name
+    with counting("MB") as progress, lock_folder(downloads, wait=True):
         folder = fetch(name, src, tgt, out, progress)
     cli.show({"folder": str(folder)}, str(folder), as_json=as_json)
     return 0

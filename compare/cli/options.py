@@ -10,6 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import compare
 from compare.system.log import show_messages
+from compare.system.messages import nearest
 from compare.system.processes import is_main_process, is_torchrun
 from data.text import visible_lines
 
@@ -28,6 +29,9 @@ MEANT = {
     **dict.fromkeys(("results", "show"), "table"),
     "benchmark": "bench",
     "prepare": "data prepare",
+    **dict.fromkeys(("ensemble", "extend", "score-run", "score-model", "add-scores"), "score --help"),
+    "converge": "run with train.budgets",
+    "contrast": "study contrastive",
 }
 """Names that people try, with the right command."""
 
@@ -36,10 +40,18 @@ class CommandGroup(TyperGroup):
     """The commands in groups."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command; an error names the right one for a common guess."""
-        if args[0] in MEANT:
-            raise ValueError(f"no command {args[0]!r}: use attnbench {MEANT[args[0]]}")
-        return super().resolve_command(ctx, args)
+        """Find a command; an error suggests what was probably meant."""
+        name = args[0]
+        if name in self.commands or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        from compare.config import shipped_experiments
+
+        meant = {**MEANT, **{shipped: f"run {shipped}" for shipped in shipped_experiments()}}
+        if name in meant:
+            raise ValueError(f"no command {name!r}: use attnbench {meant[name]}")
+        near = nearest(name, [*self.commands, *meant], 0.6)
+        hint = f"did you mean {meant.get(near, near)}?" if near else "attnbench --help lists them"
+        raise ValueError(f"no command {name!r}; {hint}")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write one section per group."""

@@ -346,7 +346,9 @@ def align(
         rows.append(
             {"system": name, "method": "links"} | compare.count_proposed_links(alignment, pairs).scores()
         )
-    cli.show(rows, table_text(rows, width=terminal_width()), as_json=as_json)
+    short = _shortest_names([str(system) for system in systems])
+    shown = [row | {"system": short[row["system"]]} for row in rows]
+    cli.show(rows, table_text(shown, width=terminal_width()), as_json=as_json)
     return 0
 
 

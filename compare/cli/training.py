@@ -198,7 +198,13 @@ def tune(
             "on them"
         )
     elif tuning.best is None:
-        logger.error("no best.toml: all trials of a model failed; try another range with --space")
+        last = next(trial for trial in reversed(tuning.trials) if trial.status != "done")
+        remedy = (
+            "draw from another range with --space"
+            if last.status == "failed"
+            else "run the same command again"
+        )
+        logger.error(f"no best.toml: all trials of a model failed ({last.label}: {last.reason}): {remedy}")
     else:
         logger.info(f"written to {tuning.best}")
     return 0 if tuning.best else 1

@@ -312,7 +312,10 @@ def _run_processes(work: Work, number: int, device: str, watch: _Watch) -> None:
     After the first signal, or if this process is killed, they save their states and end; a second signal
     kills them.
     """
-    command, workers = [sys.executable, "-c", START, json.dumps(sys.path)], list[subprocess.Popen[bytes]]()
+    command, workers = (
+        [sys.executable, "-P", "-c", START, json.dumps(sys.path)],
+        list[subprocess.Popen[bytes]](),
+    )
     with stop_on_signals() as stop, ExitStack() as pipes:
         try:
             for environment in _environments(number, device):

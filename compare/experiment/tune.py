@@ -321,6 +321,11 @@ def _collect_trials(folder: Path, plan: TuningPlan) -> list[TrialResult]:
                 )
         lines = read_metrics(run.metrics) if run.metrics.is_file() else []
         last = lines[-1] if lines else {}
+        if result.status == "done" and last.get("kind") != "final":
+            raise ValueError(
+                f"{run.metrics} lacks its last line, which has the scores of this trial: delete {run.folder} "
+                "and run the same command again, which trains the trial again"
+            )
         scores = last if result.status == "done" else {}
         trials.append(
             TrialResult(
@@ -352,7 +357,7 @@ def read_trials(folder: str | Path) -> list[TrialResult]:
         raise ValueError(f"{path}: no trials of a search: name the folder that attnbench tune wrote")
     try:
         return msgspec.json.Decoder(TrialResult).decode_lines(path.read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{path}: a line is not the result of a trial: {error}; delete the file and repeat the search, "
             "which writes it again"

@@ -27,7 +27,7 @@ from compare.analysis.cost import (
 )
 from compare.analysis.efficiency import SIZE, SPEED
 from compare.analysis.similarity import NEAREST
-from compare.attention.heatmap import render_figure
+from compare.attention.heatmap import plain_style, render_figure
 from compare.models.styles import Style, series_style
 from compare.results.store import refuse_writing
 from compare.results.table import Row, heading_of
@@ -136,6 +136,7 @@ def draw_line(axes: Axes, points: Points, style: Style) -> None:
         axes.fill_between(x, low, high, color=style.color, alpha=0.15, linewidth=0)
 
 
+@plain_style()
 def draw_lines(
     rows: Sequence[Row],
     styles: Styles,
@@ -234,6 +235,7 @@ LABEL_GAP = 0.055
 """Smallest distance between labels at the ends of lines, as a share of the panel's height."""
 
 
+@plain_style()
 def cost_plot(rows: Sequence[Row], styles: Styles, against: str, quality: str = "bleu") -> Figure:
     """Plot quality against the cost of training, with the crossings of models and their intervals.
 
@@ -341,6 +343,7 @@ def _set_cost_ticks(axes: Axes, curves: Iterable[Curve], against: str) -> None:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda cost, _: format_cost(cost).replace(".0e", "e")))
 
 
+@plain_style()
 def pareto_plot(rows: Sequence[Row], styles: Styles, against: str) -> Figure:
     """Plot test BLEU against speed or size; ``rows`` of ``compare.analysis.efficiency.pareto``.
 
@@ -408,6 +411,7 @@ class Bar(NamedTuple):
         return cls(fmean(values), min(values), max(values)) if values else None
 
 
+@plain_style()
 def bar_plot(panels: Mapping[str, Mapping[str, Bar | None]], styles: Styles, caption: str) -> Figure:
     """Draw one panel per quantity, one bar per model.
 

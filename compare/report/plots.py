@@ -144,6 +144,8 @@ def draw_plots(folder: str | Path, *, out: str | Path | None = None, data_root: 
         ValueError: the folder holds no runs, or ``out`` is not given for a published or read-only folder.
     """
     folder = Path(folder)
+    if (file := output_file(out)) and file.suffix.removeprefix(".") in ATTENTION_FORMATS:
+        raise ValueError(f"{out} is one file, but several figures are drawn: name a folder, or one figure")
     plots = plots_folder(folder, out)
     if not any(result.status == "done" and not result.is_external for result in read_results(folder)):
         logger.info(f"{folder}: no finished run to plot")

@@ -20,7 +20,7 @@ from compare.system.device import device_name
 from compare.system.messages import abbreviate, first_line
 from compare.training.source_attention import SourceAttention
 from data.batches import GlobalBatch
-from data.files import write_atomically
+from data.files import ensure_utf8, write_atomically
 
 # Names of the files that training writes to a run folder.
 
@@ -60,6 +60,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     """Read named tensors from a safetensors file, to the CPU; ValueError if it is missing or damaged."""
     if not path.exists():
         raise ValueError(f"{path}: no such weights: has this run been trained?")
+    ensure_utf8(path)
     try:
         return safetensors.torch.load_file(path)
     # KeyError, TypeError: an element type that torch or safetensors lacks

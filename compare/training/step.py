@@ -162,4 +162,4 @@ class GradientSum:
 
 def dropout_seed(seed: int, update: int, rank: int) -> int:
     """Return the seed of dropout in one update of one of several processes, whatever happened before."""
-    return int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence([seed, update, rank]).generate_state(1, np.uint64)[0]) >> 1

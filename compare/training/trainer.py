@@ -51,6 +51,8 @@ NEEDED = ("config.toml", "vocabulary.json", METRICS_FILE)
 """Files of a run folder that the result needs, but training does not read."""
 ATTENTION_BY = 1_000
 """Updates after which attention that has not found the source causes a warning."""
+DIVERGED_NATS = 0.5
+"""Excess of a loss over that of equal probabilities; fresh models of all presets stay below it."""
 LOOK_EVERY = 8
 """Updates between two checks for signals in other processes that train on GPUs."""
 
@@ -97,6 +99,7 @@ class Trainer:
         self.scheduled = [module for module in self.model.modules() if isinstance(module, Scheduled)]
         self.folder, self._warned = run_folder / CHECKPOINTS, False
         self._sizes: dict[Path, int] = {}
+        self._train_loss = 0.0
         self.checkpoint = Checkpoint(self.folder / STATE, self.model, self.optimizer, train_config.ema)
         self.state, self.running_metrics = self.checkpoint.progress, self.checkpoint.running_metrics
         self.energy, self.ema = EnergyMeter(self.device), self.checkpoint.ema
@@ -225,7 +228,9 @@ class Trainer:
     def _log_running_metrics(self) -> None:
         self._finish_queued_work()
         self._ensure_updates_finite()
+        self._ensure_files_are_there()
         line = self.running_metrics.compute_and_reset(self.state.seconds)
+        self._train_loss = line["loss"]
         line = {"kind": "train", **self.state.log_fields(), **line}
         line["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         line |= {
@@ -237,6 +242,7 @@ class Trainer:
         if processes.size > 1:
             line |= {"processes": processes.size, "devices": processes.devices, "nodes": processes.nodes}
         self.metrics.append(line)
+        self._ensure_files_are_there()  # records the size of the log, which may be new
 
     def _ensure_updates_finite(self) -> None:
         if not self.running_metrics.are_finite:
@@ -298,6 +304,7 @@ class Trainer:
         line |= {"loss": state.best_loss, "bleu": state.best_bleu, "best_update": state.best_update}
         line |= {f"{phase}_s": state.seconds[phase] for phase in ("validation", "checkpoint")}
         self.metrics.append(line)
+        self.metrics.sync()  # the result, which is written next, has the hash of the log
 
     # Checkpoints: weights to choose from or to average, and the state that training resumes from.
 
@@ -307,15 +314,27 @@ class Trainer:
 
     @by_main
     def _save_snapshot(self, result: Validation | None = None) -> None:
-        if result is not None and not math.isfinite(result.loss):
-            raise TrainingDiverged(
-                f"validation loss is {result.loss} at update {self.state.update}: lower learning_rate"
-            )
+        if result is not None:
+            self._ensure_loss_is_sane(result.loss)
         with self.state.timed("checkpoint"):
             save_weights(self.snapshot(self.state.update), model_weights(self.model))
         if result is not None:
             self._log_validation("valid", result)
             self._warn_of_lost_attention(result.attention)
+
+    def _ensure_loss_is_sane(self, loss: float) -> None:
+        """Raise TrainingDiverged if the weights predict far worse than equal probabilities would.
+
+        Both losses must say so: one spike raises the mean training loss, overfitting the validation loss.
+        """
+        update, config = self.state.update, self.train_config
+        uniform = math.log(self.criterion.model.output.weight.size(0))
+        is_warm = update > self.optim_config.warmup_updates or update == config.max_updates
+        if not math.isfinite(loss) or (is_warm and min(loss, self._train_loss) > uniform + DIVERGED_NATS):
+            raise TrainingDiverged(
+                f"validation loss is {loss:.6g} at update {update}, that of a uniform guess {uniform:.3g}: "
+                f"lower learning_rate (now {self.optim_config.learning_rate:g}) or raise warmup_updates"
+            )
 
     def _warn_of_lost_attention(self, attention: SourceAttention | None) -> None:
         """Warn, once per call of ``run``, if attention has not found the source in time."""

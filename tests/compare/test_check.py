@@ -51,9 +51,9 @@ def test_an_unchanged_experiment_has_no_difference(decode: int, honest: Path):
 def test_the_command_prints_what_is_not_checked(honest: Path, capsys: pytest.CaptureFixture[str]):
     result = check_experiment(honest)
     assert main(["check", str(honest), "-q"]) == 0
-    *not_checked, summary = capsys.readouterr().out.splitlines()
-    assert summary == f"{len(result.findings)} figures and files compared, 0 differ"
-    assert not_checked == [f"not checked: {line}" for line in result.not_checked]
+    printed = " ".join(capsys.readouterr().out.split())
+    expected = [f"not checked: {line}" for line in result.not_checked]
+    assert printed == " ".join([*expected, f"{len(result.findings)} figures and files compared, 0 differ"])
     assert main(["check", str(honest), "--json", "-q"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content["compared"] == len(result.findings)
@@ -116,9 +116,20 @@ def test_a_figure_that_nothing_supports_is_found(forged: Path):
     assert f"{RUN}: perplexity.json" in differences(forged)
 
 
+def test_a_deleted_figure_is_found_unless_it_was_added_later(forged: Path):
+    for name in ("chrf", "distinct_lines"):
+        edit_json(forged / RUN / "result.json", lambda row, name=name: row.pop(name))
+    result = check_experiment(forged)
+    assert (RUN, "chrf") in {(value.context, value.name) for value in result.differences}
+    assert f"distinct_lines, which was added later ({RUN})" in result.not_checked
+
+
 def test_changed_tables_translations_and_corpus_are_found(forged: Path, honest: Path):
     edit_text(forged / "table.csv", "luong", "loung")
-    assert differences(forged) == ["table.csv: content"]
+    edit_json(forged / "summary.json", lambda content: content["means"][0].update(bleu=99.0))
+    edit_json(forged / "summary.json", lambda content: content["outcome"].append("luong wins."))
+    views = {"table.csv: content", "table.md: content"}  # table.md shows the outcome
+    assert set(differences(forged)) == {"summary.json: outcome", "summary.json: bleu of luong", *views}
     output = forged / RUN / "test.hyp"
     output.write_text("Hund " + output.read_text())
     changed = differences(forged)

@@ -99,7 +99,7 @@ def test_the_command_prints_it(
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines))
     hypotheses, references = str(tmp_path / "hyp"), str(tmp_path / "ref")
     assert main(["score", hypotheses, "--ref", references, "-m", "exact"]) == 0
-    assert capsys.readouterr().out == "exact 50.000  exact|v:1\n"
+    assert capsys.readouterr().out == "exact 50.000  exact|v:1\ndifferent lines 1.000\n"
     assert main(["score", hypotheses, "--ref", references, "-m", "exact", "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     assert (record["exact"], record["exact_signature"], record["bleu"]) == (50.0, "exact|v:1", None)
@@ -110,7 +110,7 @@ def test_the_command_prints_it(
     assert [row[3:5] for row in rows] == [["50", "[49.000, 51.000]"], ["100", "[99.000, 101.000]"]]
     assert "\nexact: exact|v:1\n" in table
     message = refusal("score", hypotheses, "--ref", references, "-m", "comet")
-    assert message == "no 'comet' here: choose from bleu, chrf, ter, exact"
+    assert message == "unknown metric 'comet': choose from bleu, chrf, ter, exact"
 
 
 @pytest.mark.usefixtures("without_plots")
@@ -145,23 +145,17 @@ def test_results_tables_report_and_check_hold_it(copy: Path):
     assert (first.run, "exact") in {(value.context, value.name) for value in differences}
 
 
-def test_a_score_that_takes_the_column_of_a_field_is_refused():
-    result = Result(label="a", preset="lstm", seed=1, status="done", scores={"params": 1.0})
-    with pytest.raises(ValueError, match="column 'params' is a field already: rename the metric"):
-        result.flat()
-
-
 def test_a_metric_is_registered_once_and_whole():
     register_metric(changed(name="exact_2"))
     assert list_metrics() == ["bleu", "chrf", "ter", "exact", "exact_2"]
     for metric, message in (
         (ExactMatch(), "the metric 'exact' exists already: choose another name"),
         (ExactMatch, "a metric must be an instance of a subclass of Metric, found <class "),
-        (changed(name="Exact"), "metric 'Exact': use lower-case letters"),
+        (changed(name="Exact"), "metric 'Exact': use only lower-case letters"),
         (changed(name="warnings"), "the metric 'warnings' exists already"),
     ):
         with pytest.raises(ValueError, match=message):
             register_metric(metric)  # type: ignore[arg-type]
     register_metric(changed(name="epochs"))
-    with pytest.raises(ValueError, match="column 'epochs' is a field already: rename the metric"):
+    with pytest.raises(ValueError, match="column 'epochs' already exists: rename the metric"):
         ensure_columns_of_metrics()

@@ -39,14 +39,16 @@ def general(*shape: int) -> Tensor:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("kind", ["free", "padded", "general"])
+@pytest.mark.parametrize("kind", ["free", "padded", "general", "bias"])
 def test_plain_attention_is_torchs_and_its_weights_are_weights(kind, causal):
     queries, keys, values = qkv()
-    masks = {"free": None, "padded": batch()[1][:, None, None, :], "general": general(B, HEADS, S, S)}
-    contexts, weights = plain_attention(queries, keys, values, masks[kind], causal, 0.0)
-    allowed = torch.ones(S, S, dtype=torch.bool) if masks[kind] is None else masks[kind]
+    bias, padding = torch.randn(HEADS, S, S), batch()[1][:, None, None, :]
+    mask = {"free": None, "padded": padding, "general": general(B, HEADS, S, S), "bias": bias}[kind]
+    contexts, weights = plain_attention(queries, keys, values, mask, causal, 0.0)
+    allowed = torch.ones(S, S, dtype=torch.bool) if kind in ("free", "bias") else mask
     allowed = allowed & torch.ones(S, S).tril().bool() if causal else allowed
-    expected = nn.functional.scaled_dot_product_attention(queries, keys, values, allowed)
+    both = bias.masked_fill(~allowed, -math.inf) if kind == "bias" else allowed
+    expected = nn.functional.scaled_dot_product_attention(queries, keys, values, both)
     torch.testing.assert_close(contexts, expected, **EXACT)
     torch.testing.assert_close(contexts, weights @ values, **EXACT)
     assert torch.equal(weights > 0, allowed.expand(B, HEADS, S, S))

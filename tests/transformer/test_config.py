@@ -3,7 +3,7 @@
 import pytest
 
 from tests.kits.transformers import small, small_only
-from transformer import DecoderOnlyConfig, LanguageModelConfig
+from transformer import LanguageModelConfig
 
 
 @pytest.mark.parametrize(
@@ -38,20 +38,15 @@ def test_an_impossible_config_is_refused(change, message):
         small(**change)
 
 
-def test_the_decoder_only_config_has_a_size_of_its_own_and_the_shared_checks():
-    with pytest.raises(ValueError, match="num_layers must be at least 1, got 0"):
-        small_only(num_layers=0)
-    assert {"encoder_layers", "decoder_layers"}.isdisjoint(DecoderOnlyConfig.__dataclass_fields__)
-
-
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("kind", "change", "message"),
     [
-        ({"tie": "all"}, 'tie "all" shares a source embedding'),
-        ({"encoder_mask": "causal"}, "encoder_mask has no effect in a language model"),
-        ({"cross_mask": "window:2"}, "cross_mask has no effect in a language model"),
+        (small_only, {"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        (LanguageModelConfig, {"tie": "all"}, 'tie "all" shares a source embedding'),
+        (LanguageModelConfig, {"encoder_mask": "causal"}, "encoder_mask has no effect in a language model"),
+        (LanguageModelConfig, {"cross_mask": "window:2"}, "cross_mask has no effect in a language model"),
     ],
 )
-def test_options_of_a_source_are_refused_in_a_language_model(changes, message):
+def test_a_model_of_one_stack_has_rules_of_its_own(kind, change, message):
     with pytest.raises(ValueError, match=message):
-        LanguageModelConfig(**changes)
+        kind(**change)

@@ -129,10 +129,19 @@ def test_a_mistake_in_a_file_is_named(path: Path, text: str, part: str):
         ("regularization.subword_sampling=0.1", "needs subwords: set vocabulary.kind"),
         ("budget.reference=lstm", "no effect without match"),
         ("models.lstm.preset=rnn", "label 'lstm' is the name of a preset other than 'rnn'"),
+        ("train.budgets=[20,20]", "budgets must increase, found [20, 20]"),
+        ("train.budgets=[0]", "budgets must be"),
+        (
+            "train.budgets=[5,20]",
+            "must end before the smallest of train.budgets leaves the trunk, after 4 upd",
+        ),
+        ("train.budgets=[20]; train.patience=2", "patience = 2 could end the training before a budget"),
+        ("train.budgets=[20]; models.lstm.schedule=cosine", 'schedule = "cosine" ends at one budget only'),
+        ("train.decay=1", "decay must be"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named(path: Path, override: str, part: str):
-    assert part in refusal_of(path, override, "vocabulary.kind=words")
+    assert part in refusal_of(path, *override.split("; "), "vocabulary.kind=words")
 
 
 def test_overrides_win_over_the_file_and_the_last_one_over_all(path: Path):
@@ -147,6 +156,14 @@ def test_overrides_win_over_the_file_and_the_last_one_over_all(path: Path):
     assert found == expected
     assert settings(path, "models.lstm.dropout=0.4", "models.*.dropout=0.3")["lstm"]["dropout"] == 0.3
     assert settings(path, "models.big.1.preset=bahdanau")["big.1"]["preset"] == "bahdanau"
+
+
+def test_of_the_two_lengths_of_training_that_of_the_command_line_counts(path: Path):
+    """In a file both are a mistake."""
+    path.write_text(f"[train]\nmax_updates = 90\nbudgets = [20]\n{ROW}")
+    assert "max_updates = 90 has no effect beside budgets = [20]" in refusal_of(path)
+    assert load_experiment(path, ["train.max_updates=30"]).train.budgets == ()
+    assert load_experiment(path, ["train.budgets=[30]"]).train.max_updates == 30
 
 
 def test_lists_make_one_model_per_combination(path: Path):
@@ -208,7 +225,7 @@ def test_a_name_stands_for_the_shipped_file_unless_there_is_a_file(
     message = refusal("run", "demmo")
     assert message.startswith("demmo: no such file, and attnbench ships no experiment of that name")
     assert "did you mean 'demo'?" in message
-    assert refusal("run", "demo.toml") == "demo.toml: No such file or directory"
+    assert refusal("run", "demo.toml").startswith("demo.toml: no such file; ")
 
 
 def test_the_list_names_all_and_says_what_they_are(capsys: pytest.CaptureFixture[str]):

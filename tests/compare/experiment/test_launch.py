@@ -212,6 +212,8 @@ def test_refusals(
     refusal: Refusal,
     monkeypatch: pytest.MonkeyPatch,
 ):
+    if options[0] == "--slurm":
+        pytest.importorskip("submitit", reason="submitit is not installed (extra slurm)")
     monkeypatch.setattr(launch.shutil, "which", lambda name: None)
     assert message in refusal("run", tiny_toml, "--out", tmp_path / "out", *options)
     assert not (tmp_path / "out").exists()

@@ -9,6 +9,7 @@ import torch
 
 from compare.check import check_experiment
 from compare.config.parse import load_experiment
+from compare.experiment.compute_result import quality_figures
 from compare.experiment.prepare import prepare_data
 from compare.experiment.run import run_experiment
 from compare.experiment.run_model import build_trainer
@@ -88,10 +89,12 @@ def test_a_corpus_in_pieces_is_refused_but_as_given(tiny_toml: Path, tmp_path: P
     settings = [f"data.root={tmp_path.as_posix()}"]
     with pytest.raises(ValueError, match=r"9 of 9 lines of train: set vocabulary\.kind = .given."):
         prepare_data(first_run(tiny_toml, settings), tmp_path / "encoded")
-    run = first_run(tiny_toml, [*settings, "vocabulary.kind=given"])
+    pieces = ("vocabulary.kind=given", "decode.length_penalties=0")
+    run = first_run(tiny_toml, [*settings, *pieces])
     prepared = prepare_data(run, tmp_path / "given")
     assert prepared.vocabularies.tgt.labels(target) == target.split()
-    assert run.readable([target]) == ["ein Mann"]
+    (tmp_path / "test.hyp").write_text("ein Mann\n" * 9)  # joined words
+    assert quality_figures(RunFolder(run=run, folder=tmp_path), prepared.corpus)["chrf"] == 100
 
 
 # Subword sampling.

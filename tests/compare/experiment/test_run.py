@@ -11,7 +11,7 @@ import sacrebleu
 from compare import load_finished, score_tests
 from compare.cli import main
 from compare.config.parse import load_experiment
-from compare.decoding.translator import Translator
+from compare.decoding.translator import Translation, Translator
 from compare.experiment import run as run_all
 from compare.experiment.compute_result import unfinished_result
 from compare.experiment.dry_run import estimate_experiment
@@ -34,6 +34,8 @@ def test_bleu_into_chinese_is_that_of_sacrebleus_tokenizer(tiny_toml: Path, tmp_
         (tmp_path / f"{split}.zh").write_text(lines, encoding="utf-8")
     translations = [f"这是今天第{n}个好的句子。" for n in range(8)]
     monkeypatch.setattr(Translator, "translate", lambda *_, **__: translations)
+    several = [[Translation(text, 0.0, [])] for text in translations]
+    monkeypatch.setattr(Translator, "generate", lambda *_, **__: several)
     monkeypatch.setattr(Translator, "translate_all", lambda *_, **__: [translations] * 3)
     data = [f"data.root={tmp_path.as_posix()}", "data.tgt=zh", "train.max_updates=2", "train.valid_every=2"]
     experiment = load_experiment(tiny_toml, [*data, "decode.length_penalties=[0, 1, 2]"])

@@ -211,8 +211,8 @@ def test_members_must_be_different_runs_of_one_vocabulary(finished: Path, tmp_pa
     (other / "vocabulary.json").write_text(content)
     result["files"]["vocabulary.json"] = hash_file(other / "vocabulary.json")
     (other / "result.json").write_text(json.dumps(result))
-    assert "has another vocabulary" in refusal("translate", first, other)
-    assert "two runs, each given once" in refusal("translate", first, first)
+    assert "have different vocabularies" in refusal("translate", first, other)
+    assert "two different runs" in refusal("translate", first, first)
     corpus = ["--src", "x", "--ref", "y"]
     assert "no such file" in refusal("score", first, "--ensemble", *corpus)
     said = refusal("score", first, "--external", "comet", *corpus)
@@ -253,7 +253,7 @@ def test_the_command_that_scores_runs(
     short.write_text("eins\n")
     for option in ([], ["--probabilities"]):
         said = refusal("score", runs[0], "--src", src, "--ref", short, *option)
-        assert f"{src} has 8 lines but {short} has 1" in said
+        assert f"{src} has 8 lines, but {short} has 1" in said
     arguments = ["--src", src, "--ref", ref, "--out", tmp_path]
     same = finished / ".." / finished.name / ROWS[0]
     assert f"two runs are called {ROWS[0]}" in refusal("score", runs[0], same, *arguments)

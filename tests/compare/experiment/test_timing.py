@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest.mock import DEFAULT, Mock
@@ -397,6 +398,16 @@ def test_models_take_turns_and_figures_follow_from_the_clock(
     assert len({result.timed_together for result in read_results(untimed)} - {None}) == 1
     assert not check_experiment(untimed).differences
     assert not results_to_time(untimed)
+
+
+def test_of_each_model_the_largest_budget_of_the_lowest_seed_is_timed(copy: Path):
+    runs = [("luong", 2, 90), ("luong", 1, 8), ("luong", 1, 90)]
+    results = [Result(label=a, seed=b, budget=c, preset="luong-general", status="done") for a, b, c in runs]
+    for result in results:
+        shutil.copytree(copy / ROWS[0], copy / result.run)
+    timed = time_all._runs_to_time(copy, results)["luong"]
+    assert timed is not None
+    assert timed.name == "luong-seed1-budget90"
 
 
 def run_again(toml: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Result]:

@@ -12,9 +12,12 @@ import pytest
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
 from compare.experiment.run import run_experiment
+from compare.experiment.trunk import start_from_trunk
+from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
-from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK
-from tests.kits.common import ROOT, Refusal
+from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK, has_begun
+from tests.kits.common import ROOT
+from tests.kits.experiments import edit_text
 from tests.kits.training import metrics, same_weights
 
 RUNS = ("luong-seed1", "transformer-seed1")
@@ -120,6 +123,15 @@ def test_a_lost_result_is_made_again_from_the_chosen_weights(
     assert log == (both / "luong-seed1-budget61" / "metrics.jsonl").read_bytes()
 
 
+def test_a_trunk_of_other_settings_is_not_continued(both: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(both, tmp_path / "run"))
+    small, large = (folder / f"luong-seed1-budget{budget}" for budget in (54, 61))
+    shutil.rmtree(large / CHECKPOINTS)
+    edit_text(small / "config.toml", "dropout = 0.3", "dropout = 0.2")
+    start_from_trunk(RunFolder.read(large))
+    assert not has_begun(large / CHECKPOINTS)
+
+
 def test_a_deleted_trunk_is_named_and_trained_again(
     run_budgets: Callable[..., Path], both: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
@@ -148,39 +160,6 @@ def test_a_trunk_that_another_process_trains_is_left_to_it(
     left_out = [line.split(" ")[1] for line in caplog.messages if "left out" in line]
     assert left_out == [f"{name}-budget{budget}:" for name in RUNS for budget in (54, 61)]
     assert not list(folder.glob("*-budget61"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["train.budgets=[40,20]"], "budgets must increase, found [40, 20]"),
-        (["train.budgets=[20,20]"], "budgets must increase, found [20, 20]"),
-        (["train.budgets=[5,20]"], "models.luong: warmup_updates = 5 must end before the smallest of"),
-        (["train.budgets=[20]", "train.patience=2"], "patience = 2 could end the training before a budget"),
-        (
-            ["train.budgets=[20]", "models.luong.schedule=cosine"],
-            'models.luong: schedule = "cosine" ends at one budget only',
-        ),
-        (["train.decay=1"], "decay must be"),
-        (["train.budgets=[0]"], "budgets must be"),
-    ],
-)
-def test_budgets_that_cannot_be_trained_are_refused(
-    tiny_toml: Path, tmp_path: Path, settings: list[str], message: str, refusal: Refusal
-):
-    options = [word for setting in settings for word in ("--set", setting)]
-    assert message in refusal("run", tiny_toml, "--out", tmp_path / "run", *options)
-    assert not (tmp_path / "run").exists()
-
-
-def test_only_one_of_the_two_lengths_counts(tiny_toml: Path, tmp_path: Path):
-    """In a file both are a mistake; on the command line one replaces that of the file."""
-    written = tmp_path / "both.toml"
-    written.write_text(tiny_toml.read_text().replace("max_updates = 90", "max_updates = 90\nbudgets = [20]"))
-    with pytest.raises(ValueError, match=r"max_updates = 90 has no effect beside budgets = \[20\]"):
-        load_experiment(written)
-    assert load_experiment(written, ["train.max_updates=30"]).train.budgets == ()
-    assert load_experiment(written, ["train.budgets=[30]"]).train.max_updates == 30
 
 
 def test_each_run_of_an_experiment_has_one_budget(tiny_toml: Path):

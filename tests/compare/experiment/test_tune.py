@@ -205,7 +205,7 @@ def test_the_best_is_chosen_by_mean_bleu_then_failures_loss_and_number():
     (row,) = summarize(steady)
     assert row["validation_bleu"] is row["lowest_validation_bleu"] is None
     assert row["chosen_by"] == "loss"
-    with pytest.raises(ValueError, match="there is no BLEU"):
+    with pytest.raises(ValueError, match="language models have no BLEU"):
         tuning_curve(steady)
     (row,) = summarize([one, two, third, *again])
     assert (row["trials"], row["failed"], row["best_trial"], row["validation_bleu"]) == (3, 1, 1, 3.0)
@@ -309,6 +309,17 @@ def test_only_the_validation_set_is_read_and_no_trial_is_stopped_early(
     assert set(load_corpus(embedded, tests=False).splits) == {"train", "valid"}
 
 
+def test_a_log_without_its_last_line_is_named(tuned: Path, tiny_toml: Path, tmp_path: Path):
+    folder = Path(shutil.copytree(tuned, tmp_path / "search"))
+    log = folder / "luong-trial1-seed1" / "metrics.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join(lines[:-1]))
+    with pytest.raises(
+        ValueError, match=rf"{log} lacks its last line, .* delete {log.parent} and run the same"
+    ):
+        tune(tiny_toml, folder)
+
+
 @pytest.mark.slow
 def test_what_fails_is_recorded_and_the_others_go_on(
     tiny_toml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -334,7 +345,8 @@ def test_what_fails_is_recorded_and_the_others_go_on(
     assert not (tmp_path / "wild").exists()
     assert main(command) == 1
     captured = capsys.readouterr()
-    assert "all trials of a model failed" in captured.err
+    assert "all trials of a model failed (transformer: loss or gradient became NaN" in captured.err
+    assert "draw from another range with --space" in captured.err
     assert [row.split()[0] for row in captured.out.splitlines()[1:]] == LABELS
     assert not (tmp_path / "wild" / "best.toml").exists()
     trials = read_trials(tmp_path / "wild")

@@ -125,8 +125,8 @@ def test_check_says_that_the_plug_in_is_another_version(
     with importable(tmp_path):
         assert main(["check", str(plugin_run)]) == 0
     recorded = json.loads((plugin_run / "conv-gru-seed1" / "result.json").read_text())["code_version"]
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("made by")]
-    made, checked = line.removeprefix("made by code ").split(", checked by ")
+    printed = " ".join(capsys.readouterr().out.split())
+    made, checked = re.findall(r"made by code (.*?), checked by (.*?)(?= not checked:)", printed)[0]
     assert made == recorded
     assert checked.partition(" with ")[0] == made.partition(" with ")[0]
     assert checked != made
@@ -169,7 +169,7 @@ def test_without_the_plug_in_a_table_shows_the_stored_figures(
     shown = capsys.readouterr()
     assert shown.err == (
         f"warning: plug-in '{NAME}' cannot be used: it is not installed here: install it, or put its folder "
-        "on PYTHONPATH; the stored figures of each run are shown, no means\n"
+        "on PYTHONPATH; only the stored figures of single runs are shown\n"
     )
     for run in ("conv-gru", "cosine-rnn"):
         score = read_result(without_plugin / f"{run}-seed1").scores["repetition"]

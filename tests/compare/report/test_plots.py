@@ -17,7 +17,7 @@ from compare.analysis.finished_experiment import load_finished
 from compare.cli import main
 from compare.models.presets import PRESETS
 from compare.models.styles import LUONG, OTHER, PLAIN, RECURRENT, TRANSFORMER, style_of, styles_of
-from compare.report.drawing import curves_plot, pareto_plot, quality_bars, save_figure
+from compare.report.drawing import curves_plot, draw, pareto_plot, quality_bars, save_figure
 from compare.report.figures import FIGURES
 from compare.report.plots import PLOTS, draw_figure, draw_plots
 from tests.kits.common import ROOT, Refusal
@@ -160,6 +160,13 @@ def test_files_are_valid_and_the_same_twice(tmp_path: Path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     assert "日本 $a$ <&>" in "".join(ET.parse(tmp_path / "one" / "map.v1.svg").getroot().itertext())
     assert dict(mpl.rcParams) == before
+
+
+def test_settings_of_the_user_change_no_picture():
+    rows, odd = length_rows("a", 1, 2, 3), {"text.usetex": True, "font.size": 90, "savefig.transparent": True}
+    usual = draw(length_plot(rows), "svg")
+    with mpl.rc_context({**odd, "lines.linewidth": 20, "axes.grid": True, "svg.fonttype": "path"}):
+        assert draw(length_plot(rows), "svg") == usual
 
 
 def test_a_bar_is_of_the_minutes_to_a_level():

@@ -156,7 +156,7 @@ def test_commands_show_it_and_write_nothing_into_it(
     assert main(["score", str(translations), "--ref", str(references), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["bleu"] == read_result(published / RUN).bleu
     assert refusal("report", published, "-q").startswith(f"{published} is published: name another file")
-    assert "has no weights (published runs may have none)" in refusal("translate", published / RUN)
+    assert "has no weights (published runs may lack them)" in refusal("translate", published / RUN)
     said = refusal("run", tiny_toml, "--out", published, "-q")
     assert said == f"{published} is published: choose another folder with --out"
     assert files(published) == before
@@ -209,7 +209,7 @@ def test_results_are_replaced_only_when_asked(
 ):
     changed = Path(shutil.copytree(published, tmp_path / "published"))
     (changed / "stale").touch()
-    assert "holds something already" in refusal("publish", copy, "--out", changed)
+    assert "already exists" in refusal("publish", copy, "--out", changed)
     assert (changed / "stale").exists()
     (copy / "trials.jsonl").write_text("of the search")
     systems = f'[[systems]]\nlabel = "x"\ntest = "{tmp_path.as_posix()}/theirs.de"\n'

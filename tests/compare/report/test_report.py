@@ -156,7 +156,7 @@ def test_a_report_of_several_budgets_begins_with_sentences_table_and_curve(budge
     assert gathered.budgets is not None
     assert gathered.budgets.headings[2:4] == ["1,000 updates", "4,000 updates"]
     assert [row["label"] for row in gathered.budgets.rows] == ["lstm", "rnn", "transformer"]
-    assert any("Per doubling of the training FLOPs" in line for line in gathered.summary)
+    assert any("Each doubling of the training FLOPs" in line for line in gathered.summary)
     assert gathered.sections[0].name == "cost"
     assert [drawing.choice for drawing in gathered.sections[0].drawings][:2] == ["training FLOPs", "updates"]
     assert gathered.results.rows[-1]["title"] == "nearest-neighbour"
@@ -198,7 +198,7 @@ def test_failed_and_unfinished_rows_stand_in_the_table(copied: Path):
 def test_without_its_corpus_the_rows_are_shown_and_the_rest_says_why(copied: Path, content: ReportContent):
     path = copied.with_name("corpus") / "test.de"
     path.write_text("".join(sorted(path.read_text().splitlines(keepends=True))))
-    assert "another than that of the runs" in load_finished(copied, needs_texts=False).no_texts
+    assert "not that of the runs" in load_finished(copied, needs_texts=False).no_texts
     shutil.rmtree(copied.with_name("corpus"))
     gathered = gather_content(copied)
     assert any("no such folder" in line for line in gathered.unknown)

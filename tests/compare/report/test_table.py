@@ -132,7 +132,7 @@ def test_columns_are_chosen_by_heading_or_field_in_every_form():
     assert json.loads(render_table([DONE], "json", ["bleu"])) == [{"bleu": 38.125}]
     for form, columns, message in (
         ("markdown", ["blue"], "no column 'blue'; did you mean 'bleu'"),
-        ("csv", ["BLEU", "seeds"], "no column 'seeds' in these rows"),
+        ("csv", ["BLEU", "seeds"], "these rows have no value for the column 'seeds'"),
         ("html", None, "no table form 'html': choose markdown, csv, json"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -12,6 +12,7 @@ import pytest
 from compare.results.store import (
     Result,
     load_results,
+    of_budget,
     read_result,
     read_results,
     save_result,
@@ -83,7 +84,7 @@ def test_a_result_of_another_folder_is_refused(tmp_path: Path):
     """Tables, plots and ``check`` look for the other files of a run by its label and seed."""
     save_result(tmp_path / "lstm-seed2", DONE)
     for read in (read_results, lambda folder: load_results(folder / "lstm-seed2")):
-        with pytest.raises(ValueError, match="is of label 'lstm' and seed 1, but its folder is not"):
+        with pytest.raises(ValueError, match="belongs to label 'lstm' and seed 1: rename the folder"):
             read(tmp_path)
 
 
@@ -123,7 +124,7 @@ def test_a_run_without_a_result_is_unfinished(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [(".", "holds no runs: expected <label>-seed<k>/"), ("nowhere", "nowhere: no such folder")],
+    [(".", "has no runs: expected <label>-seed<k>/"), ("nowhere", "nowhere: no such folder")],
 )
 def test_a_folder_that_is_no_experiment_is_refused(name: str, message: str, tmp_path: Path):
     (tmp_path / "something").mkdir()
@@ -153,6 +154,16 @@ def test_a_frame_keeps_integers_and_leaves_the_unknown_unknown():
     assert frame["valid_loss"].isna().all()
 
 
+def test_one_budget_is_the_largest_with_a_finished_run_or_the_one_asked_for():
+    external = replace(DONE, label="theirs", preset="external")
+    small, large = (replace(DONE, budget=budget) for budget in (1_000, 4_000))
+    begun = replace(DONE, budget=8_000, status="unfinished")
+    results = [external, small, large, begun]
+    assert of_budget(results) == [external, large]
+    assert of_budget(results, 8_000) == [external, begun]
+    assert of_budget([begun]) == [begun]
+
+
 def test_further_test_sets_become_columns():
     frame = to_frame([DONE, replace(DONE, tests={"test_long": {"bleu": 9.5, "bleu_signature": "v:2"}})])
     assert list(frame.columns[-2:]) == ["bleu_test_long", "bleu_signature_test_long"]
@@ -162,5 +173,5 @@ def test_further_test_sets_become_columns():
 
 
 def test_a_test_set_cannot_take_the_place_of_a_field():
-    with pytest.raises(ValueError, match="is a field already: rename the test set"):
+    with pytest.raises(ValueError, match="already exists: rename the test set"):
         to_frame([replace(DONE, tests={"signature": {"bleu": 1.0}})])

@@ -187,7 +187,7 @@ def test_training_stops_once_patience_is_used_up(stream: BatchStream, tmp_path: 
 
 def test_what_is_no_number_ends_the_run_and_is_not_saved(stream: BatchStream, tmp_path: Path):
     """A state is due at update 4, before the first line of the log: the run could not go on from it."""
-    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2: lower learning_rate"):
+    with pytest.raises(TrainingDiverged, match="validation loss is nan at update 2, that of a uniform"):
         trainer(stream, tmp_path / "a", [Validation(loss=float("nan"), bleu=1.0)]).run()
     wild = trainer(stream, tmp_path / "b", bleus(1), log_every=10, valid_every=10, checkpoint_every=4)
     with torch.no_grad():
@@ -195,6 +195,17 @@ def test_what_is_no_number_ends_the_run_and_is_not_saved(stream: BatchStream, tm
     with pytest.raises(TrainingDiverged, match="loss or gradient became NaN or infinite by update 4: lower"):
         wild.run()
     assert not (wild.folder / STATE).exists()
+
+
+def test_a_loss_far_above_that_of_a_guess_is_a_divergence(stream: BatchStream, tmp_path: Path):
+    """The validation loss alone may be so high by overfitting, and the loss of training by one bad update."""
+    high = [Validation(loss=50.0, bleu=0.0)]
+    assert trainer(stream, tmp_path / "a", high).run().update == 10
+    with pytest.raises(
+        TrainingDiverged, match=r"is 50 at update 4, that of a uniform guess 2.89: lower learn"
+    ):
+        trainer(stream, tmp_path / "b", high, learning_rate=300.0).run()
+    assert trainer(stream, tmp_path / "c", bleus(1), learning_rate=300.0).run().update == 10
 
 
 # --- averages
@@ -454,7 +465,7 @@ def test_no_file_is_written_before_one_that_it_relies_on(
         *("train 1", snapshots[0], "valid 1", "sync metrics.jsonl", "trainer.pt"),
         *("train 2", snapshots[1], "valid 2", "sync metrics.jsonl", "trainer.pt"),
         *("train 3", snapshots[2], "valid 3", "sync metrics.jsonl", "trainer.pt", f"delete {snapshots[0]}"),
-        *("average 3", "final.safetensors", "final 3"),
+        *("average 3", "final.safetensors", "final 3", "sync metrics.jsonl"),
     ]
 
 
@@ -482,7 +493,7 @@ def test_a_signal_while_saving_waits_for_the_next_update_and_its_save(
 def test_training_ends_where_a_file_that_its_result_needs_is_removed(
     name: str, stream: BatchStream, tmp_path: Path
 ):
-    """At the next checkpoint, not after hours; the log would begin anew with its next line."""
+    """At the next line of the log, which would begin anew, not after hours."""
     (tmp_path / "config.toml").write_text("")
 
     def remove(line: dict[str, Any]) -> None:
@@ -491,4 +502,5 @@ def test_training_ends_where_a_file_that_its_result_needs_is_removed(
 
     with pytest.raises(FileNotFoundError, match=f"{re.escape(str(tmp_path / name))} was removed"):
         trainer(stream, tmp_path, bleus(1), remove).run()
-    assert metrics(tmp_path)[-1]["update"] == 6
+    if name != "metrics.jsonl":
+        assert metrics(tmp_path)[-1]["update"] == 4
