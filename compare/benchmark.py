@@ -109,7 +109,7 @@ class Measurement(Speed):
     flops_per_token: float | None = None
     """FLOPs of training per token as counted; None for other phases."""
     joules: float | None = None
-    """Energy of all repeats; None where it cannot be read."""
+    """Energy of all repeats; None if it cannot be read."""
     peak_memory_bytes: int | None = None
     """Peak on a GPU of this model alone; None on a processor."""
 
@@ -305,17 +305,7 @@ def search_forced(
 ) -> list[Hypothesis]:
     """Run the beam search of translation with hypotheses of exactly ``steps`` tokens, EOS included.
 
-    A length penalty would change nothing: it only decides between hypotheses of different length.
-
-    Args:
-        model: one prepared by ``force_length``.
-        src: source ids (B, S).
-        src_mask: True at real tokens (B, S).
-        steps: tokens of every hypothesis, at least 1.
-        beam_size: hypotheses per sentence.
-
-    Returns:
-        The best hypothesis of each sentence.
+    The model is prepared by ``force_length``. There is no length penalty: hypotheses do not differ in length.
     """
     limits = torch.full((src.size(0),), steps - 1)
     return search(model, src, src_mask, limits=limits, special=SPECIAL, beam_size=beam_size)
@@ -332,7 +322,7 @@ class Task(NamedTuple):
 
 
 def make_tasks(run: Run, plan: BenchPlan, inputs: Inputs, phase: Phase) -> Iterator[Task]:
-    """Make the tasks of a model in one phase: by precision, and in greedy and beam search by batch size."""
+    """Make the tasks of a model in one phase: by precision and, in greedy and beam search, batch size."""
     batches = plan.batches if phase in ("greedy", "beam") else (max(plan.batches),)
     for precision in precisions(phase, run.train.precision):
         for size in batches:

@@ -106,11 +106,9 @@ class CheckResult(NamedTuple):
     """Result of checking an experiment."""
 
     findings: list[ComparedValue]
-    """All compared values."""
     notes: list[str]
     """One line per other code version that made the results."""
     not_checked: list[str]
-    """One line per subject that could not be checked."""
 
     @property
     def differences(self) -> list[ComparedValue]:
@@ -220,7 +218,7 @@ def _catch(context: str, name: str, findings: Findings) -> Findings:
 
 
 def _check_registry(folder: Path, results: Iterable[Result]) -> Findings:
-    """Compare experiment.json with the run folders, the requested seeds, and the hashes of the runs."""
+    """Compare experiment.json with the run folders, the requested seeds and the hashes of the runs."""
     registry, by_name = read_registry(folder), {result.run: result for result in results}
     seeds_with_result = {(result.label, result.seed) for result in by_name.values()}
     missing = [
@@ -259,7 +257,6 @@ def _check_summary(folder: Path, stored: Summary | None, data_root: str) -> Find
 
 
 def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
-    """Yield each subject once, with its runs."""
     runs: dict[str, dict[str, None]] = {}
     for gap in gaps:
         runs.setdefault(gap.subject, {})[gap.run] = None
@@ -268,7 +265,7 @@ def _group_by_subject(gaps: Iterable[Gap]) -> Iterator[str]:
 
 
 def _general_limits(decoded: int, *, retrained: bool) -> Iterator[str]:
-    """Name checks that were not requested, and facts that files cannot prove."""
+    """Name checks that were not requested, and claims that files cannot prove."""
     if not decoded:
         yield (
             "translations, validation scores and perplexities against the weights: "
@@ -422,7 +419,7 @@ saw 5e-5 of the loss between two CPUs, and at least 1e-3 between two seeds of a 
 
 
 class _LineLogged(Exception):
-    """The first line of the training log is complete."""
+    """Signal that the first line of the training log is complete."""
 
 
 def check_training(run: CheckedRun) -> Findings:

@@ -90,7 +90,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _flushed(status: int) -> int:
-    """Flush standard output; return ``status``, or an error status if that fails."""
+    """Flush standard output; return ``status``, or an error status on failure."""
     try:
         sys.stdout.flush()
         return status
@@ -103,7 +103,6 @@ def _flushed(status: int) -> int:
 
 
 def _one_line(error: ValueError | OSError) -> str:
-    """Return the message of an error in one line, with the file name if the system reports one."""
     message = str(error)
     if isinstance(error, OSError) and error.strerror:
         prefix = "standard output: " if error.errno == errno.ENOSPC else ""  # our own files are named already

@@ -31,7 +31,7 @@ SplitSize = Annotated[
 NAMED = Path("corpora")
 """Where `data get` puts named corpora by default, and `data prepare` finds them."""
 ALL = ""
-"""Key of a corpus that is not divided into splits."""
+"""Key of a corpus without splits."""
 
 Files = Annotated[
     list[Path] | None,
@@ -163,7 +163,7 @@ def prepare(
 
 
 def _resolve_name(files: list[Path], langs: str) -> list[Path]:
-    """Return ``files``, or the folder of the named corpus if they are the name of one."""
+    """Return ``files``, or the folder of the corpus that they name."""
     from data.formats import parse_languages
     from data.named import CORPORA, downloaded_folder
 
@@ -176,7 +176,7 @@ def _resolve_name(files: list[Path], langs: str) -> list[Path]:
 def _splits(
     files: list[Path], src: list[Path], tgt: list[Path], columns: str, fields: str, langs: str
 ) -> "tuple[dict[str, tuple[Source, ...]], tuple[str, str]]":
-    """Find the sources of each split, and the two languages, from the command line arguments."""
+    """Return the sources of each split, and the two languages."""
     from data.formats import find_sources, folder_sources, languages, parse_languages
 
     given_langs = parse_languages(langs) if langs else None
@@ -281,7 +281,6 @@ def models(
 
 
 def _preset_list(presets: list[dict[str, Any]]) -> str:
-    """Format the list, with the presets in the size of their papers last."""
     tables = [
         list_text(
             [

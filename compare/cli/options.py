@@ -20,7 +20,6 @@ GROUPS = {
     "Share": ("check", "publish", "export"),
     "Machine": ("doctor",),
 }
-"""The commands as ``--help`` shows them."""
 
 
 MEANT = {
@@ -34,14 +33,14 @@ MEANT = {
     "converge": "run with train.budgets",
     "contrast": "study contrastive",
 }
-"""Names that people try, with the command that does it."""
+"""Names that people try, with the right command."""
 
 
 class CommandGroup(TyperGroup):
     """The commands in groups."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find a command; the error of another name says what was probably meant."""
+        """Find a command; an error suggests what was probably meant."""
         name = args[0]
         if name in self.commands or name.startswith("-"):
             return super().resolve_command(ctx, args)
@@ -49,7 +48,7 @@ class CommandGroup(TyperGroup):
 
         meant = {**MEANT, **{shipped: f"run {shipped}" for shipped in shipped_experiments()}}
         if name in meant:
-            raise ValueError(f"no command {name!r}: it is attnbench {meant[name]}")
+            raise ValueError(f"no command {name!r}: use attnbench {meant[name]}")
         near = nearest(name, [*self.commands, *meant], 0.6)
         hint = f"did you mean {meant.get(near, near)}?" if near else "attnbench --help lists them"
         raise ValueError(f"no command {name!r}; {hint}")
@@ -65,7 +64,7 @@ class Command(TyperCommand):
     """A command whose help shows repeatable values as <path>..., not as <list[Path]>."""
 
     def get_help(self, ctx: Any) -> str:
-        """Return the help, with the columns as typer has aligned them."""
+        """Return the help with its columns aligned."""
         return re.sub(
             r"<list\[(\w+)\]>",
             lambda match: f"<{match[1].lower()}>...".ljust(len(match[0])),
@@ -110,30 +109,23 @@ def _experiments() -> Sequence[Mapping[str, Any]]:
 
 
 def _print_version(asked: bool) -> None:
-    """Print the version and stop; called by typer for ``--version``."""
     if asked:
         print_visible(f"attnbench {compare.__version__}")
         raise typer.Exit
 
 
 def _show_messages(quiet: bool) -> bool:
-    """Show what the program says beside its results, in one process of a torchrun job."""
     show_messages(quiet=quiet or not is_main_process())
     return quiet
 
 
 def _load_plugins(named: list[str] | None) -> list[str] | None:
-    """Import the plug-ins that ``--plugin`` names; called by typer."""
     compare.load_plugins(named or [])
     return named
 
 
 def _corpus_folder(setting: str) -> str:
-    """Return the FOLDER of ``data.root=FOLDER``, absolute; empty if there is none.
-
-    Raises:
-        ValueError: another setting, or an empty folder.
-    """
+    """Return the FOLDER of ``data.root=FOLDER``, absolute; empty if there is none."""
     if not setting:
         return ""
     from compare.config.parse import absolute_root  # slow to import
@@ -176,7 +168,6 @@ Runs = Annotated[list[Path], typer.Argument(help="Folders of finished runs; seve
 CorpusFolder = Annotated[
     str, typer.Option("--set", callback=_corpus_folder, help="data.root=FOLDER: your copy of the corpus.")
 ]
-"""The only setting of a finished experiment that can be overridden."""
 Device = Annotated[str, typer.Option(help="Device for runs: cpu or cuda.")]
 DryRun = Annotated[bool, flag("dry-run", "Check, and show what would be done; write nothing.")]
 PluginModules = Annotated[

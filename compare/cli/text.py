@@ -208,7 +208,7 @@ def score(
 def _show_scores(
     scores: Mapping[str, "SystemScores"], differences: Sequence["PairedDifference"], *, as_json: bool
 ) -> None:
-    """Print the scores of one system a line each, of several as a table with signatures and tests."""
+    """Print one system's scores on a line each, several as a table with signatures and tests."""
     from compare.analysis.statistics import ALPHA, RANDOMISATIONS
 
     records: list[dict[str, Any]] = [
@@ -238,7 +238,7 @@ def _show_scores(
 
 
 def _shortest_names(paths: Sequence[str]) -> dict[str, str]:
-    """Cut paths to their last parts, as many as tell them apart."""
+    """Cut paths to as few last parts as distinguish them."""
     for length in range(1, max(len(Path(path).parts) for path in paths) + 1):
         names = ["/".join(Path(path).parts[-length:]) for path in paths]
         if len(set(names)) == len(paths):
@@ -260,7 +260,7 @@ def _score_row(name: str, system: "SystemScores") -> Row:
 
 
 def _show_forced_scores(scores: Mapping[str, "ForcedScores"], *, as_json: bool) -> None:
-    """Print the log-probabilities of sentences and pieces by one run, or the perplexities by several."""
+    """Print the log-probabilities of sentences and pieces of one run, or the perplexities of several."""
     lines = []
     first = next(iter(scores.values()))
     for sentence in first.sentences:

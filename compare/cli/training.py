@@ -101,7 +101,6 @@ def run(
 
 
 def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
-    """Format what runs are expected to take, with what the figures include."""
     rows = [
         {
             "run": estimate.name,

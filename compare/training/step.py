@@ -128,7 +128,7 @@ class GradientSum:
         return self._sums[-2].clone()
 
     def attempt(self, work: Callable[[], T]) -> T | None:
-        """Run ``work``; among several processes, keep its exception for ``stop_signal`` and return None."""
+        """Run ``work``; among several processes, save its exception for ``stop_signal`` and return None."""
         try:
             return work()
         except Exception as error:

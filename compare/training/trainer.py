@@ -48,13 +48,13 @@ from data.files import write_atomically
 
 logger = logging.getLogger(__name__)
 NEEDED = ("config.toml", "vocabulary.json", METRICS_FILE)
-"""Files of a run folder that training does not read, and the result needs."""
+"""Files of a run folder that the result needs, but training does not read."""
 ATTENTION_BY = 1_000
-"""Updates after which attention that has not found the source is worth a warning."""
+"""Updates after which attention that has not found the source causes a warning."""
 DIVERGED_NATS = 2.0
 """Excess of a loss over that of equal probabilities; fresh models, also tiny ones, stay below it."""
 LOOK_EVERY = 8
-"""Updates between two looks at the signals of other processes that train on GPUs."""
+"""Updates between two checks for signals in other processes that train on GPUs."""
 
 
 class TrainingDiverged(Exception):
@@ -337,7 +337,7 @@ class Trainer:
             )
 
     def _warn_of_lost_attention(self, attention: SourceAttention | None) -> None:
-        """Warn, once per call of ``run``, if attention has had the time to find the source and has not."""
+        """Warn, once per call of ``run``, if attention has not found the source in time."""
         if attention is None or attention.finds_source or self.state.update < ATTENTION_BY or self._warned:
             return
         if any(getattr(module, "is_uniform", False) for module in self.scheduled):  # by attention_warmup
@@ -352,10 +352,10 @@ class Trainer:
 
     @by_main
     def _save(self, *, keep_trunk: bool) -> None:
-        """Save the state, then delete the snapshots no longer needed.
+        """Save the state, then delete snapshots that are no longer needed.
 
         ``keep_trunk`` also keeps the state and its snapshots for trainings to larger budgets. They are
-        written first: a process that is killed in between comes by here again.
+        written first, so that a killed process repeats this.
         """
         self._ensure_updates_finite()
         self._ensure_files_are_there()
@@ -374,7 +374,7 @@ class Trainer:
                     path.unlink(missing_ok=True)
 
     def _ensure_files_are_there(self) -> None:
-        """Raise FileNotFoundError if somebody has removed a file without which the run would be in vain."""
+        """Raise FileNotFoundError if somebody has removed a file that the result needs."""
         files = (self.folder.parent / name for name in NEEDED)
         sizes = {path: path.stat().st_size for path in files if path.exists()}
         for path, size in self._sizes.items():
@@ -395,7 +395,7 @@ class Trainer:
         self.gradients.share_weights(self.criterion)
 
     def _warn_of_other_code(self, run: str) -> None:
-        """Warn if other code or another torch trained the part before, which may make other weights."""
+        """Warn if other code or another torch trained the part before, since weights may differ."""
         parts = [line for line in read_metrics(self.metrics.path) if line.get("code")]
         before = parts and (parts[-1]["code"], parts[-1]["torch"])
         if before and before != (source_version(), torch.__version__):

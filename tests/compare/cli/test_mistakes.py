@@ -32,8 +32,8 @@ def test_the_parent_of_a_corpus_is_taken_for_it(tiny_toml: Path, capsys: pytest.
         (["bench", "x.toml", "--updates", "0"], "error: Invalid value for '--updates'"),
         (["table", "x", "--fromat", "csv"], "error: No such option: --fromat"),
         (["traiin"], "error: no command 'traiin'; did you mean run?"),
-        (["demo"], "error: no command 'demo': it is attnbench run demo"),
-        (["contrast"], "error: no command 'contrast': it is attnbench study contrastive"),
+        (["demo"], "error: no command 'demo': use attnbench run demo"),
+        (["contrast"], "error: no command 'contrast': use attnbench study contrastive"),
     ],
 )
 def test_usage_is_explained(arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]):

@@ -362,7 +362,7 @@ CASES = {
     "--sentence| ": "the sentence must be one line that is not empty",
     "--format|pdf": "--format is for one figure",
     "length|--line|2": "--sentence, --translation, --line and --only have no effect on length",
-    "--sentence|a|--line|2": "--sentence and --line both say what to draw",
+    "--sentence|a|--line|2": "--sentence and --line exclude each other",
     "--sentence|a|--only|luon": "no finished model is labelled 'luon'; did you mean 'luong'?",
     "--sentence|a|--out|x.jpg": "no format 'jpg': choose from png, svg, pdf, html",
     "--sentence|a|--out|x.png": "x.png can show one model, but there are 2: choose one of luong, transformer",

@@ -200,7 +200,7 @@ def test_a_changed_file_is_not_published(copy: Path, tmp_path: Path, refusal: Re
     with (copy / RUN / name).open("ab") as file:
         file.write(b"\n")
     said = refusal("publish", copy, "--out", tmp_path / "out")
-    assert said.startswith(f"{copy / RUN / name} is not what")
+    assert said.startswith(f"{copy / RUN / name} has changed since")
     assert not (tmp_path / "out").exists()
 
 
