@@ -1,5 +1,6 @@
 """Shorter forms of an experiment: a quick try, and what a number of minutes allows."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,18 +8,23 @@ import pytest
 
 from compare.config.parse import load_experiment
 from compare.config.resolve import resolve_models
-from compare.config.sections import QUICK_TRY
+from compare.config.sections import QUICK_TRY, SystemConfig
 from compare.experiment import shorten
 from compare.experiment.shorten import minutes_settings, quick_settings
 from compare.results.run_folder import RunFolder
 
 
 def test_a_quick_try_is_small_and_marked():
-    quick = load_experiment("multi30k", quick_settings(load_experiment("multi30k")))
+    narrow = ["models.lstm.embedding_size=16"]
+    experiment = load_experiment("multi30k", narrow)
+    quick = load_experiment("multi30k", [*narrow, *quick_settings(experiment)])
     for run in resolve_models(quick):
         assert max(run.model.widths().values()) == 64
+        assert min(run.model.widths().values()) == (16 if run.label == "lstm" else 64)
         assert QUICK_TRY in run.warnings
     assert quick.data.max_test == 100
+    theirs = replace(experiment, systems=(SystemConfig(label="theirs", files={"test": "all.de"}),))
+    assert "data.max_test=100" not in quick_settings(theirs)
 
 
 def test_minutes_decide_the_updates_and_what_depends_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -40,3 +46,5 @@ def test_minutes_decide_the_updates_and_what_depends_on_them(tmp_path: Path, mon
     estimates[:] = [SimpleNamespace(train_s=None)]
     with pytest.raises(ValueError, match="cannot be measured"):
         minutes_settings(experiment, tmp_path / "other", 2)
+    with pytest.raises(ValueError, match="budgets says how long training is: leave --minutes out"):
+        minutes_settings(load_experiment("demo", ["train.budgets=[4000]"]), tmp_path, 2)
