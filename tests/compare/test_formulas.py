@@ -92,7 +92,7 @@ def test_muon_steps_along_the_nearest_orthogonal_matrix() -> None:
 
 @pytest.mark.parametrize("name", ["bahdanau", "transformer-learned"])
 def test_muon_leaves_embeddings_vectors_and_the_output_layer_to_adamw(name: str) -> None:
-    model = build(tiny(name).architecture, 9, 9)
+    model = build(tiny(name, "none").architecture, 9, 9)
     muon, *adamw = build_optimizer(model, OptimConfig(optimizer="muon")).param_groups
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     assert all(parameter.dim() == 2 and 1 not in parameter.shape for parameter in muon["params"])
