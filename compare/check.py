@@ -33,6 +33,7 @@ from compare.results.store import (
     read_results,
     setting_text,
     stored_summary,
+    write_protection,
 )
 from compare.scoring import metric_of
 from compare.system.device import Machine, set_numerics, tune_cpu
@@ -240,7 +241,10 @@ def _check_summary(folder: Path, stored: Summary | None, data_root: str) -> Find
     """Compare the stored summary with a new one; it is None if it does not belong to the runs."""
     computed = summarise(folder, data_root=data_root) if stored else None
     if stored is None or computed is None:
-        yield Gap("means and outcome, which are outdated (`attnbench table` renews them)", SUMMARY)
+        if write_protection(folder):  # nothing renews it
+            yield ComparedValue(SUMMARY, "results", "of other results", "of the runs in the folder")
+        else:
+            yield Gap("means and outcome, which are outdated (`attnbench table` renews them)", SUMMARY)
     elif stored.lacks_texts or computed.lacks_texts:
         yield Gap("means and outcome, because their texts cannot be read", SUMMARY)
     else:

@@ -44,6 +44,7 @@ def plain_style() -> Iterator[None]:
 class HeatMaps(Figure):
     """A figure that a notebook shows without pyplot."""
 
+    @plain_style()
     def _repr_png_(self) -> bytes:
         return render_figure(self, format="png")
 
@@ -127,7 +128,6 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
 # Fonts for the characters of all languages.
 
 
-@plain_style()
 def render_figure(figure: Figure, **options: Any) -> bytes:
     """Return the image of ``savefig``, with fonts that have its characters where possible."""
 

@@ -64,14 +64,16 @@ def run(
     which: dict[str, Any] = {"seeds": cli.parse_numbers(seeds, "--seeds"), "only": cli.parse_list(only)}
     which["context"] = str(config)
     if quick or minutes:
-        from compare.experiment.shorten import QUICK_MINUTES, minutes_settings, quick_settings
+        from compare.experiment.shorten import QUICK, QUICK_MINUTES, fit_minutes, quick_experiment
 
-        shorter = quick_settings(experiment, str(config)) if quick else []
+        asked = settings or []
         if quick:
             which["seeds"] = which["seeds"] or list(experiment.seeds[:1])
-            experiment = compare.load_experiment(config, [*shorter, *(settings or [])])
-        shorter += minutes_settings(experiment, folder, minutes or QUICK_MINUTES, **which)
-        experiment = compare.load_experiment(config, [*shorter, *(settings or [])])
+            experiment = compare.load_experiment(config, [*QUICK, *asked])
+            experiment = quick_experiment(experiment, asked, str(config))
+        if minutes or not any(setting.startswith("train.max_updates=") for setting in asked):
+            limit = minutes or QUICK_MINUTES
+            experiment = fit_minutes(experiment, folder, limit, longer=bool(minutes), **which)
         logger.info(f"{experiment.train.max_updates:,} updates")
     options = {"launch": compare.parse_launch(jobs, slurm), **which}
     reporter = compare.TrackingReporter(folder, track) if track else Reporter()
@@ -125,8 +127,10 @@ def _describe_estimates(estimates: Sequence["RunEstimate"]) -> str:
     changes = {estimate.name.rpartition("-seed")[0]: estimate.budget_changes for estimate in estimates}
     conditions[:0] = [f"changed by the budget: {label}: {text}" for label, text in changes.items() if text]
     if total is not None:
-        shorter = "to shorten it: --minutes 60, or --quick for a test run of 5 minutes"
-        conditions.insert(0, f"all runs: about {format_duration(total)} of training; {shorter}")
+        shorter = (
+            "; to shorten it: --minutes 60, or --quick for a test run of 5 minutes" if total > 600 else ""
+        )
+        conditions.insert(0, f"all runs: about {format_duration(total)} of training{shorter}")
     return draw(listing(rows, {"run", "status"}, conditions=conditions), terminal_width()).rstrip("\n")
 
 

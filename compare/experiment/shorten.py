@@ -1,6 +1,7 @@
 """Shorter forms of an experiment: a quick try, and as many updates as a number of minutes allows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from compare.config.resolve import resolve_models
@@ -24,29 +25,42 @@ WARM_UPS = ("warmup_updates", "attention_warmup")
 """Settings in updates, which become shorter with training."""
 
 
-def quick_settings(experiment: Experiment, context: str = "config") -> list[str]:
-    """Return the ``--set`` values of a quick try; its figures mean nothing."""
-    test = [] if experiment.systems else [f"data.max_test={QUICK_TEST}"]  # their files have all sentences
-    return [*QUICK, *test] + [
-        f"models.{run.label}.{name}={QUICK_WIDTH}"
+def quick_experiment(experiment: Experiment, settings: Sequence[str], context: str = "config") -> Experiment:
+    """Return a quick try of an experiment that was read with the values ``QUICK``; its figures mean nothing.
+
+    Args:
+        experiment: the experiment.
+        settings: the user's ``--set`` values, which stay.
+        context: the file that error messages name.
+    """
+    asked = {setting.partition("=")[0].rpartition(".")[2] for setting in settings}
+    if not experiment.systems and "max_test" not in asked:  # the files of systems have all sentences
+        experiment = replace(experiment, data=replace(experiment.data, max_test=QUICK_TEST))
+    narrow = {
+        run.label: {
+            name: QUICK_WIDTH
+            for name, width in run.model.widths().items()
+            if width > QUICK_WIDTH and name not in asked
+        }
         for run in resolve_models(experiment, context)
-        for name, width in run.model.widths().items()
-        if width > QUICK_WIDTH
-    ]
+    }
+    return _override(experiment, narrow)
 
 
-def minutes_settings(
+def fit_minutes(
     experiment: Experiment,
     folder: Path,
     minutes: float,
     *,
+    longer: bool = True,
     seeds: Sequence[int] = (),
     only: Sequence[str] = (),
     context: str = "config",
-) -> list[str]:
-    """Return the ``--set`` values with which an experiment takes about ``minutes`` on this machine.
+) -> Experiment:
+    """Return the experiment with as many updates as take about ``minutes`` on this machine.
 
-    Some updates of each model are timed. If runs have begun, their number of updates stays.
+    Some updates of each model are timed. If runs have begun, their number of updates stays. Without
+    ``longer``, there are no more updates than in ``experiment``.
 
     Raises:
         ValueError: the speed cannot be measured, or ``train.budgets`` gives the numbers of updates.
@@ -63,15 +77,24 @@ def minutes_settings(
         if None in seconds:
             raise ValueError(f"{context}: the speed of training cannot be measured here: leave --minutes out")
         updates = max(1, int(planned * 60 * minutes * TRAINING_SHARE / sum(filter(None, seconds))))
+        updates = updates if longer else min(updates, planned)
     if updates == planned:
-        return []
+        return experiment
     every = max(1, updates // VALIDATIONS)
-    names = ("train.valid_every", "train.checkpoint_every")
-    return [f"train.max_updates={updates}", *(f"{name}={every}" for name in names)] + [
-        f"models.{run.label}.{name}={value}"
+    warmups = {
+        run.label: shorten_warmups(run.model, updates / planned)
         for run in resolve_models(experiment, context)
-        for name, value in shorten_warmups(run.model, updates / planned).items()
+    }
+    train = replace(experiment.train, max_updates=updates, valid_every=every, checkpoint_every=every)
+    return replace(_override(experiment, warmups), train=train)
+
+
+def _override(experiment: Experiment, settings: Mapping[str, Mapping[str, int]]) -> Experiment:
+    """Set values of models by label."""
+    models = [
+        replace(row, overrides={**row.overrides, **settings.get(row.label, {})}) for row in experiment.models
     ]
+    return replace(experiment, models=tuple(models))
 
 
 def shorten_warmups(model: ResolvedModel, share: float) -> dict[str, int]:

@@ -479,7 +479,7 @@ def draw(figure: Figure, form: str) -> bytes:
 
     The text of an SVG file remains text: small, searchable, in the reader's font.
     """
-    with mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}):
+    with plain_style(), mpl.rc_context({"svg.hashsalt": "attnbench", "svg.fonttype": "none"}):
         content = render_figure(figure, format=form, bbox_inches="tight", **FORMATS[form])
     # Control characters, which labels may hold, would make the XML invalid.
     return visible_lines(content.decode()).encode() if form == "svg" else content

@@ -548,7 +548,9 @@ def _shared(runs: Sequence[Row]) -> str:
     parts += [f"{int(updates[0]):,} updates"] if len(updates) == 1 else []
     parts += [end for end in describe_ends(runs) if end.startswith("stopped")]
     parts += ["fine-tuned from the weights of other runs"] if distinct(runs, "init_hash") else []
-    parts += [f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test")]
+    parts += [
+        f"the first {cut} sentences of each test set" for cut in distinct(runs, "data.max_test") if cut != "0"
+    ]
     plural = "s" if threads != ["1"] else ""
     is_of_training = len(threads) == 1 and not on_gpu and not distinct(runs, "trained_on")
     parts += [f"{threads[0]} CPU thread{plural}"] if is_of_training else []

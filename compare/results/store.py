@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -537,8 +537,9 @@ def stored_summary(folder: Path, results: Sequence[Result]) -> Summary | None:
 
 
 def results_hash(results: Sequence[Result]) -> str:
-    """Compute the sha256 of results as JSON lines."""
-    return hashlib.sha256(to_json_lines(results).encode()).hexdigest()
+    """Compute the sha256 of results as JSON lines, without their warnings: no summary depends on those."""
+    figures = [replace(result, warnings=None) for result in results]
+    return hashlib.sha256(to_json_lines(figures).encode()).hexdigest()
 
 
 def are_trials(results: Sequence[Result]) -> bool:

@@ -51,8 +51,8 @@ NEEDED = ("config.toml", "vocabulary.json", METRICS_FILE)
 """Files of a run folder that the result needs, but training does not read."""
 ATTENTION_BY = 1_000
 """Updates after which attention that has not found the source causes a warning."""
-DIVERGED_NATS = 0.5
-"""Excess of a loss over that of equal probabilities; fresh models of all presets stay below it."""
+DIVERGED_NATS = 2.0
+"""Excess of a loss over that of equal probabilities; fresh models, also tiny ones, stay below it."""
 LOOK_EVERY = 8
 """Updates between two checks for signals in other processes that train on GPUs."""
 

@@ -163,7 +163,10 @@ def test_files_are_valid_and_the_same_twice(tmp_path: Path):
 
 
 def test_settings_of_the_user_change_no_picture():
-    rows, odd = length_rows("a", 1, 2, 3), {"text.usetex": True, "font.size": 90, "savefig.transparent": True}
+    rows, odd = (
+        length_rows("a", 1, 1, 2, 3),
+        {"text.usetex": True, "font.size": 90, "savefig.transparent": True},
+    )
     usual = draw(length_plot(rows), "svg")
     with mpl.rc_context({**odd, "lines.linewidth": 20, "axes.grid": True, "svg.fonttype": "path"}):
         assert draw(length_plot(rows), "svg") == usual

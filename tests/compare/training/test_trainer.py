@@ -408,7 +408,9 @@ def test_a_run_continues_on_its_own_kind_of_gpu(
     monkeypatch.setattr(checkpoints, "device_name", lambda device: "Abacus 1")
     assert again.restore() == 2  # processors may differ
     monkeypatch.setattr(again, "device", torch.device("cuda"))
-    with pytest.raises(ValueError, match=r"trainer\.pt was saved on 'Abacus 2', but this is Abacus 1: continue"):
+    with pytest.raises(
+        ValueError, match=r"trainer\.pt was saved on 'Abacus 2', but this is Abacus 1: continue"
+    ):
         again.restore()
 
 
