@@ -54,6 +54,10 @@ def outcome_tests(outcome: str, tests: Sequence[str]) -> list[str]:
 # Base class of metrics, their options and their scores.
 
 
+Lines = Sequence[str]
+"""Translations or references, one line per sentence."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class MetricOptions:
     """Options that a metric may use or ignore."""
@@ -105,9 +109,7 @@ class Metric(ABC):
     """True if the metric is computed only when asked for by name."""
 
     @abstractmethod
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score detokenised text.
 
         Args:
@@ -137,9 +139,7 @@ class Bleu(Metric):
     heading = "BLEU"
     help = "overlap of 1- to 4-grams (Papineni et al. 2002), cased"
 
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score, with the interval around the mean of bootstrap samples (Koehn 2004) and the length ratio.
 
         ``length_ratio`` is the number of hypothesis tokens over that of reference tokens; of several
@@ -162,7 +162,7 @@ def make_bleu(tokenize: str, **options: Any) -> "BLEU":
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        return BLEU(tokenize=tokenize, force=True, **options)  # no advice on options of sacrebleu's
+        return BLEU(tokenize=tokenize, force=True, **options)  # force: no advice on sacrebleu's options
     except (ImportError, RuntimeError):
         language = tokenize.partition("-")[0]
         raise ValueError(
@@ -188,9 +188,7 @@ class Chrf(Metric):
     word_order = 0
     """Longest n-grams of words that count too."""
 
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score; no option applies, chrF cuts text by its own rules."""
         from sacrebleu.metrics.chrf import CHRF
 
@@ -221,9 +219,7 @@ class Ter(Metric):
     help = "edits per reference word (Snover et al. 2006), uncased"
     higher_is_better = False
 
-    def compute(
-        self, hypotheses: Sequence[str], references: Sequence[Sequence[str]], options: MetricOptions
-    ) -> MetricScore:
+    def compute(self, hypotheses: Lines, references: Sequence[Lines], options: MetricOptions) -> MetricScore:
         """Score; Chinese and Japanese are cut into characters, else a sentence would be one word."""
         from sacrebleu.metrics.ter import TER
 
@@ -231,7 +227,7 @@ class Ter(Metric):
         return _score(TER(normalized=cut, asian_support=cut), hypotheses, references)
 
 
-def _score(metric: Any, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> MetricScore:
+def _score(metric: Any, hypotheses: Lines, references: Sequence[Lines]) -> MetricScore:
     score = metric.corpus_score(hypotheses, references).score
     return MetricScore(score=score, signature=str(metric.get_signature()))
 

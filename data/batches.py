@@ -68,7 +68,6 @@ class GlobalBatch:
     parts: tuple[Batch, ...]
     """This process's share: one batch, or several if gradients are accumulated; may be empty."""
     src_tokens: int
-    """Source tokens of all processes, without EOS and padding."""
     tgt_tokens: int
     """Targets to predict of all processes: with EOS, without padding."""
 
@@ -132,18 +131,14 @@ SRC_BUDGET_FACTOR = 1.5
 
 
 class BatchStream:
-    """Batches of pairs of similar length, in an order that is drawn again for each epoch.
+    """Batches of pairs of similar length, in an order drawn again for each epoch from ``seed``.
 
-    Args:
-        split: the encoded pairs, the same or sampled for each epoch.
-        batch_tokens: upper bound on the target positions of a batch, EOS and padding included. The bound on
-            its source positions is ``SRC_BUDGET_FACTOR`` times as large, so that training memory is bounded;
-            a pair whose source alone is longer is a batch by itself (``max_tokens`` drops such pairs).
-        seed: seed of the order, together with the number of the epoch.
+    ``batch_tokens`` bounds the target positions of a batch, EOS and padding included, and
+    ``SRC_BUDGET_FACTOR`` times as many source positions, so that training memory is bounded. A pair with a
+    longer source is a batch by itself (``max_tokens`` drops such pairs).
 
     Raises:
-        ValueError: ``batch_tokens`` is smaller than the longest target with EOS, or than the longest that
-            sampling allows.
+        ValueError: ``batch_tokens`` is smaller than the longest target with EOS that sampling allows.
     """
 
     def __init__(self, split: "EncodedSplit | SampledSplit", *, batch_tokens: int, seed: int) -> None:

@@ -79,7 +79,9 @@ class SwappedSides:
             counts += np.bincount(bins, minlength=BINS)
         src_log, tgt_log = np.log(self._counts / self._counts.sum(axis=1, keepdims=True))
         ratios = tgt_log - src_log
-        ratios[(self._counts == PRIOR).all(axis=0)] = 0  # unseen: their sums would decide
+        ratios[(self._counts == PRIOR).all(axis=0)] = (
+            0  # otherwise the sums of the counts would decide about unseen bigrams
+        )
         ratios = ratios.clip(-MAX_LOG_RATIO, MAX_LOG_RATIO)
         score, size = np.zeros(len(src)), np.zeros(len(src))
         for (bins, rows), sign in zip(sides, (1, -1), strict=True):
@@ -100,7 +102,7 @@ def _bigrams(lines: Sequence[str]) -> tuple[IntArray, IntArray]:
     return bins[inside].astype(np.int64), rows[:-1][inside]
 
 
-# Measurements of one split of a raw corpus: arrays with an entry per pair, from which findings are made.
+# Measurements of one split of a raw corpus: arrays with an entry per pair, then findings.
 
 
 SMOOTHING = 10

@@ -191,12 +191,11 @@ class Corpus:
 
 
 def read_pairs(src_path: str | Path, tgt_path: str | Path) -> Pairs:
-    """Read two parallel files into memory.
+    """Read two parallel files, plain or .gz, into memory.
 
     Raises:
         FileNotFoundError: one of the files does not exist.
-        ValueError: the files differ in their number of lines or change while they are read, or a line is
-            blank or not UTF-8; see ``iter_lines``.
+        ValueError: the files differ in length or change while they are read, or a line is blank or not UTF-8.
     """
     src_path, tgt_path = Path(src_path), Path(tgt_path)
     with ensure_unchanged(src_path, tgt_path):
@@ -244,7 +243,7 @@ def _read_docs(path: Path, sentences: int) -> Sequence[str]:
     return names
 
 
-@lru_cache(maxsize=1)  # takes seconds; a command that ends a run reads it several times
+@lru_cache(maxsize=1)  # it takes seconds, and a command needs it several times
 def embedded_corpus(
     *, seed: int = 1, train: int = 20_000, grammar: str = "full", tests: bool = True
 ) -> Corpus:

@@ -43,9 +43,7 @@ class Remote(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A file on one or more servers."""
 
     name: str = ""
-    """Name in the local folder."""
     mirrors: tuple[str, ...] = ()
-    """URLs, tried in this order."""
     hash: str = ""
     """Published digest, "sha256:..." or "md5:..."; empty if there is none."""
     bytes: int | None = None
@@ -93,7 +91,7 @@ def _obtain(
     faults = {}
     for url in remote.mirrors * ROUNDS:
         if not remote.hash:
-            part.truncate(0)  # it may belong to another version
+            part.truncate(0)  # the partial file may belong to another version
         try:
             _pull(url, remote.hash, part, timeout_s, show)
         except (HTTPException, OSError) as error:

@@ -61,7 +61,7 @@ class Sequences(NamedTuple):
         return Sequences(self.flat[shift + np.arange(offsets[-1])], offsets)
 
 
-# A split as ids, in memory or, of a large corpus, in files.
+# A split as ids, in memory or, if it is large, in files.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,6 @@ class EncodedSplit:
     rows: Ints
     """Index in the corpus's split of each pair, (N,); it has gaps where pairs were left out."""
     dropped: int
-    """Number of pairs left out."""
     folder: Path | None = None
     """Folder of the cache; None if there is none."""
 
@@ -96,7 +95,7 @@ class EncodedSplit:
         return replace(self, src=nothing)
 
 
-# Encoding of many lines from the ids of their words: most words of a text are repeated ones.
+# Encoding of many lines from the ids of their words, because most words of a text are repeated.
 
 
 MAX_WORDS = 400_000
@@ -138,7 +137,7 @@ class WordCache(dict[str, bytes]):
     def _encode_line(self, line: str) -> bytes:
         try:
             return b"".join(map(self.__getitem__, line.split(" ")))
-        except KeyError:  # a space that is not a word's
+        except KeyError:  # two spaces in a row, or one at an end
             return self._encode_whole(line)
 
 
@@ -168,21 +167,20 @@ def encode_split(
 ) -> EncodedSplit:
     """Encode the pairs of a split, or open the cache of an earlier call for the same text and vocabularies.
 
-    A cache is used only if the sha256 of every file is as recorded; otherwise it is built again. The files do
-    not depend on the number of processes.
+    The sha256 of every file is checked. The files do not depend on the number of ``workers``; see
+    ``map_blocks``.
 
     Args:
         pairs: the text; only ``CHUNK_PAIRS`` pairs are in memory at a time.
         vocabularies: vocabularies of source and target.
-        folder: folder of the caches; each cache is a folder in it.
+        folder: parent of the cache folders.
         max_tokens: leave out pairs with more ids than this on either side, EOS not counted; None keeps all.
-        workers: number of processes that encode; None: one per core for a large split. See ``map_blocks``.
+        workers: number of processes; None: one per core for a large split.
 
     Raises:
         ValueError: no pair is left, or the text changed while it was read.
-        OSError: ``folder`` cannot be written.
     """
-    if len(pairs.src) != len(pairs.tgt):  # one target for several sources would be broadcast
+    if len(pairs.src) != len(pairs.tgt):  # NumPy would broadcast a single target
         raise ValueError(
             f"{len(pairs.src):,} sources but {len(pairs.tgt):,} targets: line i of one must translate line i "
             "of the other"

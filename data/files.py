@@ -66,7 +66,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.replace(temporary, path)
             sync_folder(path.parent)
         finally:
-            temporary.unlink(missing_ok=True)  # no longer there if the replacement succeeded
+            temporary.unlink(missing_ok=True)  # it is gone if the replacement succeeded
 
 
 def temporary_path(path: Path) -> Path:
@@ -146,7 +146,7 @@ def ensure_states(states: Mapping[Path, FileState]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        content_error = error  # a change of the file would explain it, and is reported instead
+        content_error = error  # if the file has changed, that explains this error and is reported instead
     for path, state in states.items():
         if _state(path) != state:
             raise ValueError(
@@ -278,7 +278,7 @@ def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
             error.filename = str(out)
         raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # no longer there if it was renamed
+        shutil.rmtree(temporary, ignore_errors=True)  # it is gone if it was renamed
 
 
 def described(path: Path) -> dict[str, int | str]:

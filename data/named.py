@@ -73,7 +73,6 @@ class NamedCorpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     licence: str
     citation: str
     home: str
-    """URL of its home page."""
     mirrors: tuple[str, ...] = ()
     """Addresses of its files; {file} stands for the name."""
     files: dict[str, Remote]

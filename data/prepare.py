@@ -172,7 +172,6 @@ class BlockFindings(NamedTuple):
     hashes: Hashes
     """``hash_text`` of the letters of sources and of targets, (2, N); zeros if dropped."""
     words: set[str]
-    """Lower-case words; empty unless requested."""
     sample: Sequence[tuple[str, str]]
     """Pairs by which the text is described; empty unless words were requested."""
 
@@ -211,9 +210,8 @@ class PreparationPlan:
     fixed_splits: Mapping[str, Source] = field(default_factory=dict)
     """Valid and test sets to copy unchanged, by name; empty: divide ``sources``."""
     valid: int | None = None
-    """Pairs of valid; None: a tenth of the corpus, at most 1,000."""
+    """Pairs of valid; None: a tenth of the corpus, at most 1,000. Likewise ``test``."""
     test: int | None = None
-    """Pairs of test, likewise."""
     seed: int = 1
     """Seed of the draw of valid and test."""
 
@@ -331,9 +329,11 @@ def prepare_corpus(
 ) -> dict[str, Any]:
     """Filter and divide the pairs of ``plan`` into a new folder; the same plan gives the same bytes.
 
+    ``starter`` composes an ``experiment.toml``.
+
     Returns:
-        The manifest, also written to ``out``: settings, number of pairs dropped by each rule and kept in each
-        split, bytes and sha256 of all files read and written.
+        The manifest, also written to ``out``: settings, pairs dropped by each rule and written to each split,
+        bytes and sha256 of all files read and written.
 
     Raises:
         OSError: a file cannot be read or written, or ``out`` is not empty.

@@ -128,7 +128,6 @@ class SampledSplit:
     """
 
     split: EncodedSplit
-    """The encoded pairs, which do not change."""
     vocabularies: VocabularyPair
     strength: float
     seed: int

@@ -46,7 +46,7 @@ def _spell(match: re.Match[str]) -> str:
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x20 else f"\\u{code:04x}")
 
 
-# Characters that text hardly has, by their category in Unicode.
+# Characters that are unusual in text, by their Unicode category.
 
 
 _UNUSUAL = {
@@ -74,7 +74,7 @@ def unusual_kind(character: str) -> str:
         and unicodedata.category(character) == "Cf"
     ):
         return "direction mark"
-    if character in "\u200c\u200d\u3000":  # Indic scripts and emojis join by them; a space of Chinese
+    if character in "\u200c\u200d\u3000":  # joiners of Indic scripts and emojis; the Chinese space
         return ""
     return special.get(character, _UNUSUAL.get(unicodedata.category(character), ""))
 
@@ -305,7 +305,6 @@ def display_name(path: Path) -> str:
 
 
 TEXTS_PER_UPDATE = 100
-"""Texts that ``hash_texts`` joins at a time."""
 
 
 def read_lines(path: Path, *, allow_blank: bool = False, keep_mark: bool = False) -> tuple[str, ...]:
@@ -358,7 +357,8 @@ def iter_lines(
                 "save the file as UTF-8 (from Windows: iconv -f CP1252 -t UTF-8)"
             ) from None
         finally:
-            lines.detach()  # otherwise it would close standard input
+            if not file.closed:  # the garbage collector may close the file before this generator
+                lines.detach()  # otherwise it would close standard input
     if not number:
         raise ValueError(f"{name} is empty; expected one sentence per line")
 

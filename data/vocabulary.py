@@ -87,8 +87,8 @@ class Vocabulary(ABC):
         """Return the ``kind`` and all else needed to build the vocabulary again."""
 
 
-# The project's definition of a word: the tokens of word vocabularies, and what published figures depend on.
-# Alignment links, REP score, word counts and the differences in the report are all defined over these words.
+# The project's definition of a word, the token of word vocabularies. Published figures depend on it:
+# alignment links, REP score, word counts and the differences in the report.
 
 
 TOKEN = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+(?:[-'’][^\W{UNSPACED}]+)*|[^\w\s]")
@@ -394,18 +394,15 @@ def build_pair(
 ) -> VocabularyPair:
     """Build the vocabularies of both sides from the training pairs.
 
-    Words and characters are counted in all pairs. Subwords are trained on at most ``MAX_SUBWORD_PAIRS``
-    pairs, evenly spaced.
+    Words and characters are counted in all pairs; subwords are trained on at most ``MAX_SUBWORD_PAIRS``,
+    evenly spaced.
 
     Args:
         train: the training pairs.
         kind: one of ``KINDS``.
-        size: upper bound on the ids per vocabulary; see ``build_vocabulary``.
+        size: upper bound on the ids per vocabulary, specials included.
         joint: build one vocabulary over both sides instead of one per side.
         min_count: leave out words and characters that occur less often; must be 1 for subwords.
-
-    Raises:
-        ValueError: see ``build_vocabulary``.
     """
     step = -(-len(train.src) // MAX_SUBWORD_PAIRS) if kind in SUBWORD_KINDS else 1
 

@@ -23,12 +23,7 @@ from numpy.typing import NDArray
 
 from compare.analysis.finished_experiment import FinishedExperiment
 from compare.analysis.word_links import AlignmentCounts, BoolArray, CountArray, Gold, WordPair, corpus_gold
-from compare.attention.weights import (
-    BYTE_PIECE,
-    AttentionHead,
-    merge_pieces,
-    with_means,
-)
+from compare.attention.weights import BYTE_PIECE, AttentionHead, merge_pieces, with_means
 from compare.decoding.translator import Translator
 from compare.protocol import attends_to_source
 from compare.results.run_folder import load_model
@@ -338,7 +333,7 @@ def write_link_files(translator: Translator, gold: Gold, folder: Path, method: s
     return paths
 
 
-# Every finished run of an experiment, by the gold links of the corpus where it has some.
+# Alignment of every finished run of an experiment, scored if the corpus has gold links.
 #
 # Head and threshold are chosen on the validation split; the scores reported are those of a test set.
 

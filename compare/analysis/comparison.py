@@ -385,12 +385,10 @@ def mean_bleu(finished: FinishedExperiment) -> dict[str, float]:
     return means
 
 
-# All of it, for those who only show it.
+# The whole comparison, for reports that only show it.
 
 
-def compare_all(
-    finished: FinishedExperiment,
-) -> tuple[dict[str, ScoredTestSet], list[Comparison], list[str]]:
+def compare_all(finished: FinishedExperiment) -> tuple[dict[str, ScoredTestSet], list[Comparison], list[str]]:
     """Score the test sets, compare the models and describe the outcome in sentences.
 
     Without comparisons, the sentences state the reason.

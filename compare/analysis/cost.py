@@ -231,11 +231,11 @@ class SlopeDifference(NamedTuple):
     """p-value with Holm's correction for all pairs of the call."""
 
     def __str__(self) -> str:
-        gains = [f"{curve.label} {curve.slopes.mean():.2f} BLEU" for curve in (self.first, self.second)]
+        gains = [f"{curve.slopes.mean():.2f} BLEU to {curve.label}" for curve in (self.first, self.second)]
         low, high = self.test.interval()
         verdict = describe_p(self.p) if self.p < ALPHA else f"{describe_p(self.p)}, not significant"
         return (
-            f"Each doubling of the training FLOPs gains {gains[0]} and {gains[1]}: a difference of "
+            f"Each doubling of the training FLOPs adds {gains[0]} and {gains[1]}: a difference of "
             f"{self.test.difference:z.2f} (95% interval {low:z.2f} to {high:z.2f}; {verdict})."
         )
 
@@ -304,7 +304,7 @@ def find_crossing(first: Curve, second: Curve, *, resamples: int = 10_000) -> Cr
     crossing = float(2 ** _last_crossing(grid, sign * lead))
     rng = np.random.default_rng(BOOTSTRAP_SEED)
     interval = None
-    if (k := min(seeds)) > 2:  # in simulations that of two seeds covers 60%
+    if (k := min(seeds)) > 2:  # the interval of two seeds covers 60% in simulations
         draws = [
             values[rng.integers(len(values), size=(resamples, len(values)))].mean(axis=1)
             for values in (one, other)

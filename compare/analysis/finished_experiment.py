@@ -190,7 +190,7 @@ def load_finished(
 
 def _corpus_of(runs: Sequence[FinishedRun]) -> Corpus:
     roots = [run.run.data for run in runs]
-    data = next((root for root in roots if Path(root.root).is_dir()), roots[0])  # it may have moved
+    data = next((root for root in roots if Path(root.root).is_dir()), roots[0])  # the corpus may have moved
     try:
         corpus = load_corpus(data)
     except FileNotFoundError as error:
@@ -219,7 +219,7 @@ def _outputs(run: FinishedRun, corpus: Corpus) -> dict[str, tuple[str, ...]]:
     return outputs
 
 
-# Spread of a model's speed over the timed repeats: a difference within it is none.
+# Spread of a model's speed over the timed repeats: smaller differences mean nothing.
 
 
 class Spread(NamedTuple):

@@ -26,8 +26,7 @@ def find_groups(scores: Sequence[float]) -> tuple[list[float], list[float]] | No
     """Divide the scores of three or more seeds into a lower and a higher group; None if they are one.
 
     The largest gap must exceed a tenth of the mean, and the standard deviation within the sides (at least
-    0.5) times the 99.75% quantile of Student's t. Scores of one normal distribution do so in 2 to 5% of the
-    cases.
+    0.5) times the 99.75% quantile of Student's t. Scores of one normal distribution do so in 2 to 5%.
     """
     from scipy.special import stdtrit  # slow to import
 

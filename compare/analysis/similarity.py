@@ -69,7 +69,7 @@ def nearest(finished: FinishedExperiment, test: str) -> Nearest:
     return _find_once(train, tuple(finished.sources(test)))
 
 
-@lru_cache(maxsize=4)  # several parts of a report ask for the same
+@lru_cache(maxsize=4)  # several parts of a report need the same result
 def _find_once(train: tuple[str, ...], test: tuple[str, ...]) -> Nearest:
     return find_nearest(train, test)
 
@@ -109,7 +109,7 @@ def _list_grams(lines: Sequence[str]) -> tuple[IntArray, npt.NDArray[np.uint64]]
 
 def _count(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Any:
     ones = np.ones(len(rows))
-    return sparse.coo_matrix((ones, (rows, columns)), shape=shape).tocsr()  # sums equal entries
+    return sparse.coo_matrix((ones, (rows, columns)), shape=shape).tocsr()  # equal entries are summed
 
 
 def _normalize(counts: Any, weights: FloatArray) -> Any:

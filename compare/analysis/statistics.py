@@ -96,7 +96,7 @@ def sentence_counts(
 @lru_cache(maxsize=256)  # about a hundred translations of two test sets, 0.1 MB per 1,000 sentences
 def _count(tokenize: str, hypotheses: tuple[str, ...], references: tuple[str, ...]) -> IntArray:
     counter = _with_references(tokenize, references)
-    # None: those that were counted when the metric was made.
+    # None stands for the references that the metric has counted already.
     counts = np.array(counter._extract_corpus_statistics(hypotheses, None), dtype=np.int64)
     counts.flags.writeable = False
     return counts
@@ -542,7 +542,7 @@ def check_label(label: str, labels: Collection[str]) -> None:
         raise ValueError(f"no finished model is labelled {label!r}; {did_you_mean(label, labels)}")
 
 
-# Many tests.
+# Comparisons of files, and correction for many tests.
 
 
 def holm_correction(p_values: Sequence[float]) -> list[float]:
@@ -587,12 +587,12 @@ def compare_files(
     rng, pairs = np.random.default_rng(BOOTSTRAP_SEED), list(combinations(counts, 2))
     differences = [float(bleu(one.sum(0)) - bleu(other.sum(0))) for one, other in pairs]
     as_large = [1] * len(pairs)  # the observed difference
-    for _ in range(RANDOMISATIONS // 100):  # in parts, since all need 160 kB of memory per line
+    for _ in range(RANDOMISATIONS // 100):  # in parts, since all would need 160 kB of memory per line
         swapped = rng.integers(2, size=(100, len(texts[0]))).astype(np.float64)
         for index, (one, other) in enumerate(pairs):
             moved = swapped @ (other - one)
             random_differences = bleu(one.sum(0) + moved) - bleu(other.sum(0) - moved)
-            least = abs(differences[index]) - 1e-9  # rounding
+            least = abs(differences[index]) - 1e-9  # tolerance for rounding
             as_large[index] += int((np.abs(random_differences) >= least).sum())
     corrected = holm_correction([count / (RANDOMISATIONS + 1) for count in as_large])
     names = combinations(map(str, paths), 2)

@@ -1,6 +1,5 @@
 """Heat maps of attention weights: one map per head, one row of maps per layer; they need no display."""
 
-import logging
 import textwrap
 import unicodedata
 import warnings
@@ -19,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
-logger = logging.getLogger(__name__)
+from data.files import warn_once
 
 CELL_INCHES = 0.27
 """Side of a cell, for tokens at 9 points."""
@@ -131,7 +130,7 @@ def _label_inches(labels: Sequence[str], points: int) -> float:
 def render_figure(figure: Figure, **options: Any) -> bytes:
     """Return the image of ``savefig``, with fonts that have its characters where possible."""
 
-    def save() -> tuple[bytes, bool]:  # and whether characters are missing
+    def save() -> tuple[bytes, bool]:  # the image, and True if characters are missing
         buffer = BytesIO()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -163,7 +162,12 @@ def find_fonts(characters: frozenset[str]) -> list[str]:
         missing -= covered
     letters = set(filter(str.isalpha, missing)) or missing  # a script's punctuation comes with its letters
     for script in sorted({unicodedata.name(letter, "unnamed").split()[0] for letter in letters}):
-        _warn_of(script)
+        is_cjk = script in ("CJK", "HIRAGANA", "KATAKANA", "HANGUL")
+        warn_once(
+            f"no font on this machine has {script} characters, so pictures show boxes: install one, such as "
+            f"Noto (package fonts-noto-{'cjk' if is_cjk else 'core'} on Debian and Ubuntu); the viewer and "
+            "SVG files use the reader's fonts"
+        )
     return families
 
 
@@ -173,12 +177,3 @@ def _characters_of(font: str) -> set[str]:
         return set(map(chr, font_manager.get_font(font).get_charmap()))
     except (OSError, RuntimeError):
         return set()
-
-
-@cache
-def _warn_of(script: str) -> None:
-    package = "fonts-noto-cjk" if script in ("CJK", "HIRAGANA", "KATAKANA", "HANGUL") else "fonts-noto-core"
-    logger.warning(
-        f"no font on this machine has {script} characters, so pictures show boxes: install one, such as "
-        f"Noto (package {package} on Debian and Ubuntu); the viewer and SVG files use the reader's fonts"
-    )

@@ -160,7 +160,7 @@ def further_tests(columns: Iterable[str]) -> list[str]:
     """List the test sets after the first, with columns such as ``perplexity_test_long``."""
     names = list(columns)
     deviations = {f"{name}_sd" for name in names}
-    prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, earlier versions the second
+    prefixes = "bleu_signature_", "perplexity_"  # language models lack the first, early versions the second
     tests = (
         name.removeprefix(prefix)
         for name in names
@@ -176,7 +176,7 @@ def are_language_models(rows: Iterable[Row]) -> bool:
     return bool(done) and all(row.get("perplexity") is not None and row.get(PRIMARY) is None for row in done)
 
 
-# Columns by the name that people see: headings, fields, and an explanation of each.
+# Columns by their headings, with fields and explanations.
 
 
 def with_scores(scores: Sequence[Column]) -> list[Column]:
@@ -203,7 +203,7 @@ def find_column(heading: str, tests: Iterable[str] = ()) -> Column:
         return setting_column(heading)
     intervals = map(bleu_and_interval_column, ("", *tests))
     by_title: dict[str, Column] = {column.title.casefold(): column for column in intervals}
-    for spelling in ("{0.heading}", "{0.title}", "{0.title} [95%]"):  # a heading before what resembles it
+    for spelling in ("{0.heading}", "{0.title}", "{0.title} [95%]"):  # exact headings come first
         for column in list_columns(tests):
             by_title.setdefault(spelling.format(column).casefold(), column)
     if heading.casefold() in by_title:

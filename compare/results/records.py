@@ -86,7 +86,7 @@ def read_speed(path: Path) -> RawSpeed:
     return read_record(path, RawSpeed, "restore the original speed.json")
 
 
-# The file perplexity.json of a run: the likelihood that its model gives to the references.
+# The file perplexity.json of a run: the likelihood of the references under its model.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,14 +127,10 @@ class Likelihoods:
 
 def read_likelihoods(path: Path) -> Likelihoods:
     """Read a perplexity.json; errors are those of ``read_record``."""
-    return read_record(
-        path,
-        Likelihoods,
-        MEASURED_AGAIN.format("perplexity.json"),
-    )
+    return read_record(path, Likelihoods, MEASURED_AGAIN.format("perplexity.json"))
 
 
-# The choice of a length penalty on validation, and the file selection.json that keeps it.
+# The file selection.json of a run: the choice of a length penalty on validation.
 
 
 SELECTION = "selection.json"

@@ -5,13 +5,12 @@ measured, or the run failed before it) is None, never 0.
 """
 
 import hashlib
-import logging
 import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -21,12 +20,10 @@ from compare.config.sections import EXTERNAL, SHARED, run_name
 from compare.results.table import GROUPS, UNKNOWN, Row, describe_share, figure
 from compare.system.messages import abbreviate, ensure_folder
 from compare.system.plugins import plugin_problem
-from data.files import as_paths, write_atomically
+from data.files import as_paths, warn_once, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
-
-logger = logging.getLogger(__name__)
 
 Status = Literal["done", "failed", "unfinished"]
 
@@ -118,9 +115,9 @@ class Result:
     scores: Scores = quality("", "score columns, as in tests, of metrics without a field of their own",
         default=dict)
 
-    # Medians, lowest and highest of timed repeats in which all models took turns; and seconds of each
-    # activity. Tokens are source without EOS + target with EOS, without padding; latency is of batch size 1.
-    # The seeds of a model share the timings of the lowest that has weights.
+    # Speeds are the median, lowest and highest of timed repeats in which all models took turns. Tokens are
+    # source without EOS + target with EOS, without padding; latency is that of batch size 1. The seeds of a
+    # model share the timings of the lowest seed that has weights.
     train_tokens_per_s: Number = speed("train tokens/s", "of the whole training, by its log: source and "
         "target, without padding", 0, "always", added=True)
     timed_tokens_per_s: Number = speed("timed tokens/s", "of training timed from the final weights, all "
@@ -268,7 +265,7 @@ def json_text(content: Any, indent: int = 2) -> str:
     return msgspec.json.format(msgspec.json.encode(content, enc_hook=plain), indent=indent).decode()
 
 
-# Settings as columns: rows have those that differ from their defaults, by "section.key".
+# Settings as columns: a row has the settings that differ from their defaults, by "section.key".
 
 
 def is_setting(name: str) -> bool:
@@ -324,7 +321,6 @@ def write_record(path: Path, record: Any) -> None:
 
 def save_result(folder: Path, result: Result) -> None:
     """Write ``folder``/result.json."""
-    folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "result.json", result.to_json() + "\n")
 
 
@@ -385,7 +381,7 @@ def load_results(
 
     Returns:
         The frame of ``to_frame``, after the column ``experiment``, a name of ``experiment_names``.
-            ``attnbench table --list`` explains the columns.
+        ``attnbench table --list`` explains the columns.
     """
     import pandas as pd
 
@@ -435,7 +431,7 @@ def to_frame(results: Iterable[Result]) -> "pd.DataFrame":
 def _read_own_result(folder: Path) -> Result:
     """Read the result of a run, whose folder must bear its label and seed, and import its plug-ins."""
     if problem := plugin_problem(folder):
-        _warn(f"{problem}; only the stored figures of single runs are shown")
+        warn_once(f"{problem}; only the stored figures of single runs are shown")
     result = read_result(folder)
     if result.run not in (folder.name, run_name(*_split_name(folder.name))):
         raise ValueError(
@@ -443,11 +439,6 @@ def _read_own_result(folder: Path) -> Result:
             f"rename the folder to {abbreviate(result.run)}, or move it out of the experiment"
         )
     return result
-
-
-@cache
-def _warn(text: str) -> None:
-    logger.warning(text)
 
 
 # The file experiment.json: the runs of an experiment, and what all of them share.
@@ -498,9 +489,10 @@ def _split_name(name: str) -> tuple[str, int, int | None]:
     return match["label"], int(match["seed"]), int(match["budget"]) if match["budget"] else None
 
 
-# The file summary.json: means over seeds and the outcome of an experiment. They need all translations and a
-# bootstrap of their scores, too long for a command that only shows them:
-# ``compare.analysis.summary.summarise`` computes them when the runs have ended.
+# The file summary.json: means over seeds and the outcome of an experiment.
+#
+# ``compare.analysis.summary.summarise`` computes them when the runs have ended, because the bootstrap of all
+# translations takes too long for a command that only shows them.
 
 
 SUMMARY = "summary.json"

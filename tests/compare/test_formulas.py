@@ -90,9 +90,30 @@ def test_muon_steps_along_the_nearest_orthogonal_matrix() -> None:
         w = module.weight.detach().clone()
 
 
+def test_a_restored_muon_takes_the_same_step() -> None:
+    gradients = [part.detach() for part in draw((6, 4), (6,))]
+    modules = [nn.Linear(4, 6).double() for _ in range(2)]
+    optimizers = [build_optimizer(module, OptimConfig(optimizer="muon")) for module in modules]
+
+    def step(number: int, rate: float) -> None:
+        for group in optimizers[number].param_groups:
+            group["lr"] = rate
+        for parameter, gradient in zip(modules[number].parameters(), gradients, strict=True):
+            parameter.grad = gradient.clone()
+        optimizers[number].step()
+
+    step(0, 0.1)
+    for one, other in (modules, optimizers):
+        other.load_state_dict(one.state_dict())
+    for number in range(2):
+        step(number, 0.2)
+    close = {"rtol": 0, "atol": 5e-3}  # Muon rounds to bfloat16
+    torch.testing.assert_close(modules[1].state_dict(), modules[0].state_dict(), **close)
+
+
 @pytest.mark.parametrize("name", ["bahdanau", "transformer-learned"])
 def test_muon_leaves_embeddings_vectors_and_the_output_layer_to_adamw(name: str) -> None:
-    model = build(tiny(name).architecture, 9, 9)
+    model = build(tiny(name, "none").architecture, 9, 9)
     muon, *adamw = build_optimizer(model, OptimConfig(optimizer="muon")).param_groups
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     assert all(parameter.dim() == 2 and 1 not in parameter.shape for parameter in muon["params"])

@@ -149,9 +149,9 @@ def test_scores_are_those_of_sacrebleus_own_program(texts: list[str], tokenize: 
 @pytest.mark.parametrize(
     ("line", "mark"),
     [
-        ("the c@@ at sat on m@@ at", "@@"),
-        ("the cat sat on mat .", "a space before"),
-        ("", "1 of 1 lines are blank"),
+        ("the c@@ at sat on m@@ at", "@@.* in 3 of 3 lines"),
+        ("the cat sat on mat .", "a space before.* in 3 of 3 lines"),
+        ("", "3 of 3 lines are blank"),
     ],
 )
 def test_text_that_is_not_plain_is_scored_with_a_warning(texts: list[str], line: str, mark: str, capsys):
@@ -159,7 +159,7 @@ def test_text_that_is_not_plain_is_scored_with_a_warning(texts: list[str], line:
     Path(texts[0]).write_text(f"{line}\n" * 3, encoding="utf-8")
     assert main(["score", texts[0], "--ref", texts[2], "--json"]) == 0
     warnings = json.loads(capsys.readouterr().out)["warnings"]
-    assert any(re.match(rf"translations: .*{mark}.* in 3 of 3 lines: ", warning) for warning in warnings)
+    assert any(re.match(rf"translations: .*{mark}.*: ", warning) for warning in warnings)
     assert main(["score", texts[0], "--ref", texts[2]]) == 0
     assert capsys.readouterr().out.endswith(f"warning: {warnings[-1]}\n")
 

@@ -26,7 +26,7 @@ from compare.analysis.comparison import (
     headlines,
     mean_bleu,
 )
-from compare.analysis.finished_experiment import FinishedExperiment
+from compare.analysis.finished_experiment import FinishedExperiment, speed_ratios
 from compare.analysis.statistics import (
     Interval,
     SampledScore,
@@ -422,6 +422,11 @@ def test_speeds_are_compared_round_by_round_in_each_phase(
         first, *others = headlines(two(tmp_path, slow, **changes), [comparison])
         assert first == "On test, X beats Y by 2.1 BLEU (p = 0.003), 3 seeds each."
         assert others == words
+
+
+def test_models_whose_timing_is_to_be_made_again_have_no_ratios(tmp_path: Path):
+    runs = [replace(run, result=replace(run.result, timed_together=None)) for run in two(tmp_path).runs]
+    assert speed_ratios(runs[:3], runs[3:]) == {}
 
 
 def test_no_model_wins_by_a_seed_that_failed(tmp_path: Path):

@@ -56,8 +56,8 @@ def test_with_a_baseline_its_curve_alone_is_compared_and_a_quick_try_is_called_o
         edit_text(config, "[train]", '[scoring]\nbaseline = "rnn"\n[train]\nquick = true')
     first, *others = summarise(budgets).outcome
     assert first == QUICK_TRY
-    slopes = [line.split(" ") for line in others if line.startswith("Per doubling")]
-    assert [(words[6], words[10]) for words in slopes] == [("lstm", "rnn"), ("transformer", "rnn")]
+    slopes = [line.split(" ") for line in others if line.startswith("Each doubling")]
+    assert [(words[10], words[15]) for words in slopes] == [("lstm", "rnn:"), ("transformer", "rnn:")]
 
 
 def test_a_point_of_a_budget_has_the_costs_of_its_result(budgets: Path):

@@ -15,7 +15,7 @@ from compare.experiment.run import run_experiment
 from compare.experiment.trunk import start_from_trunk
 from compare.results.run_folder import RunFolder
 from compare.results.store import read_results
-from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK, has_begun
+from compare.training.checkpoints import CHECKPOINTS, FINAL, STATE, TRUNK
 from tests.kits.common import ROOT
 from tests.kits.experiments import edit_text
 from tests.kits.training import metrics, same_weights
@@ -123,13 +123,18 @@ def test_a_lost_result_is_made_again_from_the_chosen_weights(
     assert log == (both / "luong-seed1-budget61" / "metrics.jsonl").read_bytes()
 
 
-def test_a_trunk_of_other_settings_is_not_continued(both: Path, tmp_path: Path):
+def test_the_longest_trunk_of_the_same_settings_is_continued(both: Path, tmp_path: Path):
     folder = Path(shutil.copytree(both, tmp_path / "run"))
-    small, large = (folder / f"luong-seed1-budget{budget}" for budget in (54, 61))
-    shutil.rmtree(large / CHECKPOINTS)
-    edit_text(small / "config.toml", "dropout = 0.3", "dropout = 0.2")
-    start_from_trunk(RunFolder.read(large))
-    assert not has_begun(large / CHECKPOINTS)
+    small, middle, large = (folder / f"luong-seed1-budget{budget}" for budget in (54, 61, 70))
+    shutil.copytree(middle, large)
+    edit_text(large / "config.toml", "budgets = [61]", "budgets = [70]")
+    edit_text(large / "config.toml", "max_updates = 61", "max_updates = 70")
+    for dropout, origin in (("0.3", middle), ("0.2", small)):
+        edit_text(middle / "config.toml", "dropout = 0.3", f"dropout = {dropout}")
+        shutil.rmtree(large / CHECKPOINTS)
+        start_from_trunk(RunFolder.read(large))
+        state, expected = large / CHECKPOINTS / STATE, origin / CHECKPOINTS / TRUNK / STATE
+        assert state.read_bytes() == expected.read_bytes()
 
 
 def test_a_deleted_trunk_is_named_and_trained_again(

@@ -16,8 +16,9 @@ from compare.cli import main
 from compare.config.parse import load_experiment
 from compare.experiment.run import run_experiment
 from compare.results.run_folder import RunFolder
-from compare.results.store import _warn, read_result
+from compare.results.store import read_result
 from compare.system.plugins import VERSIONS, code_version, load_plugins, source_version
+from data.files import warn_once
 from tests.kits.common import ROOT, Refusal
 from tests.kits.plugins import EXAMPLE, importable
 
@@ -157,7 +158,7 @@ def test_no_command_imports_what_lies_in_the_working_directory(tmp_path: Path):
 @pytest.fixture
 def without_plugin(plugin_run: Path, tmp_path: Path) -> Path:
     """A copy of the experiment, where its plug-in is not installed."""
-    _warn.cache_clear()
+    warn_once.cache_clear()
     return Path(shutil.copytree(plugin_run, tmp_path / "copy"))
 
 

@@ -228,6 +228,7 @@ def test_a_cost_plot_has_bands_labels_and_each_crossing():
 
 def test_a_cost_plot_of_updates_or_loss():
     figure = PLOTS["cost-updates"].plot(COST_ROWS, {})
+    assert figure.axes[0].lines[0].get_xdata() == pytest.approx([1_000, 2_000, 4_000])
     assert [tick.get_text() for tick in figure.axes[-1].get_xticklabels()] == ["1,000", "2,000", "4,000"]
     panel = PLOTS["cost-loss"].plot(COST_ROWS, {}).axes[0]
     assert panel.get_title(loc="left").startswith("flat has the lowest validation loss up to 2.5e14")

@@ -98,8 +98,10 @@ def test_a_repeat_lasts_its_time_and_the_reference_work_follows_it(monkeypatch: 
     clock = Clock([9.0, 2.0, 2.0, 5.0, 7.0])  # once to warm up; two repeats
     monkeypatch.setattr(timer, "time", clock)
     monkeypatch.setattr(ReferenceWork, "__call__", lambda _: clock.pass_time(0.25))
+    monkeypatch.setattr(timer, "EnergyMeter", lambda device: SimpleNamespace(take=lambda: 6.0))
     (repeats,) = time_in_turn([Work(clock.work)], CPU, repeats=2, seconds=5)
-    assert [(each.seconds, each.reference_s) for each in repeats] == [(3.0, 0.25), (7.0, 0.25)]
+    found = [(each.seconds, each.joules, each.reference_s) for each in repeats]
+    assert found == [(3.0, 2.0, 0.25), (7.0, 6.0, 0.25)]
 
 
 def test_the_best_time_of_the_reference_work_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
