@@ -223,7 +223,7 @@ def test_the_interval_of_a_crossing_is_a_bootstrap_over_seeds():
 
 
 def test_the_interval_of_a_crossing_has_expanded_percentiles():
-    """Of five seeds each tail has 0.1%, not 0.3% as by t alone.
+    """Each tail of five seeds has 0.1%, not the 0.3% of t alone.
 
     Two seeds of each model delay the crossing: of ten that are drawn, nine do so in 0.17%, eight in 1.2%.
     """
