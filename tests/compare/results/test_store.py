@@ -44,7 +44,7 @@ def test_a_row_survives_json():
         row,
         label="größer \u2028 x",
         params=2**62 + 1,
-        repeats=0,  # its value is known
+        repeats=0,  # a known value
         valid_loss=1 / 3,
         files={"a/b.hyp": "0" * 64},
         reason="two\nlines",
